@@ -1,0 +1,55 @@
+//! Admin commands to an NVMe controller, by the ioctl of its block device.
+//!
+//! The only unsafe code of this crate: the kernel writes the answer to an address that the command names, which no safe interface can
+//! express. No process is started and no other program is needed, so this works where smartmontools are not installed. The numbers are
+//! those of the NVM Express Base Specification 2.0 and of linux/nvme_ioctl.h.
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use std::os::fd::AsFd;
+
+/// `struct nvme_passthru_cmd`.
+const COMMAND_BYTES: usize = 72;
+/// `NVME_IOCTL_ADMIN_CMD`: `_IOWR('N', 0x41, struct nvme_passthru_cmd)`.
+const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x41);
+/// The kernel gives a command up after so long. A drive that has hung is not waited for without end.
+const TIMEOUT_MS: u32 = 10_000;
+
+/// Commands that only read.
+#[derive(Clone, Copy)]
+pub enum AdminCommand {
+    /// Get Log Page: SMART / health information, of the controller.
+    SmartLog,
+    /// Identify: the controller.
+    IdentifyController,
+}
+
+impl AdminCommand {
+    /// Opcode, namespace, length of the answer, and command word 10.
+    fn words(self) -> (u8, u32, usize, u32) {
+        match self {
+            // Word 10: the page, and its length in words less one.
+            Self::SmartLog => (0x02, u32::MAX, 512, 0x02 | (512 / 4 - 1) << 16),
+            // Word 10: which structure. 1 is the controller.
+            Self::IdentifyController => (0x06, 0, 4096, 1),
+        }
+    }
+
+    /// Sends it, and returns the answer.
+    pub fn send(self, device: impl AsFd) -> Result<Vec<u8>, Errno> {
+        let (opcode, namespace, length, word_10) = self.words();
+        let mut answer = vec![0_u8; length];
+        let mut command = [0_u8; COMMAND_BYTES];
+        command[0] = opcode;
+        let mut put = |at: usize, bytes: &[u8]| command[at..at + bytes.len()].copy_from_slice(bytes);
+        put(4, &namespace.to_ne_bytes());
+        put(24, &(answer.as_mut_ptr() as u64).to_ne_bytes());
+        put(36, &(length as u32).to_ne_bytes());
+        put(40, &word_10.to_ne_bytes());
+        put(64, &TIMEOUT_MS.to_ne_bytes());
+        // SAFETY: the ioctl reads and writes the 72 bytes of `command`, and writes at most `length` bytes at the address in it, which is
+        // that of `answer`. Both outlive the call, which returns only once the command has ended.
+        let status = unsafe { ioctl(device, Updater::<ADMIN_CMD, _>::new(&mut command)) };
+        status.map(|()| answer)
+    }
+}

@@ -1,0 +1,206 @@
+//! What a drive's figures mean: thresholds, and a sentence for each that is crossed.
+
+use crate::{DriveHealth, Finding, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// From where on a figure calls for attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Thresholds {
+    /// Watch a drive that has used so much of its rated endurance, in per cent.
+    pub wear_watch_percent: u16,
+    /// Replace it from here on.
+    pub wear_replace_percent: u16,
+    /// Watch a drive at this temperature, in degrees Celsius, unless it names a limit of its own.
+    pub temperature_watch_c: i32,
+    /// Watch a drive with so many reallocated sectors.
+    pub reallocated_watch: u64,
+    /// Replace it from here on.
+    pub reallocated_replace: u64,
+    /// Replace a drive with so many media errors; one is enough to watch it.
+    pub media_errors_replace: u64,
+    /// Watch a drive with so many transfers that arrived damaged.
+    pub link_errors_watch: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            wear_watch_percent: 80,
+            wear_replace_percent: 100,
+            temperature_watch_c: 70,
+            reallocated_watch: 1,
+            reallocated_replace: 100,
+            media_errors_replace: 100,
+            link_errors_watch: 100,
+        }
+    }
+}
+
+/// Bits of NVMe's critical warning.
+const SPARE_LOW: u8 = 1 << 0;
+const UNRELIABLE: u8 = 1 << 2;
+const READ_ONLY: u8 = 1 << 3;
+const BACKUP_FAILED: u8 = 1 << 4;
+
+/// Fills in the verdict of a drive, and its reasons.
+pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
+    let mut findings = Vec::new();
+    let mut find = |verdict, sentence: String| findings.push(Finding { verdict, sentence });
+    let warns = |bit| health.critical_warning.is_some_and(|warning| warning & bit != 0);
+    if health.predicts_failure {
+        find(Verdict::Replace, "the drive itself expects to fail; replace it now".into());
+    }
+    if warns(READ_ONLY) {
+        find(Verdict::Replace, "the drive has become read-only: it takes no more data; replace it now".into());
+    }
+    if warns(UNRELIABLE) {
+        find(Verdict::Replace, "the drive reports that it has become unreliable, by errors of its media or itself; replace it now".into());
+    }
+    if warns(BACKUP_FAILED) {
+        let meaning = "a power cut may lose what it has acknowledged";
+        find(Verdict::Replace, format!("the drive's protection against power loss has failed: {meaning}; replace it"));
+    }
+    wear(health, thresholds, warns(SPARE_LOW), &mut find);
+    media(health, thresholds, &mut find);
+    surroundings(health, thresholds, &mut find);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    health.verdict = findings.first().map_or(Verdict::Good, |finding| finding.verdict);
+    health.findings = findings;
+}
+
+fn wear(health: &DriveHealth, thresholds: &Thresholds, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
+    match health.wear_percent {
+        Some(wear) if wear >= thresholds.wear_replace_percent => {
+            find(Verdict::Replace, format!("{wear} % of the rated endurance is used: it may forget data or stop taking it; replace it"));
+        }
+        Some(wear) if wear >= thresholds.wear_watch_percent => {
+            find(Verdict::Watch, format!("{wear} % of the rated endurance is used; have a replacement ready before 100 %"));
+        }
+        _ => {}
+    }
+    // A threshold of 0: the drive keeps no such figure, and its spare capacity of 0 means nothing.
+    let threshold = health.spare_threshold_percent.filter(|&percent| percent > 0);
+    match (health.spare_percent, threshold) {
+        (Some(spare), Some(least)) if spare_is_low || spare < least => {
+            find(Verdict::Replace, format!("{spare} % of the spare capacity is left, less than the {least} % it needs; replace it"));
+        }
+        (Some(spare), Some(least)) if spare < 100 && u16::from(spare) < u16::from(least) + 10 => {
+            find(Verdict::Watch, format!("{spare} % of the spare capacity is left, and below {least} % the drive is worn out"));
+        }
+        _ if spare_is_low => find(Verdict::Replace, "the spare capacity is used up; replace it".into()),
+        _ => {}
+    }
+}
+
+fn media(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Verdict, String)) {
+    if let Some(count @ 1..) = health.media_errors {
+        let verdict = if count >= thresholds.media_errors_replace { Verdict::Replace } else { Verdict::Watch };
+        let what = match verdict {
+            Verdict::Replace => "replace it",
+            _ => "a scrub repairs what is affected; replace it if the number grows",
+        };
+        find(verdict, format!("{count} media errors: the drive could not give back data that it held; {what}"));
+    }
+    if let Some(count @ 1..) = health.pending_sectors {
+        let what = "a scrub rewrites them; replace the drive if they come back";
+        find(Verdict::Watch, format!("{count} sectors cannot be read; {what}"));
+    }
+    match health.reallocated_sectors {
+        Some(count) if count >= thresholds.reallocated_replace => {
+            find(Verdict::Replace, format!("{count} sectors were replaced by spare ones: the media wears out; replace it"));
+        }
+        Some(count) if count >= thresholds.reallocated_watch => {
+            find(Verdict::Watch, format!("{count} sectors were replaced by spare ones; replace the drive if the number grows"));
+        }
+        _ => {}
+    }
+}
+
+/// What is not the drive's own fault: heat and cables.
+fn surroundings(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Verdict, String)) {
+    if let Some(temperature) = health.temperature_c {
+        let limit = health.temperature_warning_c.unwrap_or(thresholds.temperature_watch_c);
+        match health.temperature_critical_c {
+            Some(critical) if temperature >= critical => {
+                find(Verdict::Watch, format!("{temperature} °C is above the {critical} °C that it can stand: cool it now, or it stops or fails"));
+            }
+            _ if temperature >= limit => {
+                find(Verdict::Watch, format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; look after its cooling"));
+            }
+            _ => {}
+        }
+    }
+    if let Some(count) = health.link_errors.filter(|&count| count >= thresholds.link_errors_watch) {
+        find(Verdict::Watch, format!("{count} transfers arrived damaged: look after the cable or the slot, not the drive"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(health: DriveHealth) -> DriveHealth {
+        let mut health = health;
+        judge(&mut health, &Thresholds::default());
+        health
+    }
+
+    fn verdict_of(health: DriveHealth) -> Verdict {
+        judged(health).verdict
+    }
+
+    #[test]
+    fn a_drive_that_reports_nothing_unusual_is_good() {
+        let health = DriveHealth {
+            critical_warning: Some(0),
+            temperature_c: Some(69),
+            wear_percent: Some(79),
+            spare_percent: Some(100),
+            spare_threshold_percent: Some(99),
+            media_errors: Some(0),
+            link_errors: Some(99),
+            ..DriveHealth::default()
+        };
+        let health = judged(health);
+        assert_eq!((health.verdict, &health.findings[..]), (Verdict::Good, &[][..]));
+        assert_eq!(verdict_of(DriveHealth::default()), Verdict::Good);
+    }
+
+    #[test]
+    fn each_figure_is_judged_at_its_threshold() {
+        let empty = DriveHealth::default;
+        for (verdict, health) in [
+            (Verdict::Watch, DriveHealth { wear_percent: Some(80), ..empty() }),
+            (Verdict::Replace, DriveHealth { wear_percent: Some(100), ..empty() }),
+            (Verdict::Watch, DriveHealth { spare_percent: Some(19), spare_threshold_percent: Some(10), ..empty() }),
+            (Verdict::Good, DriveHealth { spare_percent: Some(20), spare_threshold_percent: Some(10), ..empty() }),
+            (Verdict::Replace, DriveHealth { spare_percent: Some(9), spare_threshold_percent: Some(10), ..empty() }),
+            (Verdict::Good, DriveHealth { spare_percent: Some(0), spare_threshold_percent: Some(0), ..empty() }),
+            (Verdict::Watch, DriveHealth { media_errors: Some(1), ..empty() }),
+            (Verdict::Replace, DriveHealth { media_errors: Some(100), ..empty() }),
+            (Verdict::Watch, DriveHealth { pending_sectors: Some(1), ..empty() }),
+            (Verdict::Watch, DriveHealth { reallocated_sectors: Some(1), ..empty() }),
+            (Verdict::Replace, DriveHealth { reallocated_sectors: Some(100), ..empty() }),
+            (Verdict::Watch, DriveHealth { temperature_c: Some(70), ..empty() }),
+            (Verdict::Watch, DriveHealth { temperature_c: Some(60), temperature_warning_c: Some(60), ..empty() }),
+            (Verdict::Good, DriveHealth { temperature_c: Some(75), temperature_warning_c: Some(80), ..empty() }),
+            (Verdict::Watch, DriveHealth { link_errors: Some(100), ..empty() }),
+            (Verdict::Replace, DriveHealth { predicts_failure: true, ..empty() }),
+        ] {
+            assert_eq!(verdict_of(health.clone()), verdict, "{health:?}");
+        }
+        // Every bit of the critical warning but the temperature's calls for replacement; that one shows in the temperature.
+        for (bit, verdict) in [(0, Verdict::Replace), (1, Verdict::Good), (2, Verdict::Replace), (3, Verdict::Replace), (4, Verdict::Replace)] {
+            assert_eq!(verdict_of(DriveHealth { critical_warning: Some(1 << bit), ..empty() }), verdict, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_worst_reason_comes_first_and_each_says_what_to_do() {
+        let health = judged(DriveHealth { temperature_c: Some(90), wear_percent: Some(120), ..DriveHealth::default() });
+        assert_eq!(health.findings.iter().map(|finding| finding.verdict).collect::<Vec<_>>(), [Verdict::Replace, Verdict::Watch]);
+        assert!(health.findings[0].sentence.contains("120 %") && health.findings[0].sentence.ends_with("replace it"));
+        assert!(health.findings[1].sentence.contains("90 °C"));
+    }
+}

@@ -1,0 +1,119 @@
+//! A drive's health: what it reports about itself, and what that means.
+//!
+//! ```text
+//!   read ─┬ nvme: the SMART log page, by a command to the controller ─┐
+//!         └ smartctl: every other drive, by smartmontools' JSON ──────┴▶ DriveHealth ─ judge ─▶ verdict, each with its sentences
+//! ```
+//! [`read`] is the only part that touches a drive, and it never wakes one that sleeps. The rest is pure. [`slow_members`] compares the
+//! response times of drives that share an array. The crate knows neither arrays nor sockets.
+
+mod admin;
+mod judge;
+mod nvme;
+mod peers;
+mod read;
+mod smartctl;
+
+pub use judge::{Thresholds, judge};
+pub use peers::{PeerLatency, SlowMember, slow_members};
+pub use read::{HealthError, read};
+
+use serde::{Deserialize, Serialize};
+
+/// Where the figures of a drive come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The NVMe SMART log page.
+    #[default]
+    Nvme,
+    /// smartmontools' `smartctl`.
+    Smartctl,
+}
+
+/// What to do about a drive; the worst is the greatest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing.
+    #[default]
+    Good,
+    /// Look at it again: something is unusual and harms nothing yet.
+    Watch,
+    /// Replace it while it still works.
+    Replace,
+}
+
+impl Verdict {
+    /// As it is shown.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Watch => "watch",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// One reason for a verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What this alone calls for.
+    pub verdict: Verdict,
+    /// What is so, what it means, and what to do.
+    pub sentence: String,
+}
+
+/// What a drive reports about itself. A figure that it does not report is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DriveHealth {
+    /// Where the figures come from.
+    pub source: Source,
+    /// The drive sleeps, and was not woken: it reported nothing.
+    pub asleep: bool,
+    /// The model.
+    pub model: Option<String>,
+    /// The serial number.
+    pub serial: Option<String>,
+    /// The firmware's revision.
+    pub firmware: Option<String>,
+    /// The verdict: the worst of the findings.
+    pub verdict: Verdict,
+    /// The reasons for it, the worst first; empty if it is good.
+    pub findings: Vec<Finding>,
+    /// The drive's own judgement: it expects to fail.
+    pub predicts_failure: bool,
+    /// Bits of NVMe's critical warning.
+    pub critical_warning: Option<u8>,
+    /// The temperature, in degrees Celsius.
+    pub temperature_c: Option<i32>,
+    /// The temperature above which the drive itself warns.
+    pub temperature_warning_c: Option<i32>,
+    /// The temperature above which it must not run.
+    pub temperature_critical_c: Option<i32>,
+    /// How much of the rated endurance is used, in per cent; more than 100 is possible.
+    pub wear_percent: Option<u16>,
+    /// How much of the spare capacity is left, in per cent.
+    pub spare_percent: Option<u8>,
+    /// The spare capacity below which the drive calls itself worn out.
+    pub spare_threshold_percent: Option<u8>,
+    /// Times that the drive could not give back what was written to it.
+    pub media_errors: Option<u64>,
+    /// Sectors that could not be read and wait to be written.
+    pub pending_sectors: Option<u64>,
+    /// Sectors that were replaced by spare ones.
+    pub reallocated_sectors: Option<u64>,
+    /// Transfers that arrived damaged: a matter of cable or slot.
+    pub link_errors: Option<u64>,
+    /// Hours under power.
+    pub power_on_hours: Option<u64>,
+    /// Times that power came.
+    pub power_cycles: Option<u64>,
+    /// Times that power went without notice.
+    pub unsafe_shutdowns: Option<u64>,
+    /// Bytes read by the host.
+    pub read_bytes: Option<u64>,
+    /// Bytes written by the host.
+    pub written_bytes: Option<u64>,
+}

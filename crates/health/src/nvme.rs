@@ -1,0 +1,91 @@
+//! The NVMe SMART log page, and what the controller says of itself. Offsets are those of the NVM Express Base Specification 2.0.
+
+use crate::{DriveHealth, Source};
+
+/// Zero degrees Celsius in kelvins, as NVMe counts.
+const ZERO_CELSIUS: i32 = 273;
+/// A data unit is a thousand blocks of 512 bytes.
+const DATA_UNIT_BYTES: u128 = 512_000;
+
+fn u16_at(page: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([page[at], page[at + 1]])
+}
+
+/// A counter of 16 bytes, cut at the largest number that fits.
+fn counter(page: &[u8], at: usize) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&page[at..at + 16]);
+    u128::from_le_bytes(bytes)
+}
+
+fn fitting(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Text that is padded with spaces.
+fn text(page: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(page).trim_matches(['\0', ' ']).to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// A temperature in kelvins; 0: the drive reports none.
+fn celsius(kelvins: u16) -> Option<i32> {
+    (kelvins > 0).then(|| i32::from(kelvins) - ZERO_CELSIUS)
+}
+
+/// The figures of a drive. `smart`: 512 bytes, `controller`: 4096 bytes.
+pub fn health(smart: &[u8], controller: &[u8]) -> DriveHealth {
+    assert_eq!((smart.len(), controller.len()), (512, 4096), "the sizes of the two answers");
+    let count = |at| Some(fitting(counter(smart, at)));
+    let bytes = |at| Some(fitting(counter(smart, at).saturating_mul(DATA_UNIT_BYTES)));
+    DriveHealth {
+        source: Source::Nvme,
+        serial: text(&controller[4..24]),
+        model: text(&controller[24..64]),
+        firmware: text(&controller[64..72]),
+        critical_warning: Some(smart[0]),
+        temperature_c: celsius(u16_at(smart, 1)),
+        temperature_warning_c: celsius(u16_at(controller, 266)),
+        temperature_critical_c: celsius(u16_at(controller, 268)),
+        spare_percent: Some(smart[3]),
+        spare_threshold_percent: Some(smart[4]),
+        wear_percent: Some(u16::from(smart[5])),
+        read_bytes: bytes(32),
+        written_bytes: bytes(48),
+        power_cycles: count(112),
+        power_on_hours: count(128),
+        unsafe_shutdowns: count(144),
+        media_errors: count(160),
+        ..DriveHealth::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> (Vec<u8>, Vec<u8>) {
+        let (mut smart, mut controller) = (vec![0; 512], vec![0; 4096]);
+        smart[1..3].copy_from_slice(&(273_u16 + 41).to_le_bytes());
+        (smart[3], smart[4], smart[5]) = (97, 10, 3);
+        smart[48..64].copy_from_slice(&2_000_000_u128.to_le_bytes());
+        smart[128..144].copy_from_slice(&1234_u128.to_le_bytes());
+        smart[160..176].copy_from_slice(&u128::MAX.to_le_bytes());
+        controller[4..24].copy_from_slice(b"S6P1NX0T            ");
+        controller[64..72].copy_from_slice(b"GDC5902Q");
+        controller[266..268].copy_from_slice(&(273_u16 + 82).to_le_bytes());
+        (smart, controller)
+    }
+
+    #[test]
+    fn every_figure_comes_from_its_place() {
+        let (smart, controller) = pages();
+        let health = health(&smart, &controller);
+        assert_eq!((health.temperature_c, health.temperature_warning_c, health.temperature_critical_c), (Some(41), Some(82), None));
+        assert_eq!((health.spare_percent, health.spare_threshold_percent, health.wear_percent), (Some(97), Some(10), Some(3)));
+        assert_eq!((health.written_bytes, health.power_on_hours), (Some(1_024_000_000_000), Some(1234)));
+        assert_eq!(health.media_errors, Some(u64::MAX), "a number too large is cut");
+        assert_eq!((health.serial.as_deref(), health.firmware.as_deref()), (Some("S6P1NX0T"), Some("GDC5902Q")));
+        assert_eq!(health.model, None);
+    }
+}

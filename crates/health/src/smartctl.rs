@@ -1,0 +1,180 @@
+//! Drives that are not NVMe, by `smartctl --json` of smartmontools.
+//!
+//! The keys are those of smartmontools 7.x: ATA attributes and device statistics, SCSI log pages. smartmontools knows hundreds of
+//! models; none of that is repeated here.
+
+use crate::{DriveHealth, Source};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// The exit status for a drive that sleeps (`-n standby,STATUS`). smartctl itself never sets bits 0 and 1 together: a command line that
+/// is wrong opens no drive.
+const ASLEEP: i32 = 3;
+/// Bits of the exit status: the command line was wrong, or the drive could not be opened.
+const FAILED: i64 = 0b11;
+
+/// The command that asks a drive without waking it.
+pub fn command(program: &Path, drive: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--json", "-i", "-H", "-A", "-l", "devstat", "-n"]).arg(format!("standby,{ASLEEP}")).arg(drive);
+    command
+}
+
+/// The figures of a drive by smartctl's answer.
+///
+/// # Errors
+/// Why there are none, in smartctl's words.
+pub fn health(answer: &Value) -> Result<DriveHealth, String> {
+    let status = answer.pointer("/smartctl/exit_status").and_then(Value::as_i64).ok_or("smartctl's answer has no exit status")?;
+    let messages: Vec<&str> = answer
+        .pointer("/smartctl/messages")
+        .and_then(Value::as_array)
+        .map(|messages| messages.iter().filter_map(|message| message["string"].as_str()).collect())
+        .unwrap_or_default();
+    if status == i64::from(ASLEEP) {
+        return Ok(DriveHealth { source: Source::Smartctl, asleep: true, ..DriveHealth::default() });
+    }
+    if status & FAILED != 0 {
+        let words = messages.join("; ");
+        return Err(if words.is_empty() { format!("smartctl ended with status {status}") } else { words });
+    }
+    let text = |at: &str| answer.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    let number = |at: &str| answer.pointer(at).and_then(Value::as_u64);
+    let celsius = |at: &str| answer.pointer(at).and_then(Value::as_i64).and_then(|degrees| i32::try_from(degrees).ok());
+    let attribute = |ids: &[u64]| attributes(answer).find(|attribute| ids.iter().any(|id| attribute["id"] == *id));
+    let raw = |ids: &[u64]| attribute(ids).and_then(|attribute| attribute["raw"]["value"].as_u64());
+    let block_bytes = number("/logical_block_size").unwrap_or(512);
+    let nvme = |key: &str| number(&format!("/nvme_smart_health_information_log/{key}"));
+    let moved = |ids: &[u64], statistic_name: &str| {
+        let blocks = statistic(answer, statistic_name).or_else(|| raw(ids));
+        blocks.map(|blocks| blocks.saturating_mul(block_bytes))
+    };
+    Ok(DriveHealth {
+        source: Source::Smartctl,
+        model: text("/model_name").or_else(|| text("/scsi_model_name")),
+        serial: text("/serial_number"),
+        firmware: text("/firmware_version").or_else(|| text("/scsi_revision")),
+        predicts_failure: answer.pointer("/smart_status/passed") == Some(&Value::Bool(false)),
+        critical_warning: nvme("critical_warning").and_then(|warning| u8::try_from(warning).ok()),
+        temperature_c: celsius("/temperature/current"),
+        temperature_critical_c: celsius("/temperature/drive_trip").filter(|&degrees| degrees > 0),
+        wear_percent: wear(answer).and_then(|percent| u16::try_from(percent).ok()),
+        spare_percent: nvme("available_spare").or_else(|| number("/spare_available/current_percent")).and_then(|percent| u8::try_from(percent).ok()),
+        spare_threshold_percent: nvme("available_spare_threshold")
+            .or_else(|| number("/spare_available/threshold_percent"))
+            .and_then(|percent| u8::try_from(percent).ok()),
+        media_errors: nvme("media_errors").or_else(|| scsi_uncorrected(answer)).or_else(|| raw(&[187])),
+        pending_sectors: raw(&[197]),
+        reallocated_sectors: number("/scsi_grown_defect_list").or_else(|| raw(&[5])),
+        link_errors: statistic(answer, "Number of Interface CRC Errors").or_else(|| raw(&[199])),
+        power_on_hours: number("/power_on_time/hours"),
+        power_cycles: number("/power_cycle_count"),
+        unsafe_shutdowns: nvme("unsafe_shutdowns").or_else(|| raw(&[174, 192])),
+        read_bytes: moved(&[242], "Logical Sectors Read"),
+        written_bytes: moved(&[241], "Logical Sectors Written"),
+        ..DriveHealth::default()
+    })
+}
+
+fn attributes(answer: &Value) -> impl Iterator<Item = &Value> {
+    answer.pointer("/ata_smart_attributes/table").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// An entry of the ATA device statistics.
+fn statistic(answer: &Value, name: &str) -> Option<u64> {
+    let pages = answer.pointer("/ata_device_statistics/pages")?.as_array()?;
+    let mut entries = pages.iter().filter_map(|page| page["table"].as_array()).flatten();
+    entries.find(|entry| entry["name"] == name).and_then(|entry| entry["value"].as_u64())
+}
+
+/// Used endurance, in per cent. The device statistics and log pages define it; attributes count down from 100, and only those whose
+/// meaning all their makers share are read.
+fn wear(answer: &Value) -> Option<u64> {
+    let number = |at: &str| answer.pointer(at).and_then(Value::as_u64);
+    let left = || {
+        let names = ["Wear_Leveling_Count", "Media_Wearout_Indicator", "SSD_Life_Left", "Percent_Lifetime_Remain"];
+        let attribute = attributes(answer).find(|attribute| names.iter().any(|name| attribute["name"] == *name))?;
+        attribute["value"].as_u64().filter(|&left| left <= 100)
+    };
+    number("/nvme_smart_health_information_log/percentage_used")
+        .or_else(|| number("/endurance_used/current_percent"))
+        .or_else(|| statistic(answer, "Percentage Used Endurance Indicator"))
+        .or_else(|| number("/scsi_percentage_used_endurance_indicator"))
+        .or_else(|| left().map(|left| 100 - left))
+}
+
+/// Reads, writes and verifications that a SCSI drive could not correct.
+fn scsi_uncorrected(answer: &Value) -> Option<u64> {
+    let log = answer.get("scsi_error_counter_log")?.as_object()?;
+    Some(log.values().filter_map(|kind| kind["total_uncorrected_errors"].as_u64()).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Thresholds, Verdict, judge};
+
+    fn read(text: &str) -> DriveHealth {
+        let answer: Value = serde_json::from_str(text).expect("JSON");
+        let mut health = health(&answer).expect("figures");
+        judge(&mut health, &Thresholds::default());
+        health
+    }
+
+    #[test]
+    fn a_sata_ssd_that_is_well() {
+        let health = read(include_str!("../tests/smartctl/sata_ssd_good.json"));
+        assert_eq!((health.verdict, &health.findings[..]), (Verdict::Good, &[][..]));
+        assert_eq!(health.model.as_deref(), Some("Samsung SSD 870 EVO 1TB"));
+        assert_eq!((health.serial.as_deref(), health.firmware.as_deref()), (Some("S6PTNS0T123456A"), Some("SVT02B6Q")));
+        assert_eq!((health.temperature_c, health.wear_percent, health.power_on_hours), (Some(31), Some(2), Some(11_843)));
+        assert_eq!((health.reallocated_sectors, health.media_errors, health.link_errors), (Some(0), Some(0), Some(0)));
+        assert_eq!(health.written_bytes, Some(25_165_824_000 * 512));
+    }
+
+    #[test]
+    fn a_hard_disk_with_bad_sectors_is_watched_and_one_that_expects_to_fail_replaced() {
+        let health = read(include_str!("../tests/smartctl/sata_disk_failing.json"));
+        assert_eq!(health.verdict, Verdict::Replace);
+        assert_eq!((health.pending_sectors, health.reallocated_sectors), (Some(16), Some(1992)));
+        let sentences: Vec<&str> = health.findings.iter().map(|finding| finding.sentence.as_str()).collect();
+        assert!(sentences[0].contains("expects to fail"), "{sentences:?}");
+        assert!(sentences.iter().any(|sentence| sentence.starts_with("16 sectors cannot be read")), "{sentences:?}");
+        assert_eq!(health.wear_percent, None, "a disk has no endurance");
+    }
+
+    #[test]
+    fn a_sas_ssd_is_read_by_its_log_pages() {
+        let health = read(include_str!("../tests/smartctl/sas_ssd_worn.json"));
+        assert_eq!((health.wear_percent, health.media_errors, health.reallocated_sectors), (Some(91), Some(2), Some(0)));
+        assert_eq!((health.temperature_c, health.temperature_critical_c), (Some(35), Some(70)));
+        assert_eq!((health.verdict, health.findings.len()), (Verdict::Watch, 2), "{health:?}");
+        assert_eq!(health.firmware.as_deref(), Some("0204"));
+    }
+
+    #[test]
+    fn an_nvme_drive_by_smartctl() {
+        let health = read(include_str!("../tests/smartctl/nvme_spare_low.json"));
+        assert_eq!((health.spare_percent, health.spare_threshold_percent, health.wear_percent), (Some(4), Some(10), Some(38)));
+        assert_eq!(health.verdict, Verdict::Replace);
+    }
+
+    #[test]
+    fn a_drive_that_sleeps_is_left_alone() {
+        let health = read(include_str!("../tests/smartctl/asleep.json"));
+        assert!(health.asleep && health.verdict == Verdict::Good && health.temperature_c.is_none());
+        let words: Vec<String> = command(Path::new("smartctl"), Path::new("/dev/sda"))
+            .get_args()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        assert!(words.windows(2).any(|pair| pair == ["-n", "standby,3"]), "{words:?}");
+    }
+
+    #[test]
+    fn what_smartctl_cannot_open_is_told_in_its_words() {
+        let answer: Value = serde_json::from_str(include_str!("../tests/smartctl/cannot_open.json")).expect("JSON");
+        assert_eq!(health(&answer), Err("Smartctl open device: /dev/sdz failed: No such device".into()));
+        assert!(health(&Value::Null).is_err());
+    }
+}
