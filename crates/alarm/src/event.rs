@@ -1,0 +1,201 @@
+//! What can be told, and a message about it.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+/// How urgent an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// For the record: programs and the journal get it, people do not.
+    Info,
+    /// Somebody should look soon.
+    Warning,
+    /// Data is at risk, or not available.
+    Critical,
+}
+
+/// An event. The first ones have the names of `mdadm --monitor`, and mean the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Event {
+    /// An array is served.
+    NewArray,
+    /// An array is no longer served.
+    DeviceDisappeared,
+    /// A resync, rebuild or scrub has begun.
+    RebuildStarted,
+    /// It has reached so many per cent.
+    Rebuild(u8),
+    /// It has ended.
+    RebuildFinished,
+    /// A member was dropped.
+    Fail,
+    /// A spare or a member that was being filled was dropped.
+    FailSpare,
+    /// A spare or returning member is in sync with its slot.
+    SpareActive,
+    /// An array was degraded when it was first seen.
+    DegradedArray,
+    /// An array has fewer spares than it should have.
+    SparesMissing,
+    /// A test.
+    TestMessage,
+    /// Writes fail, because a member has no space.
+    NoSpace,
+    /// A member does not answer.
+    MemberSilent,
+    /// An array does not answer.
+    ArraySilent,
+    /// The last scrub found redundancy that does not match.
+    Mismatch,
+    /// Data is lost: too many members could not read it.
+    Unreadable,
+    /// The replay after a crash ended early, so the array takes no writes.
+    ReadOnly,
+    /// A member is far slower than the others.
+    SlowMember,
+    /// A drive's health calls for attention.
+    DriveWatch,
+    /// A drive's health calls for its replacement.
+    DriveReplace,
+}
+
+impl Event {
+    /// Its name, as programs are given it.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Rebuild(percent) => format!("Rebuild{percent:02}").into(),
+            Self::NewArray => "NewArray".into(),
+            Self::DeviceDisappeared => "DeviceDisappeared".into(),
+            Self::RebuildStarted => "RebuildStarted".into(),
+            Self::RebuildFinished => "RebuildFinished".into(),
+            Self::Fail => "Fail".into(),
+            Self::FailSpare => "FailSpare".into(),
+            Self::SpareActive => "SpareActive".into(),
+            Self::DegradedArray => "DegradedArray".into(),
+            Self::SparesMissing => "SparesMissing".into(),
+            Self::TestMessage => "TestMessage".into(),
+            Self::NoSpace => "NoSpace".into(),
+            Self::MemberSilent => "MemberSilent".into(),
+            Self::ArraySilent => "ArraySilent".into(),
+            Self::Mismatch => "Mismatch".into(),
+            Self::Unreadable => "Unreadable".into(),
+            Self::ReadOnly => "ReadOnly".into(),
+            Self::SlowMember => "SlowMember".into(),
+            Self::DriveWatch => "DriveWatch".into(),
+            Self::DriveReplace => "DriveReplace".into(),
+        }
+    }
+
+    /// How urgent it is.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::NewArray
+            | Self::DeviceDisappeared
+            | Self::RebuildStarted
+            | Self::Rebuild(_)
+            | Self::RebuildFinished
+            | Self::SpareActive => Severity::Info,
+            Self::FailSpare | Self::SparesMissing | Self::TestMessage | Self::Mismatch | Self::SlowMember | Self::DriveWatch => {
+                Severity::Warning
+            }
+            Self::Fail
+            | Self::DegradedArray
+            | Self::NoSpace
+            | Self::MemberSilent
+            | Self::ArraySilent
+            | Self::Unreadable
+            | Self::ReadOnly
+            | Self::DriveReplace => Severity::Critical,
+        }
+    }
+}
+
+/// Something that is so, and may last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What.
+    pub event: Event,
+    /// The array.
+    pub array: String,
+    /// The member, if it is about one.
+    pub component: Option<String>,
+    /// What is wrong, what it means, and what to do.
+    pub text: String,
+}
+
+impl Condition {
+    /// The same cause, whatever the words are.
+    pub(crate) fn is_same_cause(&self, other: &Self) -> bool {
+        self.event == other.event && self.array == other.array && self.component == other.component
+    }
+}
+
+/// Which part of a cause's life a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It has begun, or happened.
+    Raised,
+    /// It still lasts.
+    Repeated,
+    /// It has ended.
+    Cleared,
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What part of the cause's life.
+    pub phase: Phase,
+    /// The cause.
+    pub cause: Condition,
+    /// When the cause was first seen.
+    pub since: SystemTime,
+}
+
+impl Message {
+    /// About something that happened once.
+    pub fn once(cause: Condition) -> Self {
+        Self { phase: Phase::Raised, cause, since: SystemTime::now() }
+    }
+
+    /// The event's name for programs: that a cause has ended is an event of its own.
+    pub fn event_name(&self) -> Cow<'static, str> {
+        match self.phase {
+            Phase::Raised | Phase::Repeated => self.cause.event.name(),
+            Phase::Cleared => "Cleared".into(),
+        }
+    }
+
+    /// True if people are told, not only programs.
+    pub fn is_for_people(&self) -> bool {
+        self.cause.event.severity() > Severity::Info
+    }
+
+    /// In one line.
+    pub fn subject(&self) -> String {
+        let Condition { event, array, component, .. } = &self.cause;
+        let phase = match self.phase {
+            Phase::Raised => "",
+            Phase::Repeated => "still: ",
+            Phase::Cleared => "over: ",
+        };
+        let component = component.as_ref().map_or_else(String::new, |component| format!(" ({component})"));
+        format!("{phase}{} on array {array}{component}", event.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_mdadm() {
+        assert_eq!([Event::Rebuild(20), Event::Rebuild(5)].map(Event::name), ["Rebuild20", "Rebuild05"]);
+        for event in [Event::Fail, Event::DegradedArray, Event::SparesMissing, Event::TestMessage, Event::NewArray] {
+            assert_eq!(event.name(), format!("{event:?}"));
+        }
+    }
+}

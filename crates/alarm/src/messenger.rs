@@ -1,0 +1,152 @@
+//! Carries messages to the channels: each has a thread and a queue of its own, so that a server that hangs delays nothing else.
+
+use crate::channel::Channel;
+use crate::{AlarmConfig, AlarmError, Message};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Messages that may wait for one channel. When a server is away for so long, later ones are dropped and counted.
+const QUEUE_MAX: usize = 256;
+/// The pauses before a message is tried again.
+const TRY_AGAIN_AFTER: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(120)];
+/// How long messages on their way may take when the process ends.
+const LAST_MESSAGES: Duration = Duration::from_secs(5);
+
+/// How a test message fared on one channel.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Outcome {
+    /// `program`, `mail`, `webhook` or `journal`.
+    pub channel: String,
+    /// Why it was not delivered.
+    pub error: Option<String>,
+}
+
+/// What became of the messages so far.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Causes that stand.
+    pub standing: usize,
+    /// For each channel its name, and the messages that were delivered and that were given up.
+    pub channels: Vec<(&'static str, u64, u64)>,
+}
+
+struct Line {
+    channel: Arc<Channel>,
+    queue: Option<SyncSender<Message>>,
+    delivered: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The channels of one process.
+pub struct Messenger {
+    lines: Vec<Line>,
+}
+
+impl Messenger {
+    /// Prepares the channels of a configuration. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When one cannot work as it is configured.
+    pub fn start(config: &AlarmConfig) -> Result<Self, AlarmError> {
+        Ok(Self { lines: Channel::all(config)?.into_iter().map(Line::start).collect() })
+    }
+
+    /// True if there is no channel: alarms are only logged.
+    pub fn is_mute(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Sends a message on every channel that it is for, without waiting for that.
+    pub fn send(&self, message: &Message) {
+        for line in &self.lines {
+            if message.is_for_people() || !line.channel.is_for_people() {
+                line.send(message);
+            }
+        }
+    }
+
+    /// Sends a message on every channel, waits for that, and says how it fared.
+    pub fn test(&self, message: &Message) -> Vec<Outcome> {
+        let send = |line: &Line| {
+            let error = line.channel.send(message).err();
+            let counter = if error.is_none() { &line.delivered } else { &line.failed };
+            counter.fetch_add(1, Ordering::Relaxed);
+            Outcome { channel: line.channel.name().into(), error }
+        };
+        self.lines.iter().map(send).collect()
+    }
+
+    /// By channel: its name, messages delivered, and messages given up.
+    pub fn counts(&self) -> Vec<(&'static str, u64, u64)> {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.lines.iter().map(|line| (line.channel.name(), count(&line.delivered), count(&line.failed))).collect()
+    }
+}
+
+/// Messages on their way are given some seconds.
+impl Drop for Messenger {
+    fn drop(&mut self) {
+        let end = Instant::now() + LAST_MESSAGES;
+        self.lines.iter_mut().for_each(|line| drop(line.queue.take()));
+        for line in &mut self.lines {
+            let Some(thread) = line.thread.take() else { continue };
+            while !thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+impl Line {
+    fn start(channel: Channel) -> Self {
+        let (queue, messages) = sync_channel(QUEUE_MAX);
+        let (delivered, failed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let channel = Arc::new(channel);
+        let name = format!("alarm {}", channel.name());
+        let thread = std::thread::Builder::new().name(name).spawn({
+            let (channel, delivered, failed) = (Arc::clone(&channel), Arc::clone(&delivered), Arc::clone(&failed));
+            move || carry(&channel, &messages, &delivered, &failed)
+        });
+        let thread = thread.expect("a process that starts has room for a thread");
+        Self { channel, queue: Some(queue), delivered, failed, thread: Some(thread) }
+    }
+
+    fn send(&self, message: &Message) {
+        if self.queue.as_ref().is_none_or(|queue| queue.try_send(message.clone()).is_err()) {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            let name = self.channel.name();
+            tracing::error!("alarms by {name} lag behind: {QUEUE_MAX} wait already, and this one is dropped: {}", message.subject());
+        }
+    }
+}
+
+/// Sends one message after the other, until the queue is closed and empty.
+fn carry(channel: &Channel, messages: &Receiver<Message>, delivered: &AtomicU64, failed: &AtomicU64) {
+    for message in messages {
+        let counter = if deliver(channel, &message) { delivered } else { failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn deliver(channel: &Channel, message: &Message) -> bool {
+    let mut pauses = TRY_AGAIN_AFTER.iter();
+    loop {
+        let Err(error) = channel.send(message) else { return true };
+        let (name, subject) = (channel.name(), message.subject());
+        match pauses.next().filter(|_| channel.may_try_again()) {
+            Some(pause) => {
+                tracing::warn!("alarm by {name} was not delivered ({error}); again in {} s: {subject}", pause.as_secs());
+                std::thread::sleep(*pause);
+            }
+            None => {
+                tracing::error!("alarm by {name} was not delivered, and is given up ({error}): {subject}");
+                return false;
+            }
+        }
+    }
+}
