@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// All of it. Without any channel, alarms are only logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AlarmConfig {
     /// A program that is started for each event as `PROGRAM EVENT ARRAY [COMPONENT]`, as `mdadm --monitor --program` does.
     pub program: Option<PathBuf>,
@@ -45,7 +45,7 @@ impl Default for AlarmConfig {
 
 /// How mail is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MailConfig {
     /// Who gets it.
     pub to: Vec<String>,

@@ -1,8 +1,8 @@
 //! A sign of life to a service elsewhere, which raises the alarm when it stays away: when the process, the machine or its network is
 //! gone, nothing here can tell that.
 
-use crate::channel::agent;
 use crate::HeartbeatConfig;
+use crate::channel::agent;
 use std::time::Instant;
 use ureq::Agent;
 

@@ -90,9 +90,13 @@ mod tests {
         let mut bytes = [0; 4096];
         let length = listener.recv(&mut bytes).expect("a datagram");
         let fields = fields(&bytes[..length]);
-        for (name, value) in
-            [("MESSAGE", "two\nlines"), ("PRIORITY", "2"), ("STRIA_EVENT", "Fail"), ("STRIA_ARRAY", "tank"), ("STRIA_PHASE", "raised")]
-        {
+        for (name, value) in [
+            ("MESSAGE", "two\nlines"),
+            ("PRIORITY", "2"),
+            ("STRIA_EVENT", "Fail"),
+            ("STRIA_ARRAY", "tank"),
+            ("STRIA_PHASE", "raised"),
+        ] {
             assert!(fields.contains(&(name.into(), value.into())), "{name}: {fields:?}");
         }
     }

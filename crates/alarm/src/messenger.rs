@@ -120,7 +120,10 @@ impl Line {
         if self.queue.as_ref().is_none_or(|queue| queue.try_send(message.clone()).is_err()) {
             self.failed.fetch_add(1, Ordering::Relaxed);
             let name = self.channel.name();
-            tracing::error!("alarms by {name} lag behind: {QUEUE_MAX} wait already, and this one is dropped: {}", message.subject());
+            tracing::error!(
+                "alarms by {name} lag behind: {QUEUE_MAX} wait already, and this one is dropped: {}",
+                message.subject()
+            );
         }
     }
 }

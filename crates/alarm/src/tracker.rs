@@ -44,9 +44,8 @@ impl Tracker {
                 messages.push(message(Phase::Repeated, standing));
             }
         }
-        let is_over = |standing: &mut Standing| {
-            standing.absent_since.is_some_and(|since| now.duration_since(since) >= CLEAR_AFTER)
-        };
+        let is_over =
+            |standing: &mut Standing| standing.absent_since.is_some_and(|since| now.duration_since(since) >= CLEAR_AFTER);
         let over: Vec<Standing> = self.standing.extract_if(.., is_over).collect();
         messages.extend(over.iter().map(|standing| message(Phase::Cleared, standing)));
         for condition in conditions {

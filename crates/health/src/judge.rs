@@ -55,7 +55,10 @@ pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
         find(Verdict::Replace, "the drive has become read-only: it takes no more data; replace it now".into());
     }
     if warns(UNRELIABLE) {
-        find(Verdict::Replace, "the drive reports that it has become unreliable, by errors of its media or itself; replace it now".into());
+        find(
+            Verdict::Replace,
+            "the drive reports that it has become unreliable, by errors of its media or itself; replace it now".into(),
+        );
     }
     if warns(BACKUP_FAILED) {
         let meaning = "a power cut may lose what it has acknowledged";
@@ -72,7 +75,10 @@ pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
 fn wear(health: &DriveHealth, thresholds: &Thresholds, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
     match health.wear_percent {
         Some(wear) if wear >= thresholds.wear_replace_percent => {
-            find(Verdict::Replace, format!("{wear} % of the rated endurance is used: it may forget data or stop taking it; replace it"));
+            find(
+                Verdict::Replace,
+                format!("{wear} % of the rated endurance is used: it may forget data or stop taking it; replace it"),
+            );
         }
         Some(wear) if wear >= thresholds.wear_watch_percent => {
             find(Verdict::Watch, format!("{wear} % of the rated endurance is used; have a replacement ready before 100 %"));
@@ -83,7 +89,10 @@ fn wear(health: &DriveHealth, thresholds: &Thresholds, spare_is_low: bool, find:
     let threshold = health.spare_threshold_percent.filter(|&percent| percent > 0);
     match (health.spare_percent, threshold) {
         (Some(spare), Some(least)) if spare_is_low || spare < least => {
-            find(Verdict::Replace, format!("{spare} % of the spare capacity is left, less than the {least} % it needs; replace it"));
+            find(
+                Verdict::Replace,
+                format!("{spare} % of the spare capacity is left, less than the {least} % it needs; replace it"),
+            );
         }
         (Some(spare), Some(least)) if spare < 100 && u16::from(spare) < u16::from(least) + 10 => {
             find(Verdict::Watch, format!("{spare} % of the spare capacity is left, and below {least} % the drive is worn out"));
@@ -123,10 +132,16 @@ fn surroundings(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl F
         let limit = health.temperature_warning_c.unwrap_or(thresholds.temperature_watch_c);
         match health.temperature_critical_c {
             Some(critical) if temperature >= critical => {
-                find(Verdict::Watch, format!("{temperature} °C is above the {critical} °C that it can stand: cool it now, or it stops or fails"));
+                find(
+                    Verdict::Watch,
+                    format!("{temperature} °C is above the {critical} °C that it can stand: cool it now, or it stops or fails"),
+                );
             }
             _ if temperature >= limit => {
-                find(Verdict::Watch, format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; look after its cooling"));
+                find(
+                    Verdict::Watch,
+                    format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; look after its cooling"),
+                );
             }
             _ => {}
         }
@@ -191,7 +206,9 @@ mod tests {
             assert_eq!(verdict_of(health.clone()), verdict, "{health:?}");
         }
         // Every bit of the critical warning but the temperature's calls for replacement; that one shows in the temperature.
-        for (bit, verdict) in [(0, Verdict::Replace), (1, Verdict::Good), (2, Verdict::Replace), (3, Verdict::Replace), (4, Verdict::Replace)] {
+        for (bit, verdict) in
+            [(0, Verdict::Replace), (1, Verdict::Good), (2, Verdict::Replace), (3, Verdict::Replace), (4, Verdict::Replace)]
+        {
             assert_eq!(verdict_of(DriveHealth { critical_warning: Some(1 << bit), ..empty() }), verdict, "bit {bit}");
         }
     }

@@ -81,7 +81,10 @@ mod tests {
     fn every_figure_comes_from_its_place() {
         let (smart, controller) = pages();
         let health = health(&smart, &controller);
-        assert_eq!((health.temperature_c, health.temperature_warning_c, health.temperature_critical_c), (Some(41), Some(82), None));
+        assert_eq!(
+            (health.temperature_c, health.temperature_warning_c, health.temperature_critical_c),
+            (Some(41), Some(82), None)
+        );
         assert_eq!((health.spare_percent, health.spare_threshold_percent, health.wear_percent), (Some(97), Some(10), Some(3)));
         assert_eq!((health.written_bytes, health.power_on_hours), (Some(1_024_000_000_000), Some(1234)));
         assert_eq!(health.media_errors, Some(u64::MAX), "a number too large is cut");

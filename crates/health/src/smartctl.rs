@@ -60,7 +60,9 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         temperature_c: celsius("/temperature/current"),
         temperature_critical_c: celsius("/temperature/drive_trip").filter(|&degrees| degrees > 0),
         wear_percent: wear(answer).and_then(|percent| u16::try_from(percent).ok()),
-        spare_percent: nvme("available_spare").or_else(|| number("/spare_available/current_percent")).and_then(|percent| u8::try_from(percent).ok()),
+        spare_percent: nvme("available_spare")
+            .or_else(|| number("/spare_available/current_percent"))
+            .and_then(|percent| u8::try_from(percent).ok()),
         spare_threshold_percent: nvme("available_spare_threshold")
             .or_else(|| number("/spare_available/threshold_percent"))
             .and_then(|percent| u8::try_from(percent).ok()),

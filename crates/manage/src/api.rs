@@ -386,8 +386,8 @@ pub struct EventView {
     pub array: String,
     /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`; of the daemon
-    /// `waiting`, `member_returned`, `ordered`.
+    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`, `alarm`,
+    /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`.
     pub kind: String,
     /// In words.
     pub text: String,

@@ -8,6 +8,8 @@ pub use life::{Destroy, Explain, Grow, Rename, Wipe};
 pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Start};
 
 use crate::api::LatencyBound;
+use crate::monitor::MonitorOptions;
+use crate::monitor::commands::{Alarm, Health};
 use crate::nbd::NbdOptions;
 use crate::tools;
 use crate::vhost_user::VhostUserOptions;
@@ -117,6 +119,10 @@ pub enum Command {
     Resume(Named),
     /// Stop an array cleanly, or all arrays of one serve.
     Stop(Stop),
+    /// Show the causes of alarms that stand, or send a test.
+    Alarm(Alarm),
+    /// Show the health of drives, as they report it: wear, temperature, errors, and what to do.
+    Health(Health),
     /// Write the manual pages of all commands into a folder.
     #[command(hide = true)]
     Manual {
@@ -316,6 +322,9 @@ pub struct ServeOptions {
     pub quiet: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub monitor: MonitorOptions,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub control: Control,
 }
 
@@ -458,6 +467,12 @@ pub struct Status {
     /// Everything: lanes, response times, the write log; of several arrays each in full.
     #[arg(long, short)]
     pub verbose: bool,
+    /// As the text of /proc/mdstat, for programs that read that.
+    #[arg(long, conflicts_with_all = ["verbose", "json"])]
+    pub mdstat: bool,
+    /// As a plug-in of Nagios: one line, and the exit code 0 (OK), 1 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN).
+    #[arg(long, conflicts_with_all = ["verbose", "json", "watch", "mdstat"])]
+    pub nagios: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,

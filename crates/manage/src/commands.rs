@@ -15,7 +15,7 @@ use crate::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
-use crate::{attach, progress, status, tools, ublk, view};
+use crate::{attach, monitor, plain_status, progress, status, tools, ublk, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -134,6 +134,8 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
+        Command::Alarm(command) => return monitor::commands::alarm(&command, json),
+        Command::Health(command) => return monitor::commands::health(&command, json),
         Command::Manual { folder } => manual::write(&folder)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -546,16 +548,23 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
 
 fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
     let socket = command.control.socket.as_deref();
+    if command.nagios {
+        let (line, code) = plain_status::check(socket, command.name.as_deref());
+        print(&line);
+        return Ok(code);
+    }
     loop {
-        let (mut arrays, silent): (Vec<ArrayView>, Vec<SilentServe>) = match &command.name {
-            Some(name) => (vec![client::find(socket, name)?.1], Vec::new()),
-            None => {
-                let (services, silent) = client::survey(socket)?;
-                (services.into_iter().flat_map(|(_, arrays)| arrays).collect(), silent)
+        let (services, silent): (Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>) = match &command.name {
+            Some(name) => {
+                let (client, array) = client::find(socket, name)?;
+                (vec![(client, vec![array])], Vec::new())
             }
+            None => client::survey(socket)?,
         };
         let mut waiting = if command.name.is_some() { Vec::new() } else { client::adopted(socket) };
         waiting.retain(|array| array.state != AdoptedState::Served);
+        let health = if command.verbose && !json { monitor::commands::below_status(&services) } else { String::new() };
+        let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
         arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
         if json {
             let arrays = arrays.iter().map(|array| json!(array));
@@ -566,7 +575,11 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 output::clear_terminal();
             }
             let is_quiet = arrays.is_empty() && !(silent.is_empty() && waiting.is_empty());
-            let words = if is_quiet { String::new() } else { status::words(&arrays, command.verbose) };
+            let words = match (command.mdstat, is_quiet) {
+                (true, _) => plain_status::mdstat(&arrays),
+                (false, true) => String::new(),
+                (false, false) => status::words(&arrays, command.verbose) + &health,
+            };
             let silent: String = silent.iter().map(|silent| format!("{}\n", shown_sentence(&silent.error))).collect();
             let waiting: String = waiting.iter().map(status::not_served).collect();
             print(&format!("{silent}{waiting}{words}"));

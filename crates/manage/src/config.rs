@@ -8,11 +8,13 @@ mod values;
 
 pub use values::{Block, Patience, Uuid};
 
+use crate::monitor::MonitorPlan;
 use crate::nbd::{Listen, NbdOptions, Tls};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use stria_alarm::AlarmConfig;
 use stria_drive::IoOptions;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
@@ -30,6 +32,10 @@ pub struct Config {
     pub nbd: Nbd,
     /// `[mdadm]`
     pub mdadm: Mdadm,
+    /// `[metrics]`
+    pub metrics: Metrics,
+    /// `[alarms]`
+    pub alarms: AlarmConfig,
     /// `[[array]]`, one for each array that belongs to Stria.
     #[serde(rename = "array")]
     pub arrays: Vec<Array>,
@@ -100,6 +106,14 @@ impl Default for Nbd {
             memory: "512M".into(),
         }
     }
+}
+
+/// Where Prometheus reads the metrics, besides the control socket.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// `HOST:PORT`, or `PORT` on the loopback interface; nowhere if not given.
+    pub listen: Option<String>,
 }
 
 /// How mdadm is kept away from Stria's arrays.
@@ -232,6 +246,7 @@ impl Config {
     /// What each key alone cannot tell.
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
+        MonitorPlan::of_daemon(self).map_err(|failure| failure.to_string())?;
         let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         for array in &self.arrays {
             let title = array.title();

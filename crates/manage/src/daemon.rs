@@ -19,6 +19,7 @@ pub use record::stored;
 
 use crate::config::{self, Config};
 use crate::log::log_to_stderr;
+use crate::monitor::{Monitor, MonitorPlan};
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, sockets, view};
@@ -47,13 +48,14 @@ pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     let path = config::path(command.config.config.as_deref());
     let config = Config::read(&path)?;
     config.nbd.options()?.check()?;
+    let watching = MonitorPlan::of_daemon(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    let outcome = runtime.block_on(run(path, config, command, json));
+    let outcome = runtime.block_on(run(path, config, watching, command, json));
     runtime.shutdown_background();
     outcome
 }
 
-async fn run(path: PathBuf, config: Config, command: &cli::Daemon, json: bool) -> Result<(), Failure> {
+async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     let mut wishes = Wishes::catch(OnHangup::Reload)?;
     let supervisor = Arc::new(Supervisor::of_this_process());
     let socket = match &command.control.socket {
@@ -73,10 +75,15 @@ async fn run(path: PathBuf, config: Config, command: &cli::Daemon, json: bool) -
         // Nobody waits any more if the process is ending.
         let _ = looked.send(());
     });
-    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper)));
+    let metrics = watching.metrics;
+    let monitor = Monitor::start(&service, watching);
+    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper))).merge(monitor.router());
     let witness = api::witness(Arc::clone(&service));
     let over = service.shutdown().subscribe();
     let server = tokio::spawn(control::listen(listener, router, Some(witness), over));
+    if let Some(address) = metrics {
+        monitor.listen(address, service.shutdown().subscribe()).await?;
+    }
     let mut is_ready = false;
     let mut over = service.shutdown().subscribe();
     tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));

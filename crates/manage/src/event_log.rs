@@ -36,7 +36,7 @@ impl EventLog {
         let EventView { array, kind, text, .. } = &event;
         match kind.as_str() {
             "member_failed" | "member_gone" | "no_room" | "member_silent" | "sweep_stopped" | "read_corrected"
-            | "wrong_bytes" | "bad_blocks" | "unreadable" | "lane_silent" | "mismatch" | "warning" => {
+            | "wrong_bytes" | "bad_blocks" | "unreadable" | "lane_silent" | "mismatch" | "warning" | "alarm" => {
                 tracing::warn!(%array, %kind, "{text}");
             }
             _ => tracing::info!(%array, %kind, "{text}"),

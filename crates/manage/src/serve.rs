@@ -11,6 +11,7 @@
 use crate::cli::{Clients, ServeOptions};
 use crate::lane_spec::LaneSpec;
 use crate::log::log_to_stderr;
+use crate::monitor::{Monitor, MonitorPlan};
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{control, sockets};
@@ -62,6 +63,7 @@ pub fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>,
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     options.nbd.check()?;
+    let plan = options.monitor.plan()?;
     let planned = choose(drives, names, options.how(), &|warning| tracing::warn!("{warning}"))?;
     let names = export_names(&planned, options.name.as_deref())?;
     if planned.len() > 1 && options.ublk.flatten().is_some() {
@@ -70,7 +72,7 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
     let disks = options.vhost_user.resolve(&names)?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    let outcome = runtime.block_on(run(planned, names, disks, options, json));
+    let outcome = runtime.block_on(run(planned, names, disks, plan, options, json));
     // Threads that still block in the background had their time.
     runtime.shutdown_background();
     outcome
@@ -154,6 +156,7 @@ async fn run(
     planned: Vec<PlannedArray>,
     names: Vec<String>,
     disks: Vec<(String, PathBuf)>,
+    plan: MonitorPlan,
     options: &ServeOptions,
     json: bool,
 ) -> Result<(), Failure> {
@@ -193,12 +196,23 @@ async fn run(
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     sockets.control = Some(control);
     let over = service.shutdown().subscribe();
-    let server = tokio::spawn(control::listen(listener, control::router(Arc::clone(&service)), None, over));
-    if let Err(error) = service.listen() {
-        let stopping = Arc::clone(&service);
-        let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect)).await;
-        return Err(Failure::failed(error));
-    }
+    let address = plan.metrics;
+    let monitor = Monitor::start(&service, plan);
+    let router = control::router(Arc::clone(&service)).merge(monitor.router());
+    let server = tokio::spawn(control::listen(listener, router, None, over));
+    let metrics = match address {
+        Some(address) => monitor.listen(address, service.shutdown().subscribe()).await.map(Some),
+        None => Ok(None),
+    };
+    let ready = metrics.and_then(|metrics| service.listen().map_err(Failure::failed).map(|()| metrics));
+    let metrics = match ready {
+        Ok(metrics) => metrics,
+        Err(error) => {
+            let stopping = Arc::clone(&service);
+            let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect)).await;
+            return Err(error);
+        }
+    };
     let shown = socket.display().to_string();
     let mut lines: String = ways
         .iter()
@@ -207,6 +221,10 @@ async fn run(
     for (name, path) in &disks {
         let path = path.display().to_string();
         lines += &line(json, || format!("vhost-user {name} {path}"), || json!({"array": name, "vhost_user": path}));
+    }
+    if let Some(address) = metrics {
+        let url = format!("http://{address}/metrics");
+        lines += &line(json, || format!("metrics {url}"), || json!({"metrics": url}));
     }
     lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
     // If nothing reads the output, `stria status` shows the addresses.

@@ -6,6 +6,7 @@ pub mod disk;
 pub mod guest;
 pub mod hanging;
 pub mod nbd;
+pub mod sink;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -144,7 +145,7 @@ impl Place {
                 text
             }
         });
-        let (mut uris, mut devices) = (Vec::new(), Vec::new());
+        let (mut uris, mut devices, mut metrics) = (Vec::new(), Vec::new(), None);
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         loop {
             let line = match lines.next() {
@@ -154,12 +155,13 @@ impl Place {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
                 ["vhost-user", _, _] => {}
+                ["metrics", url] => metrics = Some(url.to_owned()),
                 ["ublk", name, device] => devices.push((name.to_owned(), device.to_owned())),
                 ["control", _] => break,
                 _ => panic!("unexpected line: {line}"),
             }
         }
-        Serve { child, uris, devices, log: Some(log), nbd: self.path("nbd.sock") }
+        Serve { child, uris, devices, metrics, log: Some(log), nbd: self.path("nbd.sock") }
     }
 }
 
@@ -203,6 +205,8 @@ pub struct Serve {
     uris: Vec<(String, String)>,
     /// The block devices, each with its array.
     pub devices: Vec<(String, String)>,
+    /// Where its metrics are, if that was asked for.
+    pub metrics: Option<String>,
     log: Option<std::thread::JoinHandle<String>>,
     nbd: PathBuf,
 }
@@ -267,7 +271,10 @@ pub fn may_skip(what: &str, hint: &str) {
 
 /// Starts a tool; `None`: it is missing, and that is allowed.
 pub fn tool(program: &str, arguments: &[&str]) -> Option<Child> {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    // `scripts/setup test` unpacks some tools there, whose packages would start services if they were installed.
+    let unpacked = format!("{}/.cache/stria-tools", variable("HOME"));
+    let path = format!("{}:/usr/sbin:/sbin:{unpacked}/usr/bin:{unpacked}/usr/sbin", variable("PATH"));
     let spawned = Command::new(program)
         .args(arguments)
         .env("PATH", path)
@@ -278,7 +285,7 @@ pub fn tool(program: &str, arguments: &[&str]) -> Option<Child> {
     match spawned {
         Ok(child) => Some(child),
         Err(error) => {
-            let hint = "run: apt-get install fio libnbd-bin qemu-utils e2fsprogs xfsprogs fuse3 mdadm nbdfuse";
+            let hint = "run: scripts/setup test";
             may_skip(&format!("{program} does not start: {error}"), hint);
             None
         }

@@ -1,0 +1,260 @@
+//! Watches over the arrays of a service: metrics, alarms, drives' health.
+//!
+//! ```text
+//!   Service ─ views, events ─▶ observer ─▶ tracker, messenger (stria-alarm)
+//!                        └──▶ metrics ─▶ GET /metrics on the control socket, and over TCP where that was asked for
+//!   drives ─▶ board (stria-health) ─▶ both
+//! ```
+//! It only reads: nothing here changes an array. A `serve` or another process with a [`Service`] starts one, and adds
+//! [`Monitor::router`] to its control socket.
+
+mod board;
+pub mod commands;
+mod family;
+mod metrics;
+mod observer;
+mod options;
+mod page;
+
+pub use board::DriveEntry;
+pub use options::{MonitorOptions, MonitorPlan};
+
+use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::service::Service;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use board::Board;
+use observer::Observer;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use stria_alarm::{Condition, Counts, Event, Heartbeat, Message, Messenger, Outcome, Phase, Tracker};
+use stria_health::{SlowMember, Thresholds};
+use stria_terminal::Failure;
+use tokio::sync::watch;
+
+/// How often events are looked for.
+const GLANCE_EVERY: Duration = Duration::from_millis(250);
+/// How often arrays are looked at, whether there are events or not.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// A cause that stands, as `stria alarm` shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StandingView {
+    /// The cause.
+    #[serde(flatten)]
+    pub cause: Condition,
+    /// When it was first seen, in seconds since 1970.
+    pub since_s: u64,
+}
+
+/// The health of the drives of a service, as `stria health` shows it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HealthPage {
+    /// The drives.
+    pub drives: Vec<DriveEntry>,
+    /// Members that are slow beside the others of their arrays.
+    pub slow: Vec<SlowMember>,
+}
+
+/// What watches over one service.
+pub struct Monitor {
+    service: Weak<Service>,
+    messenger: Messenger,
+    board: Board,
+    thresholds: Thresholds,
+    tracker: Mutex<Tracker>,
+}
+
+impl Monitor {
+    /// Begins to watch. The threads end with the service.
+    pub fn start(service: &Arc<Service>, plan: MonitorPlan) -> Arc<Self> {
+        let monitor = Arc::new(Self {
+            service: Arc::downgrade(service),
+            tracker: Mutex::new(Tracker::new(plan.alarms.repeat)),
+            messenger: plan.messenger,
+            board: Board::default(),
+            thresholds: Thresholds::default(),
+        });
+        let observer = Observer::new(&plan.alarms);
+        let heartbeat = plan.alarms.heartbeat.map(Heartbeat::new);
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let spawned = std::thread::Builder::new().name(name.into()).spawn(work);
+            spawned.expect("a process that starts has room for a thread");
+        };
+        let (alarms, health) = (Arc::clone(&monitor), Arc::clone(&monitor));
+        spawn("alarms", Box::new(move || alarms.watch(observer)));
+        spawn("health", Box::new(move || health.ask_drives()));
+        if let Some(heartbeat) = heartbeat {
+            let monitor = Arc::clone(&monitor);
+            spawn("heartbeat", Box::new(move || monitor.beat(heartbeat)));
+        }
+        monitor
+    }
+
+    /// The paths of the API that are answered here.
+    pub fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/v1/alarms", get(|State(monitor): State<Arc<Self>>| async move { Json(monitor.standing()) }))
+            .route("/v1/alarms/test", post(test))
+            .route("/v1/health", get(health))
+            .with_state(Arc::clone(self))
+            .merge(self.metrics_router())
+    }
+
+    fn metrics_router(self: &Arc<Self>) -> Router {
+        Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(self))
+    }
+
+    /// Answers `GET /metrics` at this address as well. Returns the address with its port.
+    ///
+    /// # Errors
+    /// When it cannot be listened on.
+    pub async fn listen(self: &Arc<Self>, address: SocketAddr, over: watch::Receiver<bool>) -> Result<SocketAddr, Failure> {
+        let cannot = |error| Failure::Failed(format!("metrics at {address}: {error}"));
+        let listener = page::listener(address).await.map_err(cannot)?;
+        let bound = listener.local_addr().map_err(cannot)?;
+        if !bound.ip().is_loopback() {
+            tracing::warn!("anybody who reaches {bound} may read the metrics: a firewall must decide who that is");
+        }
+        tokio::spawn(page::listen(listener, self.metrics_router(), over));
+        Ok(bound)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tracker> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing(&self) -> Vec<StandingView> {
+        let seconds = |since: SystemTime| since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let view = |(cause, since): (&Condition, _)| StandingView { cause: cause.clone(), since_s: seconds(since) };
+        self.lock().standing().map(view).collect()
+    }
+
+    /// Looks at all arrays when something has happened, and now and then.
+    fn watch(&self, mut observer: Observer) {
+        let (mut sequence, mut due) = (0, Instant::now());
+        loop {
+            std::thread::sleep(GLANCE_EVERY);
+            let Some(service) = self.service.upgrade() else { return };
+            let now = Instant::now();
+            if service.events().sequence() == sequence && now < due {
+                continue;
+            }
+            due = now + LOOK_EVERY;
+            // Events first: what they tell of is in the views that follow.
+            let events = service.events().since(sequence);
+            let Ok(views) = service.arrays() else { continue };
+            sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
+            let seen = observer.look(now, &views, &events, &self.board.entries());
+            seen.happenings.into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
+            let messages = {
+                let mut tracker = self.lock();
+                seen.gone.iter().for_each(|array| tracker.forget(array));
+                tracker.update(now, &seen.conditions)
+            };
+            messages.into_iter().for_each(|message| self.tell(&service, message));
+        }
+    }
+
+    /// Sends a message, and makes it an event, so that it is in the log as well.
+    fn tell(&self, service: &Service, message: Message) {
+        if message.is_for_people() {
+            let kind = match message.phase {
+                Phase::Raised | Phase::Repeated => "alarm",
+                Phase::Cleared => "alarm_over",
+            };
+            let text = format!("{}: {}", message.subject(), message.cause.text);
+            service.events().push(crate::view::plain_event(&message.cause.array, kind, text));
+        }
+        self.messenger.send(&message);
+    }
+
+    /// Asks drives for their health, now and then.
+    fn ask_drives(&self) {
+        let mut due = Instant::now();
+        loop {
+            let Some(service) = self.service.upgrade() else { return };
+            if Instant::now() >= due
+                && let Ok(views) = service.arrays()
+            {
+                self.board.refresh(&views, &self.thresholds);
+                // The first time comes before the first array.
+                due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
+            }
+            drop(service);
+            std::thread::sleep(GLANCE_EVERY);
+        }
+    }
+
+    fn beat(&self, mut heartbeat: Heartbeat) {
+        let mut is_well = true;
+        loop {
+            let Some(service) = self.service.upgrade() else { return };
+            let all_answer = service.arrays().is_ok_and(|views| views.iter().all(|view| view.silent_s.is_none()));
+            drop(service);
+            if all_answer {
+                match heartbeat.beat(Instant::now()) {
+                    Ok(_) => is_well = true,
+                    Err(error) if is_well => {
+                        tracing::warn!("the heartbeat was not received: {error}");
+                        is_well = false;
+                    }
+                    Err(_) => {}
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { standing: self.lock().standing().count(), channels: self.messenger.counts() }
+    }
+
+    fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
+        if self.messenger.is_mute() {
+            let words = "no channel for alarms is configured: serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
+            return Err(ApiError::new(ApiErrorKind::Refused, words));
+        }
+        let service = self.service.upgrade().ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?;
+        let arrays = service.about().arrays;
+        let array = arrays.first().cloned().unwrap_or_else(|| "none".into());
+        let text = "this is a test: alarms of this kind reach you".into();
+        Ok(self.messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
+    }
+}
+
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
+    let outcome = tokio::task::spawn_blocking(work).await;
+    outcome.unwrap_or_else(|panic| Err(ApiError::new(ApiErrorKind::Failed, format!("the request broke off: {panic}"))))
+}
+
+async fn test(State(monitor): State<Arc<Monitor>>) -> Result<Json<Vec<Outcome>>, ApiError> {
+    off_thread(move || monitor.send_test()).await.map(Json)
+}
+
+fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
+    let service = monitor.service.upgrade();
+    service.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?.arrays()
+}
+
+async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {
+    let page = off_thread(move || {
+        let views = views(&monitor)?;
+        let slow = views.iter().flat_map(board::slow).collect();
+        Ok(HealthPage { drives: monitor.board.entries(), slow })
+    });
+    page.await.map(Json)
+}
+
+async fn metrics(State(monitor): State<Arc<Monitor>>) -> Response {
+    let text = off_thread(move || Ok(metrics::text(&views(&monitor)?, &monitor.board.entries(), &monitor.counts())));
+    match text.await {
+        Ok(text) => ([(header::CONTENT_TYPE, page::TEXT)], page::body(text)).into_response(),
+        Err(error) => error.into_response(),
+    }
+}

@@ -1,0 +1,201 @@
+//! `stria alarm` and `stria health`.
+
+use super::board::{DriveEntry, ask};
+use super::{HealthPage, StandingView};
+use crate::api::ArrayView;
+use crate::cli::Control;
+use crate::client::{self, Client};
+use crate::commands::NOT_WELL;
+use crate::view::all_members;
+use clap::{Args, Subcommand, ValueHint};
+use hyper::Method;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+use stria_alarm::Outcome;
+use stria_block::{shown, shown_sentence};
+use stria_health::{DriveHealth, Thresholds, Verdict};
+use stria_terminal::output::{paragraphs, print, print_json, table};
+use stria_terminal::{Failure, absolute, size};
+
+/// `stria alarm`
+#[derive(Args, Debug)]
+pub struct Alarm {
+    /// What to do; without it the causes that stand are listed.
+    #[command(subcommand)]
+    pub action: Option<AlarmAction>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// What to do with alarms.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum AlarmAction {
+    /// Send a test on every channel, and show how that went.
+    Test,
+}
+
+/// `stria health`
+#[derive(Args, Debug)]
+pub struct Health {
+    /// A drive, or an array that is served; the drives of all arrays if not given.
+    #[arg(value_name = "DRIVE|ARRAY", value_hint = ValueHint::FilePath)]
+    pub what: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// Lists the causes that stand, or sends a test.
+///
+/// # Errors
+/// When no serve answers.
+pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
+    let services = client::services(command.control.socket.as_deref())?;
+    match command.action {
+        Some(AlarmAction::Test) => test(&services.into_iter().map(|(client, _)| client).collect::<Vec<_>>(), json),
+        None => {
+            let mut standing: Vec<StandingView> = Vec::new();
+            for (client, _) in &services {
+                standing.extend(client.get::<Vec<StandingView>>("/v1/alarms")?);
+            }
+            if json {
+                print_json(&standing);
+            } else if standing.is_empty() {
+                print("no alarm stands\n");
+            } else {
+                let row = |standing: &StandingView| {
+                    let since = UNIX_EPOCH + Duration::from_secs(standing.since_s);
+                    let since = humantime::format_rfc3339_seconds(since).to_string();
+                    vec![standing.cause.event.name().into_owned(), since, shown_sentence(&standing.cause.text).to_string()]
+                };
+                print(&(paragraphs(110, standing.iter().map(row).collect()) + "\n"));
+            }
+            Ok(0)
+        }
+    }
+}
+
+fn test(services: &[Client], json: bool) -> Result<u8, Failure> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for client in services {
+        outcomes.extend(client.send_long::<Vec<Outcome>>(Method::POST, "/v1/alarms/test", &json!({}))?);
+    }
+    if json {
+        print_json(&outcomes);
+    } else if outcomes.is_empty() {
+        print("no array is served: start one with `stria serve`\n");
+    } else {
+        let words = |outcome: &Outcome| match &outcome.error {
+            None => format!("{}: delivered\n", outcome.channel),
+            Some(error) => format!("{}: NOT delivered: {}\n", outcome.channel, shown_sentence(error)),
+        };
+        print(&outcomes.iter().map(words).collect::<String>());
+    }
+    Ok(u8::from(outcomes.iter().any(|outcome| outcome.error.is_some())))
+}
+
+/// Shows the health of drives.
+///
+/// # Errors
+/// When a drive has none to show, or no serve answers.
+pub fn health(command: &Health, json: bool) -> Result<u8, Failure> {
+    let page = match &command.what {
+        Some(path) if is_drive(path) => {
+            HealthPage { drives: ask(vec![absolute(path)], &Thresholds::default()), slow: Vec::new() }
+        }
+        what => of_arrays(command.control.socket.as_deref(), what.as_deref())?,
+    };
+    if let ([DriveEntry { error: Some(reason), .. }], Some(_)) = (&page.drives[..], &command.what) {
+        return Err(Failure::Failed(reason.clone()));
+    }
+    match json {
+        true => print_json(&page),
+        false => print(&words(&page)),
+    }
+    let is_well = |entry: &DriveEntry| entry.health.as_ref().is_none_or(|health| health.verdict == Verdict::Good);
+    Ok(if page.drives.iter().all(is_well) && page.slow.is_empty() { 0 } else { NOT_WELL })
+}
+
+/// A path, and no name of an array.
+fn is_drive(what: &Path) -> bool {
+    what.components().count() > 1 || what.exists()
+}
+
+/// The health of these arrays' drives, as `status -v` shows it below them; nothing if no drive reports any.
+pub fn below_status(services: &[(Client, Vec<ArrayView>)]) -> String {
+    let mut page = HealthPage::default();
+    for (client, arrays) in services {
+        // A serve of an earlier version knows none.
+        let Ok(found) = client.get::<HealthPage>("/v1/health") else { continue };
+        let is_here = |path: &str| arrays.iter().flat_map(all_members).any(|member| member.path == path);
+        page.drives.extend(found.drives.into_iter().filter(|entry| is_here(&entry.path.to_string_lossy())));
+        page.slow.extend(found.slow.into_iter().filter(|slow| is_here(&slow.path)));
+    }
+    if page.drives.is_empty() && page.slow.is_empty() { String::new() } else { format!("\n{}", words(&page)) }
+}
+
+fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<HealthPage, Failure> {
+    let mut page = HealthPage::default();
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let clients: Vec<(Client, Option<Vec<String>>)> = match &name {
+        Some(name) => {
+            let (client, array) = client::find(socket, name)?;
+            let paths = all_members(&array).iter().map(|member| member.path.clone()).collect();
+            vec![(client, Some(paths))]
+        }
+        None => client::services(socket)?.into_iter().map(|(client, _)| (client, None)).collect(),
+    };
+    for (client, paths) in clients {
+        let found: HealthPage = client.get("/v1/health")?;
+        let wanted = |path: &str| paths.as_ref().is_none_or(|paths| paths.iter().any(|known| known == path));
+        page.drives.extend(found.drives.into_iter().filter(|entry| wanted(&entry.path.to_string_lossy())));
+        page.slow.extend(found.slow.into_iter().filter(|slow| wanted(&slow.path)));
+    }
+    Ok(page)
+}
+
+/// The health of drives as text: a line each, then the reasons.
+pub fn words(page: &HealthPage) -> String {
+    let percent = |value: Option<u64>| value.map_or("-".into(), |value| format!("{value} %"));
+    let count = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
+    let row = |entry: &DriveEntry| {
+        let path = shown(&entry.path.display().to_string()).to_string();
+        let Some(health) = &entry.health else {
+            return [vec!["unknown".to_owned()], vec!["-".into(); 8], vec![path]].concat();
+        };
+        let DriveHealth { temperature_c, wear_percent, spare_percent, .. } = *health;
+        vec![
+            if health.asleep { "asleep" } else { health.verdict.word() }.to_owned(),
+            temperature_c.map_or("-".into(), |degrees| format!("{degrees} °C")),
+            percent(wear_percent.map(u64::from)),
+            percent(spare_percent.map(u64::from)),
+            count(health.media_errors),
+            count(health.link_errors),
+            count(health.power_on_hours),
+            health.written_bytes.map_or("-".into(), size::show),
+            health.firmware.clone().unwrap_or("-".into()),
+            path,
+        ]
+    };
+    if page.drives.is_empty() && page.slow.is_empty() {
+        return "no drive reports its health: image files have none\n".into();
+    }
+    let header = ["health", "temp", "wear", "spare", "media", "link", "hours", "written", "firmware", "drive"];
+    let mut text = table(&header, &[1, 2, 3, 4, 5, 6, 7], page.drives.iter().map(row).collect()).trim_end().to_owned() + "\n";
+    for entry in &page.drives {
+        let path = entry.path.display().to_string();
+        for finding in entry.health.iter().flat_map(|health| &health.findings) {
+            text += &format!("{}: {}: {}\n", shown(&path), finding.verdict.word(), finding.sentence);
+        }
+        if let Some(reason) = &entry.error {
+            text += &format!("{}\n", shown_sentence(reason));
+        }
+    }
+    for slow in &page.slow {
+        let (path, own, others) = (shown(&slow.path), slow.median_us, slow.others_us);
+        text += &format!("{path}: slow: it takes {own} µs where the other members take {others} µs\n");
+    }
+    text
+}

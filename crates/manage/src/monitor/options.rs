@@ -1,0 +1,89 @@
+//! The options of `serve` for metrics and alarms.
+
+use super::page;
+use crate::config::Config;
+use clap::{Args, ValueHint};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use stria_alarm::{AlarmConfig, MailConfig, Messenger};
+use stria_terminal::{Failure, absolute};
+
+/// How a service is watched.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Alarms and metrics")]
+pub struct MonitorOptions {
+    /// Give metrics to Prometheus at http://HOST:PORT/metrics; a port alone is on the loopback interface. They are on the control socket
+    /// in any case.
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = page::address)]
+    pub metrics: Option<SocketAddr>,
+    /// Where alarms go, by the table [alarms] of this file (docs/ALARMS.md). The options below take precedence.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub alarms: Option<PathBuf>,
+    /// Start this program for each event, as `mdadm --monitor` does: PROGRAM EVENT ARRAY [MEMBER].
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+    pub alarm_exec: Option<PathBuf>,
+    /// Send alarms to this address, by the program sendmail unless --alarms names a mail server. May be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    pub alarm_mail: Vec<String>,
+    /// Send alarms to this URL, as JSON.
+    #[arg(long, value_name = "URL")]
+    pub alarm_webhook: Option<String>,
+}
+
+/// What [`Monitor::start`](super::Monitor::start) needs: checked, and nothing was sent yet.
+pub struct MonitorPlan {
+    /// Where alarms go.
+    pub alarms: AlarmConfig,
+    /// The channels, ready.
+    pub messenger: Messenger,
+    /// Where Prometheus reads the metrics, besides the control socket.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// A file with the table.
+#[derive(serde::Deserialize)]
+struct AlarmFile {
+    alarms: AlarmConfig,
+}
+
+impl MonitorOptions {
+    /// Reads the file and checks all of it.
+    ///
+    /// # Errors
+    /// When a channel cannot work as it is configured.
+    pub fn plan(&self) -> Result<MonitorPlan, Failure> {
+        let mut alarms = self.alarms.as_deref().map(read).transpose()?.unwrap_or_default();
+        if let Some(program) = &self.alarm_exec {
+            alarms.program = Some(absolute(program));
+        }
+        if !self.alarm_mail.is_empty() {
+            alarms.mail.get_or_insert_with(MailConfig::default).to.clone_from(&self.alarm_mail);
+        }
+        if let Some(url) = &self.alarm_webhook {
+            alarms.webhook = Some(url.clone());
+        }
+        MonitorPlan::of(alarms, self.metrics)
+    }
+}
+
+impl MonitorPlan {
+    /// Checks the configuration of the daemon.
+    ///
+    /// # Errors
+    /// When a channel cannot work as it is configured.
+    pub fn of_daemon(config: &Config) -> Result<Self, Failure> {
+        let metrics = config.metrics.listen.as_deref().map(page::address).transpose();
+        Self::of(config.alarms.clone(), metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?)
+    }
+
+    fn of(alarms: AlarmConfig, metrics: Option<SocketAddr>) -> Result<Self, Failure> {
+        let messenger = Messenger::start(&alarms).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Self { alarms, messenger, metrics })
+    }
+}
+
+fn read(path: &Path) -> Result<AlarmConfig, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    toml::from_str::<AlarmFile>(&text).map(|file| file.alarms).map_err(|error| wrong(&error))
+}

@@ -1,0 +1,236 @@
+//! `status` for other programs: the text of /proc/mdstat, and the line and exit code of a Nagios plug-in.
+
+use crate::api::{ArrayView, HealthView, MemberView, SweepView};
+use crate::client::{self, SilentServe};
+use crate::view::{all_members, found_mismatch};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Nagios' exit codes.
+const OK: u8 = 0;
+const WARNING: u8 = 1;
+const CRITICAL: u8 = 2;
+const UNKNOWN: u8 = 3;
+
+/// The arrays as /proc/mdstat shows them. A span is an array of its own there.
+pub fn mdstat(arrays: &[ArrayView]) -> String {
+    let mut text = "Personalities : [linear] [raid0] [raid1] [raid6] [raid5] [raid4] [raid10] \n".to_owned();
+    for array in arrays.iter().flat_map(tree) {
+        mdstat_array(&mut text, array);
+    }
+    text + "unused devices: <none>\n"
+}
+
+/// The spans of an array before the array.
+fn tree(view: &ArrayView) -> Vec<&ArrayView> {
+    view.spans.iter().flat_map(tree).chain([view]).collect()
+}
+
+fn mdstat_array(text: &mut String, view: &ArrayView) {
+    let level = match view.level.as_str() {
+        "jbod" => "linear".into(),
+        // The array above spans.
+        "50" | "60" => "raid0".into(),
+        level => format!("raid{level}"),
+    };
+    let read_only = if view.read_only { " (read-only)" } else { "" };
+    let _ = write!(text, "{} : active{read_only} {level}", view.name);
+    // md lists the newest first.
+    for member in view.members.iter().rev() {
+        let _ = write!(text, " {}", mdstat_member(member));
+    }
+    let _ = write!(text, "\n      {} blocks super 1.2", view.size_bytes / 1024);
+    let strip = view.strip_bytes.unwrap_or(0) / 1024;
+    match level.as_str() {
+        "raid4" | "raid5" | "raid6" => {
+            let algorithms = ["left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric"];
+            let algorithm = algorithms.iter().position(|name| *name == view.layout).unwrap_or(0);
+            let _ = write!(text, " level {}, {strip}k chunk, algorithm {algorithm}", view.level);
+        }
+        "raid0" => _ = write!(text, " {strip}k chunks"),
+        "raid10" => _ = write!(text, " {strip}K chunks{}", copies(&view.layout)),
+        _ => {}
+    }
+    if !matches!(level.as_str(), "raid0" | "linear") {
+        let in_sync = |slot: usize| view.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync");
+        let count = slot_count(view);
+        let map: String = (0..count).map(|slot| if in_sync(slot) { 'U' } else { '_' }).collect();
+        let _ = write!(text, " [{count}/{}] [{map}]", map.matches('U').count());
+    }
+    text.push('\n');
+    match &view.sweep {
+        Some(sweep) => mdstat_sweep(text, sweep),
+        None if view.resync_pending => text.push_str("      \tresync=PENDING\n"),
+        None => {}
+    }
+    if let Some(bitmap) = &view.bitmap {
+        let (dirty, all, chunk) = (bitmap.dirty_count, bitmap.bit_count, bitmap.chunk_bytes / 1024);
+        // md counts pages of 2048 counters.
+        let pages = |bits: usize| bits.div_ceil(2048);
+        let _ = writeln!(text, "      bitmap: {}/{} pages [{}KB], {chunk}KB chunk", pages(dirty), pages(all), 4 * pages(dirty));
+    }
+    text.push('\n');
+}
+
+fn slot_count(view: &ArrayView) -> usize {
+    let filled = view.members.iter().filter(|member| member.role != "failed").filter_map(|member| member.slot);
+    filled.chain(view.missing_slots.iter().copied()).max().map_or(0, |last| last + 1)
+}
+
+fn mdstat_member(member: &MemberView) -> String {
+    let name = member.path.strip_prefix("/dev/").unwrap_or(&member.path);
+    let mark = match member.role.as_str() {
+        "failed" => "(F)",
+        "spare" => "(S)",
+        "replacing" => "(R)",
+        _ => "",
+    };
+    match member.slot {
+        Some(slot) => format!("{name}[{slot}]{mark}"),
+        None => format!("{name}[-]{mark}"),
+    }
+}
+
+/// `n2` as md writes it: ` 2 near-copies`.
+fn copies(layout: &str) -> String {
+    let words = layout.split(',').filter_map(|part| {
+        let (kind, count) = part.split_at_checked(1)?;
+        let kind = match kind {
+            "n" => "near",
+            "f" => "far",
+            _ => "offset",
+        };
+        Some(format!(" {count} {kind}-copies"))
+    });
+    words.collect()
+}
+
+fn mdstat_sweep(text: &mut String, sweep: &SweepView) {
+    let name = match sweep.kind.as_str() {
+        "rebuild" => "recovery",
+        "scrub" => "check",
+        "repair" => "repair",
+        _ => "resync",
+    };
+    let total = sweep.total_bytes.max(1);
+    let twentieth = (sweep.done_bytes.min(total) * 20 / total) as usize;
+    let bar = format!("{}>{}", "=".repeat(twentieth), ".".repeat(20 - twentieth));
+    let percent = sweep.done_bytes as f64 * 100.0 / total as f64;
+    let (done, all, speed) = (sweep.done_bytes / 1024, sweep.total_bytes / 1024, sweep.bytes_per_s / 1024);
+    let minutes = sweep.eta_s.unwrap_or(0) as f64 / 60.0;
+    let _ = writeln!(text, "      [{bar}]  {name} ={percent:5.1}% ({done}/{all}) finish={minutes:.1}min speed={speed}K/sec");
+}
+
+/// A line and an exit code for Nagios, Icinga and what speaks like them: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
+    let judged: Vec<(u8, String)> =
+        arrays.iter().map(|view| (severity(view), format!("{} {}", view.name, view.headline))).collect();
+    let silent = silent.iter().map(|serve| (CRITICAL, serve.error.clone()));
+    let mut all: Vec<(u8, String)> = judged.into_iter().chain(silent).collect();
+    if all.is_empty() {
+        return ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN);
+    }
+    all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
+    let worst = all[0].0;
+    let word = ["OK", "WARNING", "CRITICAL"][usize::from(worst)];
+    let words: Vec<&str> = all.iter().map(|(_, words)| words.as_str()).collect();
+    // A bar begins the performance data.
+    let words = words.join("; ").replace('|', "/").replace('\n', " ");
+    let count = |health: HealthView| arrays.iter().filter(|view| view.health == health).count();
+    let (degraded, failed) = (count(HealthView::Degraded), count(HealthView::Failed));
+    (format!("STRIA {word} - {words} | arrays={} degraded={degraded} failed={failed}\n", arrays.len()), worst)
+}
+
+/// Looks at all arrays, or at one that must be served, and says how they are as a Nagios plug-in does.
+pub fn check(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
+    let (services, silent) = match client::survey(socket) {
+        Ok(found) => found,
+        Err(error) => return (format!("STRIA UNKNOWN - {error}\n"), UNKNOWN),
+    };
+    let all = services.into_iter().flat_map(|(_, arrays)| arrays);
+    let arrays: Vec<ArrayView> = all.filter(|array| name.is_none_or(|name| array.name == name)).collect();
+    match name {
+        Some(name) if arrays.is_empty() && silent.is_empty() => {
+            (format!("STRIA CRITICAL - array {name} is not served\n"), CRITICAL)
+        }
+        _ => nagios(&arrays, &silent),
+    }
+}
+
+fn severity(view: &ArrayView) -> u8 {
+    let stuck = view.silent_s.is_some() || view.unreplayed.is_some() || all_members(view).iter().any(|member| member.no_room);
+    match view.health {
+        HealthView::Failed => CRITICAL,
+        // While a spare is being filled, nobody needs to get up.
+        HealthView::Degraded if stuck || !is_filling(view) => CRITICAL,
+        HealthView::Optimal if stuck => CRITICAL,
+        HealthView::Degraded => WARNING,
+        HealthView::Optimal if found_mismatch(view) => WARNING,
+        HealthView::Optimal => OK,
+    }
+}
+
+/// True if everything that is missing is being filled.
+fn is_filling(view: &ArrayView) -> bool {
+    view.missing_slots.is_empty() && view.spans.iter().all(is_filling)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(text: &str) -> ArrayView {
+        serde_json::from_str(text).expect("a view")
+    }
+
+    fn member(slot: &str, path: &str, role: &str) -> String {
+        format!(
+            r#"{{"slot": {slot}, "path": "{path}", "role": "{role}", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+            "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0}}"#
+        )
+    }
+
+    fn array(health: &str, members: &[String], rest: &str) -> ArrayView {
+        view(&format!(
+            r#"{{"name": "tank", "full_name": "tank", "uuid": "", "level": "5", "layout": "left-symmetric", "strip_bytes": 65536,
+            "size_bytes": 2147483648, "health": "{health}", "state": "", "headline": "so", "clean": true, "read_only": false, "paused": false,
+            "members": [{}], "spans": [], "resync_pending": false, "in_flight": 0, "events": 1, "created_s": 0, "exports": [], "clients": [],
+            {rest}}}"#,
+            members.join(",")
+        ))
+    }
+
+    #[test]
+    fn an_array_is_shown_as_md_shows_it() {
+        let members = [
+            member("0", "/dev/sda1", "in sync"),
+            member("1", "/dev/sdb1", "failed"),
+            member("2", "/dev/sdc1", "in sync"),
+            member("1", "/dev/sdd1", "rebuilding"),
+        ];
+        let rest = r#""missing_slots": [], "bitmap": {"dirty_count": 1, "bit_count": 16, "chunk_bytes": 67108864},
+            "sweep": {"kind": "rebuild", "done_bytes": 92274688, "total_bytes": 1073741824, "bytes_per_s": 92274688, "eta_s": 10, "mismatch_sectors": 0}"#;
+        let expected = "Personalities : [linear] [raid0] [raid1] [raid6] [raid5] [raid4] [raid10] \n\
+            tank : active raid5 sdd1[1] sdc1[2] sdb1[1](F) sda1[0]\n      \
+            2097152 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/2] [U_U]\n      \
+            [=>...................]  recovery =  8.6% (90112/1048576) finish=0.2min speed=90112K/sec\n      \
+            bitmap: 1/1 pages [4KB], 65536KB chunk\n\n\
+            unused devices: <none>\n";
+        assert_eq!(mdstat(&[array("degraded", &members, rest)]), expected);
+    }
+
+    #[test]
+    fn nagios_is_told_by_its_exit_codes() {
+        let whole = [member("0", "a", "in sync"), member("1", "b", "in sync")];
+        let code = |view: ArrayView| nagios(&[view], &[]).1;
+        assert_eq!(code(array("optimal", &whole, r#""missing_slots": []"#)), OK);
+        assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "mismatch_sectors": 8"#)), WARNING);
+        assert_eq!(code(array("degraded", &whole, r#""missing_slots": [2]"#)), CRITICAL);
+        assert_eq!(code(array("degraded", &whole, r#""missing_slots": []"#)), WARNING, "it is being filled");
+        assert_eq!(code(array("failed", &whole, r#""missing_slots": []"#)), CRITICAL);
+        assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "silent_s": 7"#)), CRITICAL);
+        assert_eq!(nagios(&[], &[]), ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN));
+        let (line, _) = nagios(&[array("optimal", &whole, r#""missing_slots": []"#)], &[]);
+        assert_eq!(line, "STRIA OK - tank so | arrays=1 degraded=0 failed=0\n");
+    }
+}

@@ -1,0 +1,256 @@
+//! Goal: each fault of a member or an array is told once, under the name that `mdadm --monitor` has for it, and no other; its end is
+//! told; every channel works.
+//! Method: the real program; faults on its real members; HTTP and SMTP servers of the test's own, and a program as mdadm would call it.
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use support::hanging::Hanging;
+use support::sink::Sink;
+use support::{PATIENCE, Place, Serve, may_skip};
+
+/// An array of images, served with a webhook.
+struct Watched {
+    place: Place,
+    images: Vec<String>,
+    sink: Sink,
+    serve: Serve,
+}
+
+impl Watched {
+    /// A RAID 5 of three, and so many spares that the configuration asks for.
+    fn new(spares: usize) -> Self {
+        let (place, sink) = (Place::new(), Sink::http());
+        let images = place.images(3 + spares, 32 << 20);
+        let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+        let mut create = vec!["create", "tank", "--level", "5", "--assume-clean"];
+        drives[3..].iter().for_each(|spare| create.extend(["--spare", spare]));
+        place.ok(&[&create, &drives[..3]].concat());
+        let file = place.path("alarms.toml");
+        std::fs::write(&file, format!("[alarms]\nspares = {{ tank = {spares} }}\n")).expect("a file");
+        let url = format!("http://{}/", sink.address);
+        let options = ["--alarms", file.to_str().expect("a plain path"), "--alarm-webhook", &url];
+        let serve = place.serve(&[&drives[..], &options].concat());
+        Self { place, images, sink, serve }
+    }
+
+    /// Nothing but these was told.
+    fn ends_with(self, alarms: &[&str]) {
+        self.place.ok(&["stop", "tank", "--force"]);
+        self.serve.ended_well();
+        assert_eq!(self.sink.alarms(), alarms);
+    }
+}
+
+#[test]
+fn a_member_that_is_failed_on_command_is_told_until_it_is_back() {
+    let watched = Watched::new(0);
+    let (place, sink, member) = (&watched.place, &watched.sink, watched.images[1].clone());
+    let (raised, cleared) = (format!("raised Fail {member}"), format!("cleared Fail {member}"));
+    place.settled("tank");
+    place.ok(&["fail", "tank", "1", "--force"]);
+    sink.wait_for_alarm(&raised);
+    assert!(place.ok(&["alarm"]).contains("Fail"), "it stands");
+    assert!(sink.all()[0].contains("ONE MORE FAILURE LOSES DATA"), "{:?}", sink.all());
+    place.ok(&["add", "tank", &member, "--wait"]);
+    sink.wait_for_alarm(&cleared);
+    assert!(place.ok(&["alarm"]).contains("no alarm"), "nothing stands any more");
+    watched.ends_with(&[&raised, &cleared]);
+}
+
+#[test]
+fn a_truncated_member_is_told_and_over_when_the_spare_has_taken_its_slot() {
+    let watched = Watched::new(0);
+    let (place, sink, member) = (&watched.place, &watched.sink, watched.images[2].clone());
+    place.settled("tank");
+    std::fs::OpenOptions::new().write(true).open(&member).and_then(|file| file.set_len(1 << 20)).expect("it is cut");
+    let (raised, cleared) = (format!("raised Fail {member}"), format!("cleared Fail {member}"));
+    sink.wait_for_alarm(&raised);
+    let spare = place.path("spare");
+    std::fs::File::create(&spare).and_then(|file| file.set_len(32 << 20)).expect("an image");
+    place.ok(&["add", "tank", spare.to_str().expect("a plain path"), "--wait"]);
+    sink.wait_for_alarm(&cleared);
+    watched.ends_with(&[&raised, &cleared]);
+}
+
+#[test]
+fn mismatches_that_a_scrub_found_are_told_until_they_are_repaired() {
+    let watched = Watched::new(0);
+    let (place, sink) = (&watched.place, &watched.sink);
+    place.settled("tank");
+    let image = std::fs::OpenOptions::new().write(true).open(&watched.images[1]).expect("an image");
+    image.write_all_at(&[0xee; 4096], 16 << 20).expect("it writes");
+    image.sync_all().expect("it syncs");
+    assert_eq!(place.run(&["scrub", "tank", "--wait"]).code, 3);
+    sink.wait_for_alarm("raised Mismatch -");
+    place.ok(&["scrub", "tank", "--repair", "--force", "--wait"]);
+    sink.wait_for_alarm("cleared Mismatch -");
+    watched.ends_with(&["raised Mismatch -", "cleared Mismatch -"]);
+}
+
+#[test]
+fn a_spare_that_is_missing_is_told_until_there_is_one() {
+    let watched = Watched::new(1);
+    let (place, sink, spare) = (&watched.place, &watched.sink, watched.images[3].clone());
+    place.settled("tank");
+    place.ok(&["remove", "tank", &spare]);
+    sink.wait_for_alarm("raised SparesMissing -");
+    place.ok(&["add", "tank", &spare, "--force"]);
+    sink.wait_for_alarm("cleared SparesMissing -");
+    watched.ends_with(&["raised SparesMissing -", "cleared SparesMissing -"]);
+}
+
+/// A member on FUSE, served by another array: it hangs when nbdfuse is stopped, and gives EIO when that array is gone.
+#[test]
+fn a_member_that_hangs_and_then_fails_every_request_is_two_causes() {
+    if !Path::new("/dev/fuse").exists() {
+        return may_skip("there is no FUSE", "run with /dev/fuse");
+    }
+    let (place, under, sink) = (Place::new(), Place::new(), Sink::http());
+    let image = under.images(1, 40 << 20);
+    under.ok(&["create", "under", "--level", "jbod", &image[0]]);
+    let below = under.serve(&[&image[0]]);
+    let Some(hanging) = Hanging::new(place.path("fuse"), below.uri("under")) else { return };
+    let images = place.images(2, 32 << 20);
+    let odd = hanging.file().to_str().expect("a plain path").to_owned();
+    let drives = [&images[0], &images[1], &odd];
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", drives[0], drives[1], drives[2]]);
+    let url = format!("http://{}/", sink.address);
+    let serve = place.serve(&[drives[0], drives[1], drives[2], "--alarm-webhook", &url]);
+    let mut client = serve.client("tank");
+    let writes: Vec<(u64, Vec<u8>)> = (0..8).map(|index| (index * 65536, vec![7; 65536])).collect();
+    hanging.signal("-STOP");
+    client.send_writes(&writes).expect("they are taken");
+    sink.wait_for_alarm(&format!("raised MemberSilent {odd}"));
+    hanging.signal("-CONT");
+    (0..8).for_each(|_| assert_eq!(client.reply().expect("an answer").1, 0));
+    sink.wait_for_alarm(&format!("cleared MemberSilent {odd}"));
+    below.kill();
+    client.send_writes(&writes).expect("they are taken");
+    (0..8).for_each(|_| assert_eq!(client.reply().expect("an answer").1, 0));
+    sink.wait_for_alarm(&format!("raised Fail {odd}"));
+    drop(client);
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    let told: Vec<String> =
+        ["raised MemberSilent", "cleared MemberSilent", "raised Fail"].map(|alarm| format!("{alarm} {odd}")).into();
+    assert_eq!(sink.alarms(), told);
+}
+
+/// The images lie on a file system without space, in a mount namespace of the test's own.
+#[test]
+fn a_full_file_system_is_told_until_writes_find_space() {
+    const TEST: &str = "a_full_file_system_is_told_until_writes_find_space";
+    let run =
+        |program: &str, arguments: &[&str]| Command::new(program).args(arguments).status().is_ok_and(|status| status.success());
+    if std::env::var_os("STRIA_ALARMS_INSIDE").is_none() {
+        let way: &[&str] = if run("unshare", &["-m", "true"]) { &["-m"] } else { &["-r", "-m"] };
+        if !run("unshare", &[way, &["true"]].concat()) {
+            return may_skip("there is no mount namespace to be had", "run as root, or allow user namespaces");
+        }
+        let this = std::env::current_exe().expect("a path");
+        let mut again = Command::new("unshare");
+        again.args(way).arg(this).args(["--exact", TEST, "--nocapture"]).env("STRIA_ALARMS_INSIDE", "1");
+        assert!(again.status().expect("unshare was there").success(), "see above");
+        return;
+    }
+    let (place, sink) = (Place::new(), Sink::http());
+    let full = place.path("full");
+    std::fs::create_dir(&full).expect("a folder");
+    assert!(run("mount", &["-t", "tmpfs", "-o", "size=48M", "none", full.to_str().expect("a plain path")]));
+    let image = |index: usize| {
+        let path = full.join(format!("d{index}"));
+        std::fs::File::create(&path).and_then(|file| file.set_len(32 << 20)).expect("an image");
+        path.to_str().expect("a plain path").to_owned()
+    };
+    let images = [0, 1, 2].map(image);
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", &images[0], &images[1], &images[2]]);
+    let url = format!("http://{}/", sink.address);
+    let serve = place.serve(&[&images[0], &images[1], &images[2], "--alarm-webhook", &url]);
+    let ballast = full.join("ballast");
+    let mut file = std::fs::File::create(&ballast).expect("a file");
+    while file.write_all(&[1; 65536]).is_ok() {}
+    drop(file);
+    let mut client = serve.client("tank");
+    client.send_writes(&[(0, vec![7; 1 << 20])]).expect("it is taken");
+    assert_eq!(client.reply().expect("an answer").1, 28, "NBD's ENOSPC");
+    sink.wait_for_alarm("raised NoSpace -");
+    std::fs::remove_file(&ballast).expect("it was there");
+    sink.wait_for_alarm("cleared NoSpace -");
+    drop(client);
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    assert_eq!(sink.alarms(), ["raised NoSpace -", "cleared NoSpace -"]);
+}
+
+/// `stria alarm test` reaches mail, webhook, program and journal, and names the one that does not work; the heartbeat beats.
+#[test]
+fn every_channel_is_reached_and_one_that_is_not_is_named() {
+    let (place, http, smtp) = (Place::new(), Sink::http(), Sink::smtp());
+    let images = place.images(2, 16 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let (program, told) = (place.path("hook"), place.path("told"));
+    stria_testkit::script(&program, &format!("#!/bin/sh\necho \"$*\" >> {}\n", told.display()));
+    let socket = place.path("journal");
+    let journal = UnixDatagram::bind(&socket).expect("a socket");
+    journal.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let beat = Sink::http();
+    let file = place.path("alarms.toml");
+    let text = format!(
+        "[alarms]\nprogram = {program:?}\nwebhook = \"http://{}/\"\njournal = {{ socket = {socket:?} }}\n\
+         [alarms.mail]\nto = [\"storage@example.org\"]\nsmtp = \"smtp://{}\"\n\
+         [alarms.heartbeat]\nurl = \"http://{}/alive\"\n",
+        http.address, smtp.address, beat.address
+    );
+    std::fs::write(&file, text).expect("a file");
+    let file = file.to_str().expect("a plain path");
+    let serve = place.serve(&[&images[0], &images[1], "--alarms", file]);
+    beat.wait_for("a sign of life", |all| all.iter().any(|line| line.starts_with("GET /alive")));
+    // The program has also what is for the record only.
+    let end = std::time::Instant::now() + PATIENCE;
+    let ran = || std::fs::read_to_string(&told).unwrap_or_default();
+    while ran() != "NewArray tank\n" {
+        assert!(std::time::Instant::now() < end, "{}", ran());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let words = place.ok(&["alarm", "test"]);
+    for channel in ["program", "mail", "webhook", "journal"] {
+        assert!(words.lines().any(|line| line.starts_with(channel) && line.contains("delivered")), "{channel}: {words}");
+    }
+    assert_eq!(http.alarms(), ["raised TestMessage -"]);
+    let mails = smtp.all();
+    assert_eq!(mails.len(), 1);
+    for part in ["To: storage@example.org", "TestMessage on array tank", "alarms of this kind reach you"] {
+        assert!(mails[0].contains(part), "{part}: {}", mails[0]);
+    }
+    assert_eq!(ran(), "NewArray tank\nTestMessage tank\n");
+    let mut entry = [0; 4096];
+    let is_test = |entry: &[u8]| String::from_utf8_lossy(entry).contains("TestMessage");
+    while {
+        let length = journal.recv(&mut entry).expect("an entry");
+        !is_test(&entry[..length])
+    } {}
+    std::fs::remove_file(&program).expect("it was there");
+    let ran = place.run(&["alarm", "test"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.lines().any(|line| line.starts_with("program") && line.contains("No such file")), "{ran:?}");
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_served() {
+    let place = Place::new();
+    let images = place.images(2, 16 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let serve = |options: &[&str]| place.run(&[&["serve", &images[0], &images[1]], options].concat());
+    serve(&["--alarm-webhook", "example.org"]).refused(2, &["webhook", "no URL"]);
+    serve(&["--alarm-mail", "nobody in particular"]).refused(2, &["mail", "is no address"]);
+    let file = place.path("alarms.toml");
+    std::fs::write(&file, "[alarms]\nwebhok = \"http://x/\"\n").expect("a file");
+    serve(&["--alarms", file.to_str().expect("a plain path")]).refused(2, &["alarms.toml", "webhok"]);
+}
