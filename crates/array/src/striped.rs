@@ -94,7 +94,7 @@ impl Personality for Striped {
     }
 
     fn write(core: &Rc<Core>, request: &mut Request, _: &mut impl FnMut(MemberId, Request)) {
-        let runs = runs(array_range(&request), |sector, sectors| place(core, sector, sectors));
+        let runs = runs(array_range(request), |sector, sectors| place(core, sector, sectors));
         let parent = core.begin(request, runs.len());
         let Operation::Write { from, fua } = &request.operation else { unreachable!("this is a write") };
         for run in runs {
