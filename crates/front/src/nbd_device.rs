@@ -170,7 +170,12 @@ impl NbdDevice {
             return Err(NbdDeviceError::Different(self.path()));
         }
         let mut driver = Driver::open()?;
-        driver.ask(command::RECONFIGURE, &self.order(&sockets)).map_err(|error| refused("connect", self.index, error))?;
+        let mut order = self.order(&sockets);
+        // A time-out of 0 also has Linux look after requests every 30 s only, until it is told otherwise once more.
+        if !self.requests_released {
+            order.timeout_s = None;
+        }
+        driver.ask(command::RECONFIGURE, &order).map_err(|error| refused("connect", self.index, error))?;
         if std::mem::take(&mut self.requests_released) {
             self.set_look_after();
         }
