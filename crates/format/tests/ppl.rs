@@ -190,8 +190,7 @@ fn cut_everywhere(count: usize, bit: u32, missing: &[usize], writes: &[(u64, u64
             losses_max: 1 - missing.len(),
             writes,
             torn: torn.clone(),
-            // All but the end of making the logs empty.
-            from: (sectors - 2) * (count - missing.len()) as u64,
+            from: 0,
         }
         .everywhere(&drives);
     }
@@ -238,8 +237,37 @@ fn parity_is_repaired_before_the_first_write_of_a_run() {
         let drives = array.stop();
         for lost in 0..3 {
             let left = without(&drives, &[lost]);
-            assert!(Running::start(&left, u64::MAX, true).read_all(16) == before, "without drive {lost}, read: {reads}");
+            // Only the rows that were read are known to be consistent.
+            let start = started(&left, &Options { force: reads, ..Options::default() });
+            assert!(Running::of(start, &left, u64::MAX).read_all(16) == before, "without drive {lost}, read: {reads}");
         }
+    }
+}
+
+/// After replay the rows of entries are consistent, and others are not if the first resync of the array has not ended.
+#[test]
+fn entries_make_up_for_no_resync_that_was_due() {
+    for (bit, stops) in [(feature::PPL, false), (feature::PPL, true), (feature::MULTIPLE_PPLS, false)] {
+        let mut drives = with_ppl(ParityLayout::LeftSymmetric, 3, STRIP, bit, 264);
+        change(&mut drives, |superblock| superblock.header.resync_offset = 0);
+        let written = |drives: &[MemoryDrive]| {
+            let mut array = Running::start(drives, u64::MAX, false);
+            array.write(3, &[1; 512]);
+            if stops { array.stop() } else { array.drives() }
+        };
+        // The second run knows of the resync by what the first has written.
+        drives = written(&written(&drives));
+        let start = started(&drives, &Options::default());
+        assert!(start.config.replay.len() == 1 && start.config.synced != Synced::All);
+        let why = refused(&without(&drives, &[0]), &Options::default());
+        assert!(why.contains("not stopped cleanly"), "{why}");
+
+        let mut array = Running::start(&drives, u64::MAX, false);
+        array.resync();
+        let mut array = Running::start(&array.stop(), u64::MAX, false);
+        array.write(3, &[3; 512]);
+        let start = started(&array.drives(), &Options::default());
+        assert_eq!((start.config.replay.len(), start.config.synced), (1, Synced::All));
     }
 }
 

@@ -12,7 +12,7 @@ use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
 use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
-use super::ppl::{FoundPpl, PplPlace};
+use super::ppl::{self, FoundPpl, PplPlace};
 use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_ROOM_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
@@ -688,7 +688,12 @@ impl Sorter<'_> {
             }
         }
         let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
-        let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
+        let firm = match PplPlace::of(self.freshest) {
+            // Neither Linux nor mdadm says how far the first resync of an array came that is not clean.
+            Some(_) => log.agrees || log.holds && (degraded > 0 || tag_before == ppl::CONSISTENT),
+            None => log.holds,
+        };
+        let keeping = LogKeeping::new(log.off, tag_before, firm || header.resync_offset == CLEAN);
         let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
         let recorder = MdMetadata::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
         let newest_only = self.freshest.ppl().is_some();
@@ -970,7 +975,9 @@ impl Sorter<'_> {
         if self.freshest.clean() || !trusted {
             return LastLog::default();
         }
-        let mut all = LastLog { holds: true, agrees: true, ..LastLog::default() };
+        // Before the end of the first resync parity may match nowhere.
+        let consistent = self.freshest.utime_micros() != ppl::INCONSISTENT;
+        let mut all = LastLog { holds: consistent, agrees: consistent, ..LastLog::default() };
         let in_sync = |slot: usize| self.verdicts.values().any(|verdict| *verdict == Verdict::InSync { slot });
         for found in found {
             let (slot, filled) = match self.verdicts[&found.drive] {

@@ -59,7 +59,9 @@ impl LaneLog for MdLog {
             LogArea::Ring(place, salt) => {
                 kept.ring.append((place, self.lane, salt, self.session), records, terms, &mut self.memory)?
             }
-            LogArea::Ppl(place, geometry) => kept.ppl.append(place, geometry, records, terms.retired_below, &mut self.memory)?,
+            LogArea::Ppl(place, geometry) => {
+                kept.ppl.append(place, geometry, self.session, records, terms.retired_below, &mut self.memory)?
+            }
         };
         Some(MetadataWrite { member, start_sector, data })
     }

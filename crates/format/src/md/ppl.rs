@@ -10,10 +10,12 @@
 //!
 //! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
 //! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
-//! format; Linux writes pages. A run of the array begins with an area of zeros and an empty header.
+//! format; Linux writes pages. A run of the array begins with an empty header: Linux erases the area first, and counts from 1. Stria counts on
+//! from run to run. If power goes while an area is erased, the newest header may be lost and an older one left, whose entries are void.
 //!
 //! Linux replays when the superblock says dirty, and if it found records, and all of them whole, it takes redundancy to
-//! agree everywhere: every write in flight had one. So do we.
+//! agree everywhere: every write in flight had one. So do we, unless a superblock of ours says that a resync was due: an array that is
+//! not clean says nothing else of how far its first resync came.
 //!
 //! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
 
@@ -38,6 +40,12 @@ pub(crate) const APPEND_SECTORS_MAX: u64 = HEADER_SECTORS + ENTRY_SECTORS_MAX;
 const ENTRY_COUNT_MAX: usize = 148;
 const _: () = assert!(LogRecord::APPEND_COUNT_MAX <= ENTRY_COUNT_MAX);
 const _: () = assert!(PplHeader::SIZE_BYTES + ENTRY_COUNT_MAX * PplEntry::SIZE_BYTES <= HEADER_BYTES);
+
+/// The microseconds of `utime` in superblocks of an array that is not clean: parity is consistent wherever no entry says otherwise.
+/// Linux and mdadm write zero.
+pub(crate) const CONSISTENT: u32 = 2_000_000;
+/// The same while a resync is due that no entry makes up for, such as the first one.
+pub(crate) const INCONSISTENT: u32 = 2_000_001;
 
 /// 1 MiB: how much of an area is cleared by one write.
 const CLEAR_SECTORS: u64 = 2048;
@@ -254,6 +262,11 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
     Some(())
 }
 
+/// The generations of a session are greater. Its own are not as many as 2^32, or superblocks were updated meanwhile.
+fn generation_before(session: u64) -> u64 {
+    session << 32
+}
+
 /// A member's partial parity log while the array runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ppl {
@@ -264,8 +277,15 @@ pub(crate) struct Ppl {
 }
 
 impl Ppl {
-    /// The writes that make a member's log empty.
-    pub fn begin(member: MemberId, place: &PplPlace) -> Vec<MetadataWrite> {
+    /// The write that makes a member's log empty, for a session. What an earlier session left behind it has lower generations, so it
+    /// does not count, whatever a power cut leaves of this write.
+    pub fn begin(member: MemberId, place: &PplPlace, session: u64) -> MetadataWrite {
+        let data = Buffer::copy_of(&encode(place.signature, generation_before(session), &[])).freeze();
+        MetadataWrite { member, start_sector: place.start_sector, data }
+    }
+
+    /// The writes that erase the log of a drive that joins.
+    pub fn erase(member: MemberId, place: &PplPlace) -> Vec<MetadataWrite> {
         let empty = encode(place.signature, 0, &[]);
         let piece = |start: u64| {
             let mut buffer = Buffer::zeroed(bytes((place.sectors - start).min(CLEAR_SECTORS)));
@@ -285,6 +305,7 @@ impl Ppl {
         &mut self,
         place: &PplPlace,
         geometry: &Geometry,
+        session: u64,
         records: &[LogRecord],
         retired_below: u64,
         memory: &mut Memory,
@@ -307,7 +328,7 @@ impl Ppl {
             }
         };
         let entries: Vec<PplEntry> = records.iter().map(entry).collect();
-        self.generation += 1;
+        self.generation = self.generation.max(generation_before(session)) + 1;
         self.last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
         let start = if place.ring && self.next + sectors <= place.sectors { self.next } else { 0 };
         self.next = start + sectors;

@@ -123,6 +123,8 @@ pub struct MdMetadata {
     redundant: bool,
     /// The members that carry the bitmap: those of the last state that have a slot.
     active: Vec<MemberId>,
+    /// Spares of the last state.
+    spares: Vec<MemberId>,
     optimal: bool,
     /// The members of the slots when the array was last optimal.
     optimal_holders: Vec<MemberId>,
@@ -179,6 +181,7 @@ impl MdMetadata {
             later_pages_laid,
             redundant,
             active,
+            spares: Vec::new(),
             optimal: false,
             optimal_holders,
             log,
@@ -343,7 +346,7 @@ impl MdMetadata {
             log_incarnation: 0,
         };
         if let Some(place) = PplPlace::of(&keeper.superblock) {
-            writes.extend(Ppl::begin(member, &place));
+            writes.extend(Ppl::erase(member, &place));
         }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
@@ -437,6 +440,15 @@ impl MdMetadata {
     /// The microseconds of `utime`: the log tag, or a mark that checksums were kept meanwhile.
     fn micros(&self, tag: u32) -> u64 {
         if tag == 0 && self.checksums { checksums::WITNESSED } else { tag.into() }
+    }
+
+    /// Begins a session of partial parity logs. They do not name it: each has its number from a superblock update that came before.
+    fn begin_ppl(&mut self, members: &[MemberId]) -> Vec<MetadataWrite> {
+        // Such a log speaks for superblocks without a tag.
+        let session = Session { tag: 0, tag_before: 0, ..Session::after(self.common.header.events, 0) };
+        self.log.session = Some(session);
+        let place = |member: &MemberId| PplPlace::of(&self.keepers.get(member)?.superblock);
+        members.iter().filter_map(|member| Some(Ppl::begin(*member, &place(member)?, session.number))).collect()
     }
 
     /// Writes some pages of the bitmap, in order and without repetition, to some members.
@@ -691,6 +703,7 @@ impl MetadataWriter for MdMetadata {
             }
         }
         self.active = places.keys().copied().collect();
+        self.spares = state.spares.iter().copied().filter(|spare| self.keepers.contains_key(spare)).collect();
         for spare in state.spares.iter().filter(|spare| self.keepers.contains_key(spare)) {
             places.insert(*spare, (None, false));
         }
@@ -719,7 +732,10 @@ impl MetadataWriter for MdMetadata {
         };
         self.log.firm |= state.synced == Synced::All;
         let tag = match (resync_offset, self.log.firm) {
-            (CLEAN, _) | (_, false) => 0,
+            (CLEAN, _) => 0,
+            (_, true) if self.common.ppl().is_some() => ppl::CONSISTENT,
+            (_, false) if self.common.ppl().is_some() => ppl::INCONSISTENT,
+            (_, false) => 0,
             _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
         };
         let utime = unix_seconds | self.micros(tag) << 40;
@@ -825,10 +841,10 @@ impl MetadataWriter for MdMetadata {
         let session = Session::after(self.common.header.events, self.log.tag_before);
         let members: Vec<MemberId> = self.keepers.keys().copied().filter(|&member| self.takes_part(member)).collect();
         if self.common.ppl().is_some() {
-            // Such a log speaks for superblocks without a tag.
-            self.log.session = Some(Session { tag: 0, tag_before: 0, ..session });
-            let begin = |&member: &MemberId| Some(Ppl::begin(member, &PplPlace::of(&self.keepers[&member].superblock)?));
-            return members.iter().filter_map(begin).flatten().collect();
+            // A spare whose adoption was torn may take a slot in this run.
+            let members: Vec<MemberId> =
+                members.iter().chain(&self.spares).copied().collect::<BTreeSet<_>>().into_iter().collect();
+            return self.begin_ppl(&members);
         }
         self.log.session = Some(session);
         self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);

@@ -8,7 +8,7 @@
 //! Source: `md_p.h` of Linux and mdadm (`struct mdp_superblock_1`), mdadm's `super1.c`, and the
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
 
-use super::ppl::PplPlace;
+use super::ppl::{self, PplPlace};
 use super::{shape, span};
 use crate::fields::on_disk;
 use std::fmt;
@@ -509,6 +509,11 @@ impl Superblock {
     /// Whether the redundancy agreed everywhere when this was written.
     pub fn clean(&self) -> bool {
         self.header.resync_offset == CLEAN
+    }
+
+    /// Whether redundancy was consistent when this was written, or a log names the rows where it may not be.
+    pub fn vouches_for_parity(&self) -> bool {
+        self.clean() || !matches!(self.utime_micros(), 0 | ppl::INCONSISTENT)
     }
 
     /// Bytes of header and roles, rounded up to sectors: what md writes.
