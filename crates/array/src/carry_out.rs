@@ -154,7 +154,16 @@ impl Core {
         if failed.is_err() {
             self.on_every_lane(Step::RelyOnAll).await?;
         }
-        failed
+        failed?;
+        // R26: whoever is answered may unplug the drive, and its cache forgets what it had taken.
+        let early = self.has(Flaw::FailAnsweredEarly) || self.has(Flaw::ReturnBeforeDrop);
+        if early || self.wait_at_most(PATIENCE, |core| !core.acks_are_held()).await {
+            return Ok(());
+        }
+        Err(Refusal(format!(
+            "{name} has failed, but the other members do not say so yet, as another does not answer: leave the drive connected until \
+             `status` shows no member that is unresponsive"
+        )))
     }
 
     /// Waits until a condition holds, but not for longer than `patience`. Returns whether it does.
@@ -169,6 +178,8 @@ impl Core {
     /// Takes a step that may have to wait.
     pub async fn take(&self, step: Step) -> Result<(), Refusal> {
         match step {
+            Step::EndReplay if self.has(Flaw::FailedDuringReplay) => Ok(()),
+            Step::StopRelyingOn(_) if self.has(Flaw::SoleHolderFailed) => Ok(()),
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
                 false => Err(Refusal("the array still replays its write log: try again when `status` no longer says so".into())),

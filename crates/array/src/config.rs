@@ -169,4 +169,20 @@ pub enum Flaw {
     ReturnBeforeDrop,
     /// R38: parity that may be inconsistent is updated by its change.
     SuspectParityUpdated,
+    /// R26: a member that is failed by command does not wait until no write relies on its log alone.
+    SoleHolderFailed,
+    /// R26: the command that fails a member is answered before its drop is durable.
+    FailAnsweredEarly,
+    /// R30: replay writes before the drop of missing members is durable.
+    ReplayedBeforeDrop,
+    /// R30: a member is failed by command during replay.
+    FailedDuringReplay,
+    /// R30: the drop of a member becomes durable while replay needs its log.
+    DropRecordedDuringReplay,
+    /// R31: clients are served before the superblocks name the missing members.
+    ServedBeforeDrop,
+    /// R31: clients are served while the log records of the last run still count.
+    ServedInOldSession,
+    /// R19, R32: parity is repaired before this run's partial parity log has begun.
+    RepairedBeforeLog,
 }

@@ -27,7 +27,8 @@ type Rows = BTreeMap<usize, Buffer>;
 /// another holds beside it.
 pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>) -> Result<Found, String> {
     // R19: with a partial parity log every repair has a record, and this run may not have written yet.
-    if core.log.config.is_some_and(|config| config.newest_only) && work.kind != (SweepKind::Scrub { repair: false }) {
+    let records = core.log.config.is_some_and(|config| config.newest_only) && !core.has(Flaw::RepairedBeforeLog);
+    if records && work.kind != (SweepKind::Scrub { repair: false }) {
         core.log_open().await.map_err(|error| error.to_string())?;
     }
     if let Some(found) = piece(core, work, rows.clone(), false).await? {

@@ -4,7 +4,7 @@
 
 use crate::core::Core;
 use crate::log::StartStage;
-use crate::{MetadataUpdate, Synced, UpdateEnd};
+use crate::{Flaw, MetadataUpdate, Synced, UpdateEnd};
 
 impl Core {
     /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
@@ -13,9 +13,12 @@ impl Core {
     /// give the new data of a write whose old data a client has read.
     pub async fn prepare_start(&self, lacks: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
-        if lacks {
+        if lacks && !self.has(Flaw::ServedBeforeDrop) {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;
+        }
+        if self.has(Flaw::ServedInOldSession) {
+            self.run.set_prepared();
         }
         if replays {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
@@ -38,8 +41,12 @@ impl Core {
             let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
-                let may_say =
-                    || self.log.replay_has_holders(&self.members.borrow()) || self.run.is_read_only() || !self.has_dropped();
+                let may_say = || {
+                    self.log.replay_has_holders(&self.members.borrow())
+                        || self.run.is_read_only()
+                        || !self.has_dropped()
+                        || self.has(Flaw::DropRecordedDuringReplay)
+                };
                 self.ready.until(&self.log.stage_changed, may_say).await;
                 self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
                 let before = state();

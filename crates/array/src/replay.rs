@@ -17,7 +17,7 @@ use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
-use crate::{MemberSector, StripeMap, SyncSector};
+use crate::{Flaw, MemberSector, StripeMap, SyncSector};
 use over::{Newest, Over};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     if lacks {
         core.raise_ack_barrier();
     }
-    while core.acks_are_held() && core.log.replay_has_holders(&core.members.borrow()) {
+    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() && core.log.replay_has_holders(&core.members.borrow()) {
         core.wait_for_ack_barrier_or(|| !core.log.replay_has_holders(&core.members.borrow())).await;
     }
     for pieces in core.log.overlay.pieces().chunks(BATCH) {

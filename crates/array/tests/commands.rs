@@ -112,12 +112,20 @@ fn each(mut story: impl FnMut(Array)) {
     }
 }
 
+/// R26: an administrator who is answered may unplug the drive.
+#[test]
+fn a_member_is_failed_by_command_once_its_drop_is_durable() {
+    each(|mut array| {
+        array.carry_out(Command::Fail(MemberId(2))).expect("redundant");
+        assert!(array.lanes[0].command(|engine| engine.drops_are_committed()), "answered before the drop is durable");
+    });
+}
+
 /// R11. Without the wait the drive would be back at once.
 #[test]
 fn a_member_returns_only_after_its_drop_is_durable_on_every_lane() {
     each(|mut array| {
-        array.carry_out(Command::Fail(MemberId(2))).expect("redundant");
-        assert!(!array.lanes[0].command(|engine| engine.drops_are_committed()), "the update has just begun");
+        array.lanes[0].begin(Command::Fail(MemberId(2)));
         let id = array.begin_return(2);
         let mut waited = 0;
         let mut durable = false;
