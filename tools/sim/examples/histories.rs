@@ -11,7 +11,7 @@ use std::time::Instant;
 use stria_sim::campaign::{caught, keep_memory, try_history};
 use stria_sim::setup::FAMILIES;
 use stria_sim::shrink::shrink;
-use stria_sim::{History, Mutant, Rules, run_told};
+use stria_sim::{Extras, History, Mutant, Rules, run_told};
 
 #[derive(Parser)]
 struct Arguments {
@@ -27,6 +27,12 @@ struct Arguments {
     /// With faults that seeds did not have at first.
     #[arg(long)]
     more_faults: bool,
+    /// With clients that send a killed process's requests to the next one.
+    #[arg(long)]
+    repeats: bool,
+    /// With a partial parity log.
+    #[arg(long)]
+    partial_parity: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -47,6 +53,8 @@ struct Arguments {
 fn main() {
     let arguments = Arguments::parse();
     let (rules, level) = (Rules { mutant: arguments.mutant, ..Rules::default() }, arguments.level.as_deref());
+    let extras =
+        Extras { more_faults: arguments.more_faults, repeats: arguments.repeats, partial_parity: arguments.partial_parity };
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
@@ -54,7 +62,7 @@ fn main() {
     let (begun, mut failures, mut requests) = (Instant::now(), 0, 0);
     let mut met = BTreeMap::<String, u64>::new();
     for seed in arguments.from..arguments.from + arguments.count {
-        let mut history = if arguments.more_faults { History::draw_more(seed, level) } else { History::draw(seed, level) };
+        let mut history = History::draw_with(seed, level, extras);
         let mut run = if arguments.trace && !arguments.shrink {
             told(&history, rules, arguments.sectors.clone())
         } else {

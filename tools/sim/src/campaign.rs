@@ -1,9 +1,10 @@
 //! Many histories, on several threads; the first failure ends it.
 
 use crate::crossed::Crossed;
-use crate::workload::History;
+use crate::workload::{Extras, History};
 use crate::world::{Failure, Rules, Tally, run};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +23,8 @@ pub struct Plan {
     pub family: Option<String>,
     /// Threads.
     pub jobs: usize,
-    /// With faults that seeds did not have at first ([`History::draw_more`]).
-    pub more_faults: bool,
+    /// With what seeds did not have at first.
+    pub extras: Extras,
     /// How.
     pub rules: Rules,
 }
@@ -31,8 +32,7 @@ pub struct Plan {
 impl Plan {
     /// The history of a seed.
     pub fn history(&self, seed: u64) -> History {
-        let draw = if self.more_faults { History::draw_more } else { History::draw };
-        draw(seed, self.family.as_deref())
+        History::draw_with(seed, self.family.as_deref(), self.extras)
     }
 }
 
@@ -176,7 +176,7 @@ impl Report {
 }
 
 /// The first seed of a range whose history fails, and how.
-pub fn first_failure(seeds: std::ops::Range<u64>, family: Option<&str>, rules: Rules) -> Option<(u64, Failure)> {
+pub fn first_failure(seeds: Range<u64>, family: Option<&str>, extras: Extras, rules: Rules) -> Option<(u64, Failure)> {
     let mut seeds = seeds;
-    seeds.find_map(|seed| try_history(&History::draw(seed, family), rules).err().map(|failure| (seed, failure)))
+    seeds.find_map(|seed| try_history(&History::draw_with(seed, family, extras), rules).err().map(|failure| (seed, failure)))
 }

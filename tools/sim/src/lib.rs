@@ -25,6 +25,7 @@ pub mod lanes;
 pub mod model;
 pub mod modelled;
 pub mod mutant;
+mod partial_parity;
 pub mod power;
 pub mod price;
 pub mod reference;
@@ -39,5 +40,5 @@ pub mod world;
 pub use stria_chance as chance;
 
 pub use mutant::Mutant;
-pub use workload::{History, Step};
+pub use workload::{Extras, History, Step};
 pub use world::{Failure, Rules, Tally, run, run_told};

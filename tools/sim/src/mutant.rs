@@ -67,6 +67,26 @@ pub enum Mutant {
     ShortReadsZeros,
     /// A drive is opened while requests of a dead process are under way on it.
     OpenedWhileHeld,
+    /// A member is failed by command while a write relies on its log alone.
+    SoleHolderFailed,
+    /// The command that fails a member is answered before its drop is durable.
+    FailAnsweredEarly,
+    /// Replay writes before the drop of missing members is durable.
+    ReplayedBeforeDrop,
+    /// A member is failed by command during replay.
+    FailedDuringReplay,
+    /// The drop of a member becomes durable while replay needs its log.
+    DropRecordedDuringReplay,
+    /// Clients are served before the superblocks name the missing members.
+    ServedBeforeDrop,
+    /// Clients are served while the log records of the last run still count.
+    ServedInOldSession,
+    /// Parity is repaired before the partial parity log of this run has begun.
+    RepairedBeforeLog,
+    /// Parity that a degraded start cannot vouch for is not resynced.
+    SuspectParityKept,
+    /// A write that the next process gets again is answered without being done.
+    RepeatIgnored,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -95,7 +115,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 27] = [
+    pub const ALL: [Mutant; 37] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -123,6 +143,16 @@ impl Mutant {
         Mutant::ShortReadsUnreadable,
         Mutant::ShortReadsZeros,
         Mutant::OpenedWhileHeld,
+        Mutant::SoleHolderFailed,
+        Mutant::FailAnsweredEarly,
+        Mutant::ReplayedBeforeDrop,
+        Mutant::FailedDuringReplay,
+        Mutant::DropRecordedDuringReplay,
+        Mutant::ServedBeforeDrop,
+        Mutant::ServedInOldSession,
+        Mutant::RepairedBeforeLog,
+        Mutant::SuspectParityKept,
+        Mutant::RepeatIgnored,
     ];
 
     /// Whether a request that a lane sends to a member ends without being done.
@@ -155,7 +185,17 @@ impl Mutant {
             | Mutant::SuspectParityUpdated
             | Mutant::ShortReadsUnreadable
             | Mutant::ShortReadsZeros
-            | Mutant::OpenedWhileHeld => false,
+            | Mutant::OpenedWhileHeld
+            | Mutant::SoleHolderFailed
+            | Mutant::FailAnsweredEarly
+            | Mutant::ReplayedBeforeDrop
+            | Mutant::FailedDuringReplay
+            | Mutant::DropRecordedDuringReplay
+            | Mutant::ServedBeforeDrop
+            | Mutant::ServedInOldSession
+            | Mutant::RepairedBeforeLog
+            | Mutant::SuspectParityKept
+            | Mutant::RepeatIgnored => false,
         }
     }
 
@@ -167,6 +207,14 @@ impl Mutant {
             Mutant::StaleAccepted => Some(Flaw::StaleAccepted),
             Mutant::ReturnBeforeDrop => Some(Flaw::ReturnBeforeDrop),
             Mutant::SuspectParityUpdated => Some(Flaw::SuspectParityUpdated),
+            Mutant::SoleHolderFailed => Some(Flaw::SoleHolderFailed),
+            Mutant::FailAnsweredEarly => Some(Flaw::FailAnsweredEarly),
+            Mutant::ReplayedBeforeDrop => Some(Flaw::ReplayedBeforeDrop),
+            Mutant::FailedDuringReplay => Some(Flaw::FailedDuringReplay),
+            Mutant::DropRecordedDuringReplay => Some(Flaw::DropRecordedDuringReplay),
+            Mutant::ServedBeforeDrop => Some(Flaw::ServedBeforeDrop),
+            Mutant::ServedInOldSession => Some(Flaw::ServedInOldSession),
+            Mutant::RepairedBeforeLog => Some(Flaw::RepairedBeforeLog),
             _ => None,
         }
     }

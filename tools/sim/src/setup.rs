@@ -3,7 +3,7 @@
 use crate::chance::Chance;
 use crate::drive::Model;
 use std::fmt;
-use stria_array::{Copies, Layout, Level, ParityLayout, Zones};
+use stria_array::{Copies, Layout, Level, ParityLayout, REDO_SECTORS_MAX, Zones};
 use stria_block::Nanos;
 use stria_integrity::Region;
 
@@ -30,6 +30,8 @@ pub struct Setup {
     pub bitmap_page_bytes: Option<usize>,
     /// Parity levels keep a write log.
     pub log: bool,
+    /// RAID 5 keeps md's partial parity log instead, and no bitmap.
+    pub partial_parity: Option<PartialParity>,
     /// Drives have checksums of what they hold.
     pub checksums: bool,
     /// No resync after creation.
@@ -50,6 +52,17 @@ pub struct Setup {
     pub holds: bool,
     /// Clients outlive the process, and send again what it had not answered: as Linux does for a block device of ublk.
     pub repeats: bool,
+    /// A drive that was lost in a power cut, or pulled once a command that fails it was answered, is there again at some later start.
+    pub found_again: bool,
+}
+
+/// Where a partial parity log lies on each drive, and of which kind it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialParity {
+    /// Its length.
+    pub sectors: u16,
+    /// Its entries go around the area, as Linux writes them since 4.14; else each overwrites the last.
+    pub ring: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -136,6 +149,7 @@ impl Setup {
             intent_chunk_bytes: (redundant && !chance.one_in(8)).then_some(chunk),
             bitmap_page_bytes: None,
             log: level.parity_count() > 0 && !chance.one_in(4),
+            partial_parity: None,
             checksums: false,
             assume_clean: !chance.one_in(6),
             drives,
@@ -146,6 +160,7 @@ impl Setup {
             late_sweeps: false,
             holds: false,
             repeats: false,
+            found_again: false,
         }
     }
 
@@ -185,6 +200,7 @@ impl Setup {
             intent_chunk_bytes: redundant.then_some(4096),
             bitmap_page_bytes: None,
             log: level.parity_count() > 0,
+            partial_parity: None,
             checksums: false,
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
@@ -195,6 +211,7 @@ impl Setup {
             late_sweeps: false,
             holds: false,
             repeats: false,
+            found_again: false,
         }
     }
 
@@ -204,6 +221,29 @@ impl Setup {
         let longer = |model: Model| Model { sectors: model.sectors + 20_480, ..model };
         let drives = self.drives.into_iter().map(longer).collect();
         Self { intent_chunk_bytes: Some(4096), bitmap_page_bytes: Some(512), drives, ..self }
+    }
+
+    /// The same array with a partial parity log, on one lane. For the level of arrays that can have one.
+    #[must_use]
+    pub fn with_partial_parity(mut self, log: PartialParity) -> Self {
+        assert_eq!(self.level, Level::Raid5, "only RAID 5 has a partial parity log");
+        self.run_on(1);
+        Self { log: false, intent_chunk_bytes: None, bitmap_page_bytes: None, partial_parity: Some(log), ..self }
+    }
+
+    /// True if log records cover the rows of stripes that a crash finds in flight.
+    pub fn closes_write_hole(&self) -> bool {
+        self.log || self.partial_parity.is_some()
+    }
+
+    /// How much one request may write without being torn where a crash meets a lost member.
+    pub fn untorn_sectors_max(&self) -> u64 {
+        match self.partial_parity {
+            // The new data is in no log, so it is old or new only where no two strips share a row.
+            Some(_) => self.strip_sectors,
+            None if self.level.parity_count() > 0 => REDO_SECTORS_MAX,
+            None => u64::MAX,
+        }
     }
 
     /// The same array with checksums, on drives with space for them.
@@ -255,7 +295,13 @@ impl fmt::Display for Setup {
                 Some(chunk) => format!("bitmap of {chunk} B chunks{}", self.bitmap_page_bytes.map_or("", |_| " in small pages")),
                 None => "no bitmap".into(),
             },
-            if self.log { ", write log" } else { "" },
+            match self.partial_parity {
+                Some(PartialParity { sectors, ring: true }) => format!(", partial parity log of {sectors} sectors"),
+                Some(PartialParity { sectors, ring: false }) =>
+                    format!(", partial parity log of {sectors} sectors for one entry"),
+                None if self.log => ", write log".into(),
+                None => String::new(),
+            },
             if self.checksums { ", checksums" } else { "" },
             if self.assume_clean { "" } else { ", not yet in sync" },
             volatile,
@@ -268,6 +314,7 @@ impl fmt::Display for Setup {
                 (self.lanes == 3, ", on 3 lanes"),
                 (self.late_sweeps, ", sweeps held after starts"),
                 (self.repeats, ", requests repeated after a kill"),
+                (self.found_again, ", lost drives found again"),
             ]
             .map(|(so, words)| if so { words } else { "" })
             .concat(),

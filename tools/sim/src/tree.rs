@@ -7,6 +7,7 @@ use crate::chance::Chance;
 use crate::drive::{Drive, DriveHandle, Presence};
 pub use crate::lanes::{Array, Checked, Node};
 use crate::mutant::{Mutant, Swap, Swapped};
+use crate::partial_parity;
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
@@ -153,7 +154,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             bitmap: setup
                 .intent_chunk_bytes
                 .map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
-            log: if setup.log { LogChoice::Auto } else { LogChoice::None },
+            log: if setup.closes_write_hole() { LogChoice::Auto } else { LogChoice::None },
             checksums: setup.checksums,
             assume_clean: setup.assume_clean,
             span_of: (setup.span_count > 1).then(|| identity(2, setup.span_count)),
@@ -165,6 +166,13 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     for (places, plan) in &plans {
         for write in &plan.writes {
             drives[places[write.drive]].borrow_mut().put(write.start_sector, &write.bytes);
+        }
+        if let Some(log) = setup.partial_parity {
+            let members: Vec<_> = places.iter().map(|&place| &drives[place]).collect();
+            partial_parity::begin(&members, log);
+            if !setup.assume_clean {
+                partial_parity::spoil(&members, &plan.geometry, setup.data_start());
+            }
         }
     }
     if setup.span_count == 1 {
@@ -417,6 +425,9 @@ impl Provider for Opener<'_> {
             // What a mutant forgets.
             if power.mutant.get() == Some(Mutant::ReplaySkipped) {
                 start.config.replay.clear();
+            }
+            if power.mutant.get() == Some(Mutant::SuspectParityKept) {
+                start.config.suspects_parity = false;
             }
             if let Some(page_bytes) = power.bitmap_page_bytes.get() {
                 start.recorder = start.recorder.clone().with_bitmap_pages(page_bytes);

@@ -1,8 +1,11 @@
 //! What happens in a history: steps drawn from the seed before anything runs, so that a failing history can be shrunk by
 //! leaving steps out. A step that names a thing by a number takes it modulo what there is when it comes.
 
+mod extras;
+
 use crate::chance::Chance;
 use crate::setup::Setup;
+pub use extras::Extras;
 use stria_array::REDO_SECTORS_MAX;
 use stria_block::Nanos;
 
@@ -100,6 +103,17 @@ pub enum Step {
     },
     /// The superblock of a member cannot be read when the array starts after the next crash.
     LoseSuperblock(u64),
+    /// A member is lost with the next power cut.
+    LoseWithPower(u64),
+    /// The start after the next crash is cut short by another.
+    CrashAgain {
+        /// Begun and ended requests until then.
+        after: u64,
+        /// The process only.
+        kill: bool,
+    },
+    /// A member is failed on command, and pulled once that is answered.
+    Unplug(u64),
     /// Power goes while a drive that lies about gets its first metadata.
     AdoptTorn(u64),
     /// A failed or pulled drive comes back.
@@ -228,54 +242,6 @@ impl History {
             self.steps.insert(place.min(self.steps.len()), Step::Return(chance.any()));
         }
         self
-    }
-
-    /// The same with clients that outlive a process that is killed, and send again what it had not answered.
-    #[must_use]
-    pub fn with_repeats(mut self) -> Self {
-        self.setup.repeats = true;
-        let mut chance = Chance::new(self.seed, 15);
-        for _ in 0..2 {
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.insert(place, Step::Crash { after: chance.below(40), kill: true });
-        }
-        self
-    }
-
-    /// The history of a seed with faults that seeds did not have at first, and that those kept in tests are to go on without.
-    pub fn draw_more(seed: u64, family: Option<&str>) -> Self {
-        Self::draw(seed, family).with_more_faults()
-    }
-
-    /// The same with what [`History::draw_more`] has in addition.
-    #[must_use]
-    pub fn with_more_faults(self) -> Self {
-        let seed = self.seed;
-        let mut history = self;
-        let small_blocks = history.setup.drives.iter().all(|drive| drive.block_sectors == 1);
-        if history.setup.intent_chunk_bytes.is_some() && small_blocks && Chance::new(seed, 8).one_in(6) {
-            history.setup = history.setup.with_bitmap_pages();
-        }
-        let mut chance = Chance::new(seed, 5);
-        for _ in 0..1 + chance.below(6) {
-            let which = chance.any();
-            let crash = Step::Crash { after: chance.below(24), kill: chance.one_in(3) };
-            let more: &[Step] = match chance.below(10) {
-                0..=2 => {
-                    let rot = chance.pick(&[Rot::Flipped, Rot::Lost, Rot::Misdirected]);
-                    &[Step::Settle, Step::Rot { drive: which, at: chance.any() >> 1, rot }]
-                }
-                3 | 4 => &[Step::Grow { drive: which, at: chance.any() >> 1 }],
-                5 => &[Step::LoseSuperblock(which), crash],
-                6 => &[Step::AdoptTorn(which)],
-                7 => &[crash, Step::AddSpare(which)],
-                8 => &[crash, Step::Return(which)],
-                _ => &[crash, Step::Replace(which)],
-            };
-            let place = chance.below(history.steps.len() as u64 + 1) as usize;
-            history.steps.splice(place..place, more.iter().copied());
-        }
-        history
     }
 }
 

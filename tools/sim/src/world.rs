@@ -3,6 +3,7 @@
 mod commands;
 mod faults;
 mod leaving;
+mod starts;
 
 use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
@@ -21,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, REDO_SECTORS_MAX, Refusal, SweepKind, Synced};
+use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, Refusal, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
@@ -135,6 +136,14 @@ pub struct World<'a> {
     superblock_to_lose: Option<u64>,
     /// A drive to be cut short while no process runs, and where.
     shrinks_at_start: Option<(u64, u64)>,
+    /// The member that the next power cut takes.
+    member_to_lose: Option<u64>,
+    /// The start after the next crash is cut short by a kill or not, after so many events.
+    crash_again: Option<(bool, u64)>,
+    /// Drives that are gone, and may be there again at any later start.
+    left: BTreeSet<usize>,
+    /// For starts.
+    start_chance: Chance,
     /// When the sizes of drives are looked at next.
     look_due: Option<Nanos>,
     /// A sole log holder of an early acknowledgement was failed.
@@ -245,6 +254,10 @@ impl<'a> World<'a> {
             examined: None,
             superblock_to_lose: None,
             shrinks_at_start: None,
+            member_to_lose: None,
+            crash_again: None,
+            left: BTreeSet::new(),
+            start_chance: Chance::new(history.seed, 18),
             look_due: None,
             sole_log_holder_is_gone: false,
             pending: Vec::new(),
@@ -252,7 +265,7 @@ impl<'a> World<'a> {
             ended: Vec::new(),
             tags: 0,
             kill: false,
-            write_hole_closed: setup.log,
+            write_hole_closed: setup.closes_write_hole(),
             firm: setup.assume_clean,
             watched: true,
             settled: false,
@@ -389,7 +402,7 @@ impl<'a> World<'a> {
         let begun = match kind {
             Kind::Read => self.model.begin_read(),
             Kind::Write { .. } | Kind::Discard => {
-                let large = range.end - range.start > REDO_SECTORS_MAX && self.history.setup.level.parity_count() > 0;
+                let large = range.end - range.start > self.history.setup.untorn_sectors_max();
                 self.model.begin_write(write, range.clone(), large)
             }
             Kind::Flush => self.model.begin(),
@@ -617,7 +630,9 @@ impl<'a> World<'a> {
     fn watch(&mut self) -> Outcome {
         self.events()?;
         let statuses = self.statuses();
-        self.settled = statuses.iter().all(|status| status.synced == Synced::All);
+        // Entries of a partial parity log make up for a resync, once they are replayed.
+        let replays = |status: &ArrayStatus| status.log.is_some_and(|log| log.newest_only && log.replaying);
+        self.settled = statuses.iter().all(|status| status.synced == Synced::All && !replays(status));
         if self.settled {
             self.rejoined.clear();
             if statuses.iter().all(is_whole) {
@@ -649,7 +664,7 @@ impl<'a> World<'a> {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
             let superblock = tree::superblock_of(&self.drives[drive].borrow());
-            superblock.is_some_and(|superblock| superblock.clean() || superblock.utime_micros() != 0)
+            superblock.is_some_and(|superblock| superblock.vouches_for_parity())
         })
     }
 
@@ -807,7 +822,7 @@ impl<'a> World<'a> {
                 };
                 self.model.lose_member();
                 match step {
-                    Step::Fail(_) => self.fail(leaf, drive, false),
+                    Step::Fail(_) => self.fail(leaf, drive, false).map(drop),
                     Step::Pull(_) => {
                         self.meet("pull");
                         self.suspect[drive] = true;
@@ -852,6 +867,15 @@ impl<'a> World<'a> {
                 self.superblock_to_lose = Some(which);
                 Ok(())
             }
+            Step::LoseWithPower(which) => {
+                self.member_to_lose = Some(which);
+                Ok(())
+            }
+            Step::CrashAgain { after, kill } => {
+                self.crash_again = Some((kill, after));
+                Ok(())
+            }
+            Step::Unplug(which) => self.unplug(which),
             Step::AdoptTorn(which) => self.adopt_torn(which),
             Step::Return(which) => self.bring_back(which),
             Step::AddSpare(which) => {
@@ -942,19 +966,23 @@ impl<'a> World<'a> {
         }
     }
 
-    fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Outcome {
+    /// Returns whether the command was answered as done.
+    fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Result<bool, Stop> {
         let member = self.node().leaf(leaf).handle_of(drive).expect("it holds a slot");
         match self.carry_out(leaf, Command::Fail(member))? {
-            Ok(()) => self.meet(if hangs { "fail while it hangs" } else { "fail" }),
+            Ok(()) => {
+                self.meet(if hangs { "fail while it hangs" } else { "fail" });
+                Ok(true)
+            }
             Err(refusal) => {
                 let node = self.node().leaf(leaf);
                 // It may have gone by itself meanwhile.
                 if node.whole_drives().contains(&Some(drive)) && !node.is_replaying() {
                     return Err(Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")));
                 }
+                Ok(false)
             }
         }
-        Ok(())
     }
 
     /// Takes out a member. `false`: it is in use.
@@ -1182,7 +1210,8 @@ impl<'a> World<'a> {
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
-        let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There;
+        // A drive that left before the last start took nothing along that counts since.
+        let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There && !self.left.contains(&drive);
         let untold = self.node.is_some()
             && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
         // Sometimes a member is lost with the power.
@@ -1193,6 +1222,7 @@ impl<'a> World<'a> {
         let lost = superblock.or(hung).or(short.map(|(drive, _)| drive));
         let lost = lost.or_else(|| self.may_lose_with_power(&whole_before));
         let free: Vec<bool> = (0..self.drives.len()).map(|drive| self.may_be_held(drive)).collect();
+        let left = self.left_before();
         self.node = None;
         match (lost, short) {
             (None, _) => {}
@@ -1244,11 +1274,14 @@ impl<'a> World<'a> {
             });
         }
         self.find_again(&held);
+        self.find_left(&left);
         // Sometimes crash recovery meets another crash.
-        if self.chance.one_in(4) {
-            self.kill = self.chance.one_in(3);
+        let again = self.crash_again.take();
+        let again = if self.chance.one_in(4) { Some((self.chance.one_in(3), self.chance.below(60))) } else { again };
+        if let Some((kill, after)) = again {
+            self.kill = kill;
             self.power.allow(true);
-            self.power.cut_after(self.chance.below(60));
+            self.power.cut_after(after);
         }
         let mounted = self.mount("after a crash");
         let lacks =
@@ -1277,8 +1310,13 @@ impl<'a> World<'a> {
     /// Clients send again what processes before this one did not answer.
     fn repeat(&mut self) {
         for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
-            if let Some(operation) = again {
-                self.meet("request repeated to the next process");
+            let Some(operation) = again else { continue };
+            self.meet("request repeated to the next process");
+            let ignored = self.rules.mutant == Some(Mutant::RepeatIgnored) && matches!(kind, Kind::Write { .. });
+            if ignored {
+                let begun = self.model.begin_write(write, range.clone(), false);
+                self.model.end_write(write, range, begun, false);
+            } else {
                 self.begin(range, kind, operation, write);
             }
         }
@@ -1287,15 +1325,22 @@ impl<'a> World<'a> {
     /// A member to lose at the instant of a crash, where the atlas allows that.
     fn may_lose_with_power(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
         let level = self.history.setup.level;
-        if self.node.is_none() || !level.is_redundant() || !self.chance.one_in(4) {
+        if self.node.is_none() || !level.is_redundant() {
+            return None;
+        }
+        let named = self.member_to_lose.take();
+        if !self.chance.one_in(4) && named.is_none() {
             return None;
         }
         if level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             return None;
         }
-        let leaf = self.chance.below(whole.len() as u64) as usize;
+        let leaf =
+            named.map_or_else(|| self.chance.below(whole.len() as u64), |which| (which >> 32) % whole.len() as u64) as usize;
         let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
-        let drive = *holders.get(self.chance.below(holders.len().max(1) as u64) as usize)?;
+        let count = holders.len().max(1) as u64;
+        let place = named.map_or_else(|| self.chance.below(count), |which| (which & 0xffff_ffff) % count);
+        let drive = *holders.get(place as usize)?;
         self.may_lose(leaf, drive, false).then_some(drive)
     }
 

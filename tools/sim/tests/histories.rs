@@ -1,28 +1,32 @@
 //! A fixed number of random histories of every family: none may lose anything.
 
-use stria_sim::Rules;
 use stria_sim::campaign::{Plan, campaign};
 use stria_sim::setup::FAMILIES;
+use stria_sim::{Extras, Rules};
 
-fn none_fails(from: u64, count: u64, more_faults: bool) {
-    for family in FAMILIES {
+fn none_fails(families: &[&str], from: u64, count: u64, extras: Extras) {
+    for &family in families {
         let rules = Rules::default();
-        let plan = Plan { from, count, time_max: None, family: Some(family.into()), jobs: 2, more_faults, rules };
+        let plan = Plan { from, count, time_max: None, family: Some(family.into()), jobs: 2, extras, rules };
         let report = campaign(&plan, &|_| true);
-        let more = if more_faults { " --more-faults" } else { "" };
-        assert_eq!(report.failure, None, "stria sim --from SEED --count 1 --level {family}{more}");
+        assert_eq!(report.failure, None, "stria sim --from SEED --count 1 --level {family}{extras}");
         assert_eq!(report.histories, count);
     }
 }
 
 #[test]
 fn histories_with_rot_and_torn_metadata_lose_nothing() {
-    none_fails(1, 40, true);
+    none_fails(&FAMILIES, 1, 40, Extras { more_faults: true, ..Extras::default() });
 }
 
 #[test]
 fn histories_of_every_family_lose_nothing() {
-    none_fails(1, 60, false);
+    none_fails(&FAMILIES, 1, 60, Extras::default());
+}
+
+#[test]
+fn histories_with_a_partial_parity_log_lose_nothing() {
+    none_fails(&["5", "50"], 1, 60, Extras { partial_parity: true, ..Extras::default() });
 }
 
 /// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands.
@@ -310,7 +314,7 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
 #[test]
 #[ignore = "some ten minutes"]
 fn many_histories_of_every_family_lose_nothing() {
-    none_fails(1_000_000, 10_000, false);
+    none_fails(&FAMILIES, 1_000_000, 10_000, Extras::default());
 }
 
 #[test]
@@ -323,7 +327,7 @@ fn a_seed_runs_the_same_every_time() {
 
 /// Runs histories of RAID 5.
 fn raid5(count: u64, rules: Rules) -> stria_sim::campaign::Report {
-    let plan = Plan { from: 1, count, time_max: None, family: Some("5".into()), jobs: 2, more_faults: false, rules };
+    let plan = Plan { from: 1, count, time_max: None, family: Some("5".into()), jobs: 2, extras: Extras::default(), rules };
     campaign(&plan, &|_| true)
 }
 

@@ -1,12 +1,28 @@
 //! Deliberate bugs are found, each within so many seeds.
 
 use stria_sim::campaign::{first_failure, try_history};
-use stria_sim::{History, Mutant, Rules, Step};
+use stria_sim::{Extras, History, Mutant, Rules, Step};
+
+const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false };
+const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false };
+const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true };
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
+    is_found_with(Extras::default(), mutant, family, seeds);
+}
+
+fn is_found_with(extras: Extras, mutant: Mutant, family: &str, seeds: u64) {
     let rules = Rules { mutant: Some(mutant), ..Rules::default() };
-    let found = first_failure(1..1 + seeds, Some(family), rules);
-    assert!(found.is_some(), "{mutant:?} lived through {seeds} histories of RAID {family}");
+    let found = first_failure(1..1 + seeds, Some(family), extras, rules);
+    assert!(found.is_some(), "{mutant:?} lived through {seeds} histories of RAID {family}{extras}");
+}
+
+/// The seed that shows a rule to be needed: its history loses nothing, and something without the rule.
+fn is_found_at(extras: Extras, mutant: Mutant, family: &str, seed: u64) {
+    let history = History::draw_with(seed, Some(family), extras);
+    let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
+    assert!(run(None).is_ok(), "the history is one that the array must survive");
+    assert!(run(Some(mutant)).is_err(), "{mutant:?} lived through seed {seed} of RAID {family}{extras}");
 }
 
 #[test]
@@ -133,10 +149,36 @@ fn a_return_before_the_drop_is_durable_is_found() {
 /// Random histories find it seldom, so the seed is the one that once failed by it (R38).
 #[test]
 fn parity_that_may_be_inconsistent_and_is_updated_is_found() {
-    let history = History::draw(780_015_769, Some("60"));
-    let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
-    assert!(run(None).is_ok(), "the history is one that the array must survive");
-    assert!(run(Some(Mutant::SuspectParityUpdated)).is_err(), "suspect parity was updated by its change");
+    is_found_at(Extras::default(), Mutant::SuspectParityUpdated, "60", 780_015_769);
+}
+
+/// R19, R32.
+#[test]
+fn a_repair_before_the_partial_parity_log_has_begun_is_found() {
+    is_found_with(PARTIAL_PARITY, Mutant::RepairedBeforeLog, "5", 20);
+}
+
+#[test]
+fn a_repeated_write_that_is_not_done_is_found() {
+    is_found_with(REPEATS, Mutant::RepeatIgnored, "10", 20);
+}
+
+/// R30: the first of 4,000 seeds that shows it.
+#[test]
+fn a_replay_that_writes_before_missing_members_are_recorded_is_found() {
+    is_found_at(MORE_FAULTS, Mutant::ReplayedBeforeDrop, "6", 907);
+}
+
+/// R26: an administrator who is answered unplugs the drive.
+#[test]
+fn a_fail_that_is_answered_before_it_is_durable_is_found() {
+    is_found_at(Extras { more_faults: true, ..PARTIAL_PARITY }, Mutant::FailAnsweredEarly, "5", 951_000_740);
+}
+
+/// R31: the first of 4,000 seeds that shows it.
+#[test]
+fn clients_that_are_served_before_missing_members_are_recorded_are_found() {
+    is_found_at(MORE_FAULTS, Mutant::ServedBeforeDrop, "1", 201);
 }
 
 #[test]

@@ -278,6 +278,7 @@ impl World<'_> {
             self.meet("member lost with the power");
             let keep: Keep = self.keep();
             self.drives[drive].borrow_mut().pull(keep);
+            self.leave_behind(drive);
         }
     }
 

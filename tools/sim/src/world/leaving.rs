@@ -105,7 +105,7 @@ impl World<'_> {
     /// Fails a drive by command while it hangs.
     pub(super) fn fail_hung(&mut self) -> Outcome {
         let hung = self.hung().find(|&(leaf, drive)| self.may_lose(leaf, drive, false));
-        hung.map_or(Ok(()), |(leaf, drive)| self.fail(leaf, drive, true))
+        hung.map_or(Ok(()), |(leaf, drive)| self.fail(leaf, drive, true).map(drop))
     }
 
     /// Members in sync that hang, each with its leaf.

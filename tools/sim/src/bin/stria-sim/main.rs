@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use stria_sim::campaign::{Plan, Report, campaign, caught};
 use stria_sim::shrink::shrink;
-use stria_sim::{History, Rules, run_told};
+use stria_sim::{Extras, History, Rules, run_told};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
@@ -56,9 +56,16 @@ struct Sim {
     /// Print what was met, by level, and which requests met which states and faults.
     #[arg(long)]
     coverage: bool,
-    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
+    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata, starts that meet
+    /// another crash or lack a member.
     #[arg(long)]
     more_faults: bool,
+    /// Clients outlive a process that is killed, and send the next one what it had not answered: the same write arrives twice.
+    #[arg(long)]
+    repeats: bool,
+    /// RAID 5 and 50 with md's partial parity log instead of Stria's write log.
+    #[arg(long)]
+    partial_parity: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
     #[arg(long)]
     lying_flush: bool,
@@ -79,6 +86,12 @@ enum What {
     Rebuild(beside::Rebuild),
 }
 
+impl Sim {
+    fn extras(&self) -> Extras {
+        Extras { more_faults: self.more_faults, repeats: self.repeats, partial_parity: self.partial_parity }
+    }
+}
+
 fn main() -> ExitCode {
     stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| sim(&cli.sim, json).map(|()| 0))
 }
@@ -93,6 +106,11 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
         Some(What::Rebuild(command)) => return beside::run(command, json),
         None => {}
     }
+    if command.partial_parity && command.level.as_deref().is_some_and(|level| !matches!(level, "5" | "50")) {
+        return Err(Failure::Usage(
+            "only RAID 5 and 50 have a partial parity log: choose --level 5 or 50 with --partial-parity".into(),
+        ));
+    }
     if command.trace {
         return trace(command);
     }
@@ -103,7 +121,7 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
         time_max: command.seconds.map(Duration::from_secs),
         family: command.level.clone(),
         jobs: command.jobs.unwrap_or(cores),
-        more_faults: command.more_faults,
+        extras: command.extras(),
         rules: Rules { lying_flush: command.lying_flush, cross: command.coverage, ..Rules::default() },
     };
     let bar = steps_bar(json);
@@ -170,8 +188,7 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
 
 /// Prints one history.
 fn trace(command: &Sim) -> Result<(), Failure> {
-    let draw = if command.more_faults { History::draw_more } else { History::draw };
-    let history = draw(command.from, command.level.as_deref());
+    let history = History::draw_with(command.from, command.level.as_deref(), command.extras());
     print(&format!("{}\n", history.setup));
     let hear = Box::new(|line: &str| print(&format!("{line}\n")));
     let told = caught(&history, || run_told(&history, Rules::default(), command.sectors.clone(), hear));
@@ -180,8 +197,7 @@ fn trace(command: &Sim) -> Result<(), Failure> {
 
 fn replay(seed: u64, command: &Sim) -> String {
     let level = command.level.as_ref().map_or(String::new(), |level| format!(" --level {level}"));
-    let more = if command.more_faults { " --more-faults" } else { "" };
-    format!("stria sim --from {seed} --count 1{level}{more}")
+    format!("stria sim --from {seed} --count 1{level}{}", command.extras())
 }
 
 /// What lying drives have cost.

@@ -1,0 +1,177 @@
+//! What histories may have beyond what their seeds had at first. Each has chances of its own, so that seeds stay what they are.
+
+use super::{History, Rot, Step};
+use crate::chance::Chance;
+use crate::setup::PartialParity;
+use std::fmt;
+use stria_array::Level;
+
+/// What a history has in addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Rot, lost and misdirected writes, errors that grow, torn metadata; and starts that meet another crash or lack a member.
+    pub more_faults: bool,
+    /// Clients outlive a process that is killed, and send again what it had not answered.
+    pub repeats: bool,
+    /// The arrays are RAID 5 or 50, and have md's partial parity log.
+    pub partial_parity: bool,
+}
+
+/// The options that ask for them.
+impl fmt::Display for Extras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options =
+            [(self.more_faults, " --more-faults"), (self.repeats, " --repeats"), (self.partial_parity, " --partial-parity")];
+        options.iter().filter(|(set, _)| *set).try_for_each(|(_, option)| f.write_str(option))
+    }
+}
+
+impl History {
+    /// The history of a seed, and what it has in addition.
+    pub fn draw_with(seed: u64, family: Option<&str>, extras: Extras) -> Self {
+        // Other levels have no partial parity log.
+        let mut history = History::draw(seed, family.or(extras.partial_parity.then_some("5")));
+        if extras.partial_parity {
+            history = history.with_partial_parity();
+        }
+        if extras.more_faults {
+            history = history.with_more_faults().with_troubled_starts();
+        }
+        if extras.repeats {
+            history = history.with_repeats();
+        }
+        history
+    }
+
+    /// The same with clients that outlive a process that is killed, and send again what it had not answered.
+    #[must_use]
+    pub fn with_repeats(mut self) -> Self {
+        self.setup.repeats = true;
+        let mut chance = Chance::new(self.seed, 15);
+        for _ in 0..2 {
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.insert(place, Step::Crash { after: chance.below(40), kill: true });
+        }
+        self
+    }
+
+    /// The same with what [`Extras::more_faults`] first stood for: faults in single steps.
+    #[must_use]
+    pub fn with_more_faults(self) -> Self {
+        let seed = self.seed;
+        let mut history = self;
+        let small_blocks = history.setup.drives.iter().all(|drive| drive.block_sectors == 1);
+        if history.setup.intent_chunk_bytes.is_some() && small_blocks && Chance::new(seed, 8).one_in(6) {
+            history.setup = history.setup.with_bitmap_pages();
+        }
+        let mut chance = Chance::new(seed, 5);
+        for _ in 0..1 + chance.below(6) {
+            let which = chance.any();
+            let crash = Step::Crash { after: chance.below(24), kill: chance.one_in(3) };
+            let more: &[Step] = match chance.below(10) {
+                0..=2 => {
+                    let rot = chance.pick(&[Rot::Flipped, Rot::Lost, Rot::Misdirected]);
+                    &[Step::Settle, Step::Rot { drive: which, at: chance.any() >> 1, rot }]
+                }
+                3 | 4 => &[Step::Grow { drive: which, at: chance.any() >> 1 }],
+                5 => &[Step::LoseSuperblock(which), crash],
+                6 => &[Step::AdoptTorn(which)],
+                7 => &[crash, Step::AddSpare(which)],
+                8 => &[crash, Step::Return(which)],
+                _ => &[crash, Step::Replace(which)],
+            };
+            let place = chance.below(history.steps.len() as u64 + 1) as usize;
+            history.steps.splice(place..place, more.iter().copied());
+        }
+        history
+    }
+
+    /// The same with crashes soon after one another, and members that leave between them and are there again at some later start.
+    #[must_use]
+    pub fn with_troubled_starts(mut self) -> Self {
+        if !self.setup.level.is_redundant() {
+            return self;
+        }
+        let mut chance = Chance::new(self.seed, 16);
+        self.setup.found_again = true;
+        // Otherwise little is left to a crash that comes after the next.
+        self.setup.late_sweeps |= chance.one_in(2);
+        for _ in 0..1 + chance.below(2) {
+            let cluster = troubled_start(&mut chance);
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(place..place, cluster);
+        }
+        self
+    }
+
+    /// The same on an array with a partial parity log. Crashes, reads before the first write, and first resyncs that find much to do.
+    ///
+    /// # Panics
+    /// When the level has no such log.
+    #[must_use]
+    pub fn with_partial_parity(mut self) -> Self {
+        assert_eq!(self.setup.level, Level::Raid5, "only RAID 5 and 50 have a partial parity log");
+        let mut chance = Chance::new(self.seed, 17);
+        let log = PartialParity { sectors: chance.pick(&[264, 264, 400, 1024]), ring: chance.one_in(2) };
+        self.setup = self.setup.with_partial_parity(log);
+        self.setup.assume_clean = !chance.one_in(3);
+        for _ in 0..1 + chance.below(3) {
+            let at = chance.any() >> 1;
+            let crash = Step::Crash { after: chance.below(40), kill: chance.one_in(2) };
+            let read = |sectors| Step::Read { at, sectors };
+            let steps = [Step::Write { at, sectors: 1 + chance.below(24), fua: false }, crash, read(8), read(64)];
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(place..place, steps);
+        }
+        if chance.one_in(2) { self.with_troubled_starts() } else { self }
+    }
+}
+
+/// Small writes, a crash in them, and what a start meets after it.
+fn troubled_start(chance: &mut Chance) -> Vec<Step> {
+    let at = chance.below(192);
+    let mut steps = Vec::new();
+    let write = |chance: &mut Chance, steps: &mut Vec<Step>| {
+        let sectors = 1 + chance.below(8);
+        steps.push(Step::Write { at: at + chance.below(64), sectors, fua: chance.one_in(8) });
+    };
+    let reads = |steps: &mut Vec<Step>| steps.extend((0..4).map(|part| Step::Read { at: at + 16 * part, sectors: 16 }));
+    let shape = chance.below(5);
+    if shape == 4 {
+        steps.extend([Step::Fail(chance.any()), Step::Flush, Step::Drain]);
+    }
+    for _ in 0..2 + chance.below(5) {
+        write(chance, &mut steps);
+    }
+    let crash = Step::Crash { after: chance.below(40), kill: chance.one_in(2) };
+    let power_cut = |chance: &mut Chance, after_max: u64| Step::Crash { after: chance.below(after_max), kill: false };
+    match shape {
+        // A member is failed while the log is replayed, and power goes.
+        0 => steps.extend([crash, Step::Fail(chance.any()), power_cut(chance, 40)]),
+        // A start without a member is cut short.
+        1 => {
+            let again = Step::CrashAgain { after: chance.below(60), kill: chance.one_in(3) };
+            steps.extend([Step::LoseWithPower(chance.any()), again, power_cut(chance, 40)]);
+        }
+        // A member is failed and unplugged while writes are under way, and the process dies.
+        2 => steps.extend([Step::Unplug(chance.any()), Step::Crash { after: chance.below(24), kill: true }]),
+        // What was read after a crash stays when the next takes a member.
+        3 => {
+            steps.push(crash);
+            reads(&mut steps);
+            steps.extend([Step::Flush, Step::LoseWithPower(chance.any()), power_cut(chance, 12)]);
+        }
+        // On an array that lacks one member another takes no write, and power goes before anything says so.
+        _ => {
+            steps.push(Step::FailWrite(chance.any()));
+            write(chance, &mut steps);
+            write(chance, &mut steps);
+            steps.extend([power_cut(chance, 16), Step::Pause(1_500_000_000)]);
+        }
+    }
+    reads(&mut steps);
+    // What was in doubt is read by redundancy alone.
+    steps.push(Step::Pull(chance.any()));
+    reads(&mut steps);
+    steps
+}

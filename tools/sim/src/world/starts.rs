@@ -1,0 +1,53 @@
+//! Members that left before a start, and are there again at a later one.
+//!
+//! A drive that is lost with a power cut loses what all others lose, and nothing is written before the superblocks name it as missing
+//! (R30, R31). So it may be there again at any later start, whatever the others say by then. The same holds for a drive that is pulled
+//! once the command that fails it was answered.
+
+use super::{Outcome, World};
+use crate::drive::Presence;
+
+impl World<'_> {
+    /// A drive is lost with the power.
+    pub(super) fn leave_behind(&mut self, drive: usize) {
+        if self.history.setup.found_again && !self.kill {
+            self.left.insert(drive);
+        }
+    }
+
+    /// A member is failed on command, and pulled once that is answered.
+    pub(super) fn unplug(&mut self, which: u64) -> Outcome {
+        let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
+            return Ok(());
+        };
+        if !self.fail(leaf, drive, false)? {
+            return Ok(());
+        }
+        self.meet("unplugged after it was failed");
+        self.suspect[drive] = true;
+        let keep = self.keep();
+        self.drives[drive].borrow_mut().pull(keep);
+        self.left.insert(drive);
+        Ok(())
+    }
+
+    /// Drives that left before the crash that comes now.
+    pub(super) fn left_before(&mut self) -> Vec<usize> {
+        self.left.retain(|&drive| self.drives[drive].borrow().presence() == Presence::Pulled);
+        self.left.iter().copied().collect()
+    }
+
+    /// Some of them are there when the array starts.
+    pub(super) fn find_left(&mut self, left: &[usize]) {
+        for &index in left {
+            if self.start_chance.one_in(2) {
+                let mut drive = self.drives[index].borrow_mut();
+                drive.put_back();
+                self.suspect[index] = drive.grows_bad() || drive.is_failing();
+                drop(drive);
+                self.left.remove(&index);
+                self.meet("left, and found again at a start");
+            }
+        }
+    }
+}
