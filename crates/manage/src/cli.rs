@@ -322,10 +322,10 @@ pub struct ServeOptions {
     pub quiet: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub monitor: MonitorOptions,
+    pub control: Control,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub control: Control,
+    pub monitor: MonitorOptions,
 }
 
 impl ServeOptions {

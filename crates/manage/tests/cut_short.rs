@@ -129,7 +129,8 @@ fn trial(level: &str, options: &[&str], count: usize, cuts: &[Cut]) {
     }
     place.ok(&["stop", "--force"]);
     let log = serve.ended_well();
-    assert_eq!(log.matches("was cut short while in use").count(), cuts.len(), "{log}");
+    let drops = log.lines().filter(|line| line.contains("was cut short while in use") && line.contains("kind=member_failed"));
+    assert_eq!(drops.count(), cuts.len(), "{log}");
 }
 
 #[test]
