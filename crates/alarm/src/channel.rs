@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use ureq::Agent;
 
-/// What is wrong with the configuration of a channel.
+/// A fault in the configuration of a channel.
 #[derive(Debug, thiserror::Error)]
 #[error("alarms by {channel}: {reason}")]
 pub struct AlarmError {
@@ -23,11 +23,11 @@ pub struct AlarmError {
     reason: String,
 }
 
-/// How long a server may take for one message.
+/// The time that a server may take for one message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-/// How long a program may run. Longer ones are ended, so that the next event finds the channel free.
+/// The time that a program may run. It is ended then, so that the next event finds the channel free.
 const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
-/// How often the end of a program is looked for.
+/// The pause between two looks for the end of a program.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A way of telling.
@@ -95,7 +95,7 @@ impl Channel {
         }
     }
 
-    /// True if the channel tells people, who are spared what needs no action.
+    /// True if people read the channel. It carries only events that need action then.
     pub fn is_for_people(&self) -> bool {
         matches!(self, Self::Mail(_) | Self::Webhook { .. })
     }

@@ -1,4 +1,4 @@
-//! Where alarms go: the table `[alarms]` of the configuration (docs/ALARMS.md).
+//! The table `[alarms]` of the configuration: the channels of alarms (docs/ALARMS.md).
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,12 +17,12 @@ pub struct AlarmConfig {
     pub webhook: Option<String>,
     /// The journal of systemd.
     pub journal: JournalConfig,
-    /// How often a cause that lasts is told again.
+    /// The time after which a cause that lasts is told again.
     #[serde(with = "humantime_serde")]
     pub repeat: Duration,
     /// After so many per cent of a rebuild, resync or scrub its progress is an event; 0: never.
     pub rebuild_step: u8,
-    /// How many spares an array should have, by its name.
+    /// The number of spares that an array should have, by its name.
     pub spares: BTreeMap<String, usize>,
     /// A sign of life, so that silence is noticed elsewhere.
     pub heartbeat: Option<HeartbeatConfig>,
@@ -43,13 +43,13 @@ impl Default for AlarmConfig {
     }
 }
 
-/// How mail is sent.
+/// The channel that sends mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MailConfig {
-    /// Who gets it.
+    /// The addresses of the recipients.
     pub to: Vec<String>,
-    /// Who sends it; `root@HOST` if not given.
+    /// The address of the sender; `root@HOST` if not given.
     pub from: Option<String>,
     /// The mail server: `smtp://HOST:PORT`, `smtp://HOST:PORT?tls=required` or `smtps://HOST`, with `USER:PASSWORD@` before the host if
     /// it wants that. Without it the program `sendmail` sends.
@@ -60,7 +60,7 @@ pub struct MailConfig {
     pub sendmail: Option<PathBuf>,
 }
 
-/// Whether alarms are entries of the journal, with fields.
+/// The choice whether alarms are entries of the journal, with fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalConfig {
@@ -69,7 +69,7 @@ pub enum JournalConfig {
     Auto,
     /// Never.
     Off,
-    /// To the journal at this socket.
+    /// Alarms go to the journal at this socket.
     Socket(PathBuf),
 }
 
@@ -79,7 +79,7 @@ pub enum JournalConfig {
 pub struct HeartbeatConfig {
     /// A URL that is asked for (GET) while every array answers. The service behind it raises the alarm when that stops.
     pub url: String,
-    /// How often.
+    /// The time between two signs.
     #[serde(with = "humantime_serde", default = "five_minutes")]
     pub every: Duration,
 }

@@ -1,14 +1,14 @@
-//! What can be told, and a message about it.
+//! The events, and a message about one.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-/// How urgent an event is.
+/// The urgency of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// For the record: programs and the journal get it, people do not.
+    /// The event is for the record: programs and the journal get it, people do not.
     Info,
     /// Somebody should look soon.
     Warning,
@@ -88,7 +88,7 @@ impl Event {
         }
     }
 
-    /// How urgent it is.
+    /// The urgency of the event.
     pub fn severity(self) -> Severity {
         match self {
             Self::NewArray
@@ -121,7 +121,7 @@ pub struct Condition {
     pub array: String,
     /// The member, if it is about one.
     pub component: Option<String>,
-    /// What is wrong, what it means, and what to do.
+    /// The fault, its meaning, and the remedy.
     pub text: String,
 }
 
@@ -132,7 +132,7 @@ impl Condition {
     }
 }
 
-/// Which part of a cause's life a message is about.
+/// The part of a cause's life that a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -144,10 +144,10 @@ pub enum Phase {
     Cleared,
 }
 
-/// What is told.
+/// The event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// What part of the cause's life.
+    /// The part of the cause's life.
     pub phase: Phase,
     /// The cause.
     pub cause: Condition,
@@ -174,7 +174,7 @@ impl Message {
         self.cause.event.severity() > Severity::Info
     }
 
-    /// In one line.
+    /// The message in one line.
     pub fn subject(&self) -> String {
         let Condition { event, array, component, .. } = &self.cause;
         let phase = match self.phase {

@@ -12,7 +12,7 @@ const MESSAGE_ID: &str = "5bd3c1a1e0b94b0f9d8c3f0d6a4e7712";
 pub(crate) struct Journal(PathBuf);
 
 impl Journal {
-    /// Where journald listens.
+    /// The socket of journald.
     pub const USUAL: &str = "/run/systemd/journal/socket";
 
     pub fn at(path: &Path) -> Self {
@@ -50,7 +50,7 @@ fn entry(message: &Message) -> Vec<u8> {
         ("STRIA_ARRAY", &cause.array),
         ("STRIA_COMPONENT", cause.component.as_deref().unwrap_or_default()),
     ] {
-        // With the length, a value may hold line breaks.
+        // A value that follows its length may hold line breaks.
         entry.extend_from_slice(name.as_bytes());
         entry.push(b'\n');
         entry.extend_from_slice(&(value.len() as u64).to_le_bytes());

@@ -13,24 +13,24 @@ const QUEUE_MAX: usize = 256;
 /// The pauses before a message is tried again.
 const TRY_AGAIN_AFTER: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(120)];
-/// How long messages on their way may take when the process ends.
+/// The time that messages on their way may take when the process ends.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
-/// How a test message fared on one channel.
+/// The fate of a test message on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Outcome {
     /// `program`, `mail`, `webhook` or `journal`.
     pub channel: String,
-    /// Why it was not delivered.
+    /// The reason why it was not delivered.
     pub error: Option<String>,
 }
 
-/// What became of the messages so far.
+/// The fate of the messages so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Causes that stand.
     pub standing: usize,
-    /// For each channel its name, and the messages that were delivered and that were given up.
+    /// The name of each channel, and its messages that were delivered and that were given up.
     pub channels: Vec<(&'static str, u64, u64)>,
 }
 
@@ -81,7 +81,7 @@ impl Messenger {
         self.lines.iter().map(send).collect()
     }
 
-    /// By channel: its name, messages delivered, and messages given up.
+    /// The name of each channel, and its messages that were delivered and that were given up.
     pub fn counts(&self) -> Vec<(&'static str, u64, u64)> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.lines.iter().map(|line| (line.channel.name(), count(&line.delivered), count(&line.failed))).collect()

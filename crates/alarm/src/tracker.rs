@@ -1,4 +1,4 @@
-//! From what is so at each look to what must be told.
+//! The step from the causes that stand at each look to the messages that must be sent.
 //!
 //! A cause is told once, again after each day that it lasts, and once more when it is over. It is over when it was absent for some
 //! seconds: what comes and goes within them is one cause, not many. Holds no clock and no thread.

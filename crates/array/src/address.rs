@@ -176,7 +176,7 @@ impl<S> AddAssign<u64> for Sector<S> {
     }
 }
 
-/// How many sectors lie between two.
+/// The number of sectors between two.
 impl<S> Sub for Sector<S> {
     type Output = u64;
     #[inline(always)]
@@ -185,9 +185,9 @@ impl<S> Sub for Sector<S> {
     }
 }
 
-/// What ranges of sectors can do.
+/// Operations on ranges of sectors.
 pub trait Sectors: Sized {
-    /// How many.
+    /// The number of sectors.
     fn sectors(&self) -> u64;
 
     /// True if both contain some sector.
@@ -258,12 +258,12 @@ impl SweepSector {
         Self::new(sector.0)
     }
 
-    /// Where a rebuild is at this position.
+    /// The position of a rebuild.
     pub(crate) fn row(self) -> MemberSector {
         Sector::new(self.0)
     }
 
-    /// Where a resync or scrub is at this position; on parity levels, a rebuild as well.
+    /// The position of a resync or scrub; on parity levels, of a rebuild as well.
     pub(crate) fn sync(self) -> SyncSector {
         Sector::new(self.0)
     }

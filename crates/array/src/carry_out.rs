@@ -155,7 +155,7 @@ impl Core {
             self.on_every_lane(Step::RelyOnAll).await?;
         }
         failed?;
-        // R26: whoever is answered may unplug the drive, and its cache forgets what it had taken.
+        // R26: an administrator may unplug the drive after the answer. The drive's cache is lost then.
         let early = self.has(Flaw::FailAnsweredEarly) || self.has(Flaw::ReturnBeforeDrop);
         if early || self.wait_at_most(PATIENCE, |core| !core.acks_are_held()).await {
             return Ok(());

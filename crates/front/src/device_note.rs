@@ -12,7 +12,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Where the note of a device lies. `kind`: `ublk` or `nbd`.
+    /// The path of a device's note. `kind`: `ublk` or `nbd`.
     pub fn path(notes: &Path, kind: &str, id: u32) -> PathBuf {
         notes.join(format!("{kind}-{id}"))
     }
@@ -33,7 +33,7 @@ impl Note {
     }
 }
 
-/// What a ublk device of this array carries in the kernel.
+/// The mark that a ublk device of this array carries in the kernel.
 pub(crate) fn mark(uuid: &[u8; 16]) -> u64 {
     u64::from_be_bytes(uuid[..8].try_into().expect("8 bytes"))
 }

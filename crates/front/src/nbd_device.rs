@@ -34,17 +34,17 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the server may take for each step of a handshake.
+/// The time that the server may take for each step of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// 1 s: how long a request may take on a single connection until Linux looks whether the connection is still the same.
 const LOOK_AFTER_S: u64 = 1;
 /// 30 s, as for other block devices: how long a request may take where there are several connections.
 const LOST_AFTER_S: u64 = 30;
 
-/// Where a server has an array.
+/// The address of an array at a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdTarget {
-    /// Where it listens.
+    /// The address of the server.
     pub address: Listener,
     /// The export.
     pub export: String,
@@ -59,15 +59,15 @@ pub struct NbdArray {
     pub name: String,
 }
 
-/// How the kernel uses the server.
+/// The kernel's settings for a server.
 #[derive(Clone, Debug)]
 pub struct NbdDeviceOptions {
-    /// How many connections it has.
+    /// The number of connections.
     pub connections: usize,
     /// After how many seconds a request of a lost connection is repeated; with several connections: after how many any request
     /// counts as lost. `None`: 1, or 30 with several.
     pub timeout_s: Option<u64>,
-    /// How many seconds requests wait while there is no connection, before they fail.
+    /// The seconds that requests wait without a connection before they fail.
     pub dead_timeout_s: u64,
     /// The folder with a note for each device.
     pub notes: PathBuf,
@@ -198,7 +198,7 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// What all connections have in common. A time-out of 0: a single connection is never given up for a slow request.
+    /// The part of a message that all connections have in common. A time-out of 0: a single connection is never given up for a slow request.
     fn order(&self, sockets: &[OwnedFd]) -> Order {
         let timeout_s = match self.options.connections {
             ..=1 => 0,
@@ -327,7 +327,7 @@ pub fn index_of(path: &Path) -> Result<u32, NbdDeviceError> {
     number(path).or_else(linked).ok_or_else(|| NbdDeviceError::NoDevice(path.to_owned()))
 }
 
-/// What marks Stria's devices.
+/// The mark of Stria's devices.
 const BACKEND: &str = "stria-";
 
 fn backend(uuid: &[u8; 16]) -> String {
@@ -370,7 +370,7 @@ fn free() -> Vec<u32> {
     known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
 }
 
-/// Whether the device still fits what the server offers.
+/// True if the device still fits what the server offers.
 fn is_as_before(index: u32, offer: &Offer) -> bool {
     let number = |name| attribute(index, name).and_then(|value| value.parse::<u64>().ok());
     number("size") == Some(offer.size_bytes / 512)
@@ -416,7 +416,7 @@ fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) ->
     write().map_err(|source| file_error(&path, source))
 }
 
-/// Where the note does not say, there may be several: then no request is taken for lost too soon.
+/// A note that does not say may stand for several: then no request is taken for lost too soon.
 fn noted_connections(note: &Path) -> usize {
     let text = fs::read_to_string(note).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix(CONNECTIONS)?.parse().ok()).unwrap_or(2)

@@ -85,9 +85,9 @@ pub struct UblkStatus {
 pub struct UblkDevice {
     id: u32,
     crew: Arc<Crew>,
-    /// For on-lane clients on the device's thread.
+    /// The kind for on-lane clients on the device's thread.
     device: Weak<dyn RemoteDevice>,
-    /// For on-lane clients on threads of their own.
+    /// The kind for on-lane clients on threads of their own.
     wakes: Vec<Arc<Wake>>,
     note: PathBuf,
     taken_over: bool,

@@ -1,9 +1,9 @@
-//! What a drive's figures mean: thresholds, and a sentence for each that is crossed.
+//! The meaning of a drive's figures: thresholds, and a sentence for each that is crossed.
 
 use crate::{DriveHealth, Finding, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// From where on a figure calls for attention.
+/// The values from which on figures call for attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
@@ -126,7 +126,7 @@ fn media(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Ve
     }
 }
 
-/// What is not the drive's own fault: heat and cables.
+/// Faults that are not the drive's own: heat and cables.
 fn surroundings(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Verdict, String)) {
     if let Some(temperature) = health.temperature_c {
         let limit = health.temperature_warning_c.unwrap_or(thresholds.temperature_watch_c);

@@ -20,7 +20,7 @@ pub use read::{HealthError, read};
 
 use serde::{Deserialize, Serialize};
 
-/// Where the figures of a drive come from.
+/// The source of a drive's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -31,7 +31,7 @@ pub enum Source {
     Smartctl,
 }
 
-/// What to do about a drive; the worst is the greatest.
+/// The verdict on a drive; the worst is the greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -45,7 +45,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As it is shown.
+    /// The word that is shown.
     pub fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -58,17 +58,17 @@ impl Verdict {
 /// One reason for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What this alone calls for.
+    /// The verdict that this alone calls for.
     pub verdict: Verdict,
-    /// What is so, what it means, and what to do.
+    /// The fault, its meaning, and the remedy.
     pub sentence: String,
 }
 
-/// What a drive reports about itself. A figure that it does not report is `None`.
+/// The report of a drive about itself. A figure that it does not give is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DriveHealth {
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: Source,
     /// The drive sleeps, and was not woken: it reported nothing.
     pub asleep: bool,
@@ -92,9 +92,9 @@ pub struct DriveHealth {
     pub temperature_warning_c: Option<i32>,
     /// The temperature above which it must not run.
     pub temperature_critical_c: Option<i32>,
-    /// How much of the rated endurance is used, in per cent; more than 100 is possible.
+    /// The share of the rated endurance that is used, in per cent; more than 100 is possible.
     pub wear_percent: Option<u16>,
-    /// How much of the spare capacity is left, in per cent.
+    /// The share of the spare capacity that is left, in per cent.
     pub spare_percent: Option<u8>,
     /// The spare capacity below which the drive calls itself worn out.
     pub spare_threshold_percent: Option<u8>,

@@ -12,7 +12,7 @@ const LEAST_US: u64 = 1000;
 /// Fewer requests tell nothing.
 const REQUESTS_MIN: u64 = 200;
 
-/// How one member answers.
+/// The answer times of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLatency {
     /// The member.

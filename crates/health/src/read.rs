@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there are no figures.
+/// A reason why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
     /// It is not a block device.

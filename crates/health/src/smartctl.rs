@@ -24,7 +24,7 @@ pub fn command(program: &Path, drive: &Path) -> Command {
 /// The figures of a drive by smartctl's answer.
 ///
 /// # Errors
-/// Why there are none, in smartctl's words.
+/// The reason why there are none, in smartctl's words.
 pub fn health(answer: &Value) -> Result<DriveHealth, String> {
     let status = answer.pointer("/smartctl/exit_status").and_then(Value::as_i64).ok_or("smartctl's answer has no exit status")?;
     let messages: Vec<&str> = answer

@@ -61,7 +61,7 @@ pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
     }
 }
 
-/// What the administrator must know about the drives of an array that stay out of it when it starts.
+/// Sentences for the administrator about the drives of an array that stay out of it when it starts.
 pub fn stays_out(assembly: &Assembly) -> Vec<String> {
     let told = |drive: &DriveReport| {
         let name = &drive.name;

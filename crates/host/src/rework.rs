@@ -67,7 +67,7 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
     for (drive, candidate) in &drives {
         let Ok(member) = &candidate.found else { continue };
         let header = &member.superblock.header;
-        // Of version 1.0 the superblock lies behind the data, and its bitmap behind that.
+        // A superblock of version 1.0 lies behind the data, and its bitmap behind that.
         let start = header.super_offset.min(header.data_offset);
         let end = (header.data_offset + HEAD_SECTORS).min(drive.info().limits.size_sectors);
         let block = u64::from(drive.info().limits.logical_block_bytes) / bytes(1) as u64;
@@ -80,7 +80,7 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
 /// Removes every signature from these drives.
 ///
 /// # Errors
-/// As [`destroy`].
+/// The cases of [`destroy`].
 pub fn wipe_drives(paths: &[PathBuf]) -> Result<(), HostError> {
     lock_all(paths)?.iter().try_for_each(|(drive, _)| wipe(drive))
 }

@@ -52,18 +52,18 @@ pub struct AdoptedView {
     pub name: String,
     /// Its identity.
     pub uuid: String,
-    /// Whether it is served, or why not.
+    /// Its state: served, or the reason why not.
     pub state: AdoptedState,
-    /// In words.
+    /// The reason in words.
     pub text: String,
     /// Its drives that are here.
     pub drives: Vec<String>,
-    /// In how many seconds it is looked at again, and starts without the drives that it lacks.
+    /// The seconds until it is looked at again, and starts without the drives that it lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_in_s: Option<u64>,
 }
 
-/// What has become of an array of the configuration.
+/// The state of an array of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AdoptedState {
@@ -389,7 +389,7 @@ pub struct EventView {
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`, `alarm`,
     /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`.
     pub kind: String,
-    /// In words.
+    /// The reason in words.
     pub text: String,
     /// Which sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -405,7 +405,7 @@ pub struct EventView {
 /// The result of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// In words.
+    /// The reason in words.
     pub message: String,
     /// The last event before the command: its consequences have larger numbers.
     pub sequence: u64,

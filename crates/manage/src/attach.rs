@@ -25,11 +25,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Says to this program that it is the watcher of an `attach`.
 const WATCHER: &str = "STRIA_ATTACH_WATCHER";
-/// How often a watcher looks whether its device is still attached.
+/// The pause between two looks of a watcher at its device.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often a watcher tries to connect its device again.
+/// The pause between two attempts of a watcher to connect its device again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
-/// For how long Linux is left to wait by itself for a server that is gone. It logs each request every second meanwhile.
+/// The time that Linux is left to wait by itself for a server that is gone. It logs each request every second meanwhile.
 const SOON_BACK: Duration = Duration::from_secs(2);
 
 /// Attaches an array to a device, and returns when that can be used. Returns the exit code.
@@ -147,7 +147,7 @@ struct Watcher {
     watch: NbdWatch,
     /// The array's.
     uuid: String,
-    /// Where it was served last.
+    /// The address at which it was served last.
     control: Client,
     /// The control socket that was given on the command line.
     given: Option<PathBuf>,
@@ -230,7 +230,7 @@ impl Watcher {
     }
 }
 
-/// What a signal asks of a watcher: the device is detached, unless it is in use.
+/// The answer of a watcher to a signal: the device is detached, unless it is in use.
 fn leave(index: u32) -> Result<(), Failure> {
     match nbd_device::detach(index, &notes(), false) {
         Ok(()) => tracing::info!("/dev/nbd{index} was detached"),

@@ -78,7 +78,7 @@ pub enum Command {
     Reload(Reload),
     /// Check or show the daemon's configuration.
     Config(ConfigCommand),
-    /// Show what has happened, and who ordered it.
+    /// Show the record of events and of commands, each with the user who gave it.
     Events(Events),
     /// Show the arrays that are served.
     Status(Status),
@@ -416,7 +416,7 @@ pub struct Attach {
     /// /dev/nbdN. If not given, any that is free; or the array's own block device where `serve --ublk` has made one.
     #[arg(value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub device: Option<PathBuf>,
-    /// How many connections the kernel has to the server, 1 to 64. Several use several lanes at a time; then --timeout has another
+    /// The number of the kernel's connections to the server, 1 to 64. Several use several lanes at a time; then --timeout has another
     /// meaning, and a restart of the server a longer pause.
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = connections)]
     pub connections: usize,
@@ -424,7 +424,7 @@ pub struct Attach {
     /// how many any request counts as lost and is sent again, though it may only be slow; 30 if not given.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: Option<u64>,
-    /// For how many seconds requests wait for a server that is gone, before they fail.
+    /// The seconds that requests wait for a server that is gone before they fail.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub dead_timeout: u64,
     /// Stay in the foreground and log to standard error, as a service does (systemd: Type=notify). Without it a process in the
@@ -467,10 +467,10 @@ pub struct Status {
     /// Everything: lanes, response times, the write log; of several arrays each in full.
     #[arg(long, short)]
     pub verbose: bool,
-    /// As the text of /proc/mdstat, for programs that read that.
+    /// Print the text of /proc/mdstat, for programs that read that.
     #[arg(long, conflicts_with_all = ["verbose", "json"])]
     pub mdstat: bool,
-    /// As a plug-in of Nagios: one line, and the exit code 0 (OK), 1 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN).
+    /// Answer as a plug-in of Nagios: one line, and the exit code 0 (OK), 1 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN).
     #[arg(long, conflicts_with_all = ["verbose", "json", "watch", "mdstat"])]
     pub nagios: bool,
     #[command(flatten)]

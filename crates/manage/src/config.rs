@@ -19,7 +19,7 @@ use stria_drive::IoOptions;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
 
-/// Where it lies unless `--config` or `$STRIA_CONFIG` says otherwise.
+/// The file, unless `--config` or `$STRIA_CONFIG` says otherwise.
 pub const PATH: &str = "/etc/stria/stria.toml";
 
 /// All of it.
@@ -41,15 +41,15 @@ pub struct Config {
     pub arrays: Vec<Array>,
 }
 
-/// How the daemon works.
+/// Settings of the daemon itself.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Daemon {
-    /// How long an array that could start waits for drives that it lacks.
+    /// The time that an array that could start waits for drives that it lacks.
     pub degraded_after: Patience,
     /// Image files to look at besides the machine's block devices, and folders with such files.
     pub search: Vec<PathBuf>,
-    /// Whether block devices are looked at.
+    /// True if block devices are looked at.
     pub block_devices: bool,
     /// The folder for what the daemon remembers.
     pub state: PathBuf,
@@ -62,7 +62,7 @@ impl Default for Daemon {
     }
 }
 
-/// Where NBD clients connect: the options of `stria serve --nbd…`.
+/// The addresses for NBD clients: the options of `stria serve --nbd…`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Nbd {
@@ -84,7 +84,7 @@ pub struct Nbd {
     pub tls: Option<String>,
     /// Other machines may connect without a certificate.
     pub insecure: bool,
-    /// How many clients may be connected.
+    /// The number of clients that may be connected.
     pub clients: usize,
     /// Memory for their requests.
     pub memory: String,
@@ -108,7 +108,7 @@ impl Default for Nbd {
     }
 }
 
-/// Where Prometheus reads the metrics, besides the control socket.
+/// The address for Prometheus, besides the control socket.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
@@ -116,7 +116,7 @@ pub struct Metrics {
     pub listen: Option<String>,
 }
 
-/// How mdadm is kept away from Stria's arrays.
+/// The means that keep mdadm away from Stria's arrays.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mdadm {
@@ -135,13 +135,13 @@ pub struct Array {
     /// The identities of its spans, if it is a 50 or 60.
     #[serde(default)]
     pub spans: Vec<Uuid>,
-    /// Whether the daemon starts it by itself.
+    /// True if the daemon starts it by itself.
     #[serde(default = "yes")]
     pub start: bool,
-    /// Whether it becomes a block device.
+    /// The block device that it becomes, if any.
     #[serde(default)]
     pub ublk: Block,
-    /// Where it is the disk of virtual machines.
+    /// The sockets at which it is the disk of virtual machines.
     #[serde(default)]
     pub vhost_user: Vec<PathBuf>,
     /// Group that may connect to these sockets.
@@ -149,9 +149,9 @@ pub struct Array {
     /// Serve reads only.
     #[serde(default)]
     pub read_only: bool,
-    /// On how many lanes.
+    /// The number of lanes.
     pub lanes: Option<u8>,
-    /// How many levels of arrays without marks lie on it, as `serve --nested`.
+    /// The number of levels of arrays without marks on it, as for `serve --nested`.
     #[serde(default)]
     pub nested: u8,
     /// Poll for completions, as `serve --io-poll`.
@@ -200,7 +200,7 @@ impl Array {
         uuid == self.uuid || upper == Some(self.uuid) || self.spans.contains(&uuid)
     }
 
-    /// How to open it.
+    /// The options for opening it.
     pub fn how(&self) -> OpenOptions {
         OpenOptions {
             force: false,
@@ -233,7 +233,7 @@ impl Config {
     /// Parses and checks a configuration. The error begins with the line, if one is to blame, for the file's name to precede it.
     ///
     /// # Errors
-    /// What is wrong, and the remedy.
+    /// The fault, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or_else(String::new, |span| format!(":{}", line_of(text, span.start)));
@@ -243,7 +243,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What each key alone cannot tell.
+    /// The check of keys against each other.
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
         MonitorPlan::of_daemon(self).map_err(|failure| failure.to_string())?;
@@ -291,10 +291,10 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 impl Nbd {
-    /// As `serve` takes them.
+    /// The options that `serve` takes.
     ///
     /// # Errors
-    /// Which of them makes no sense.
+    /// The option that makes no sense.
     pub fn options(&self) -> Result<NbdOptions, Failure> {
         let usage = |key: &'static str| move |error: String| Failure::Usage(format!("{key}: {error}"));
         let tls = match self.tls.as_deref() {

@@ -36,7 +36,7 @@ use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
 use tokio::sync::oneshot;
 
-/// How long answers in progress may take when everything else has ended.
+/// The time that answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Serves the arrays of the configuration until told to stop.

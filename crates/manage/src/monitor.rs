@@ -37,9 +37,9 @@ use stria_health::{SlowMember, Thresholds};
 use stria_terminal::Failure;
 use tokio::sync::watch;
 
-/// How often events are looked for.
+/// The pause between two looks for events.
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
-/// How often arrays are looked at, whether there are events or not.
+/// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// A cause that stands, as `stria alarm` shows it.
@@ -61,7 +61,7 @@ pub struct HealthPage {
     pub slow: Vec<SlowMember>,
 }
 
-/// What watches over one service.
+/// The watch over one service.
 pub struct Monitor {
     service: Weak<Service>,
     messenger: Messenger,

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long a stop waits for clients to leave before it is refused, as long as mdadm's.
+/// The time that a stop waits for clients to leave before it is refused, the same as mdadm's.
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
 const STATUS_WITHIN: Duration = Duration::from_millis(1200);
@@ -122,7 +122,7 @@ impl Service {
         service
     }
 
-    /// From now on the process does not end with its last array.
+    /// Keeps the process from ending with its last array.
     pub fn stay(&self) {
         self.stays.store(true, Ordering::SeqCst);
     }

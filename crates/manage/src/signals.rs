@@ -28,7 +28,7 @@ pub enum Wish {
     Reload,
 }
 
-/// What SIGHUP means.
+/// The meaning of SIGHUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnHangup {
     /// The terminal has gone: stop.
@@ -92,7 +92,7 @@ impl Wish {
 
 /// The sockets of a process that serves arrays. Their files are removed when this is dropped, even if other code still holds the service.
 pub struct Sockets {
-    /// What they lead to.
+    /// The effect of signals.
     pub service: Arc<Service>,
     /// The control socket, once it listens.
     pub control: Option<SocketFile>,

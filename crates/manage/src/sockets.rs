@@ -44,7 +44,7 @@ const DAEMON: &str = "stria.sock";
 /// The control socket of a new daemon.
 ///
 /// # Errors
-/// As [`own_folder`].
+/// The errors of [`own_folder`].
 pub fn for_daemon() -> Result<PathBuf, Failure> {
     Ok(own_folder()?.join(DAEMON))
 }

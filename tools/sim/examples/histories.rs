@@ -27,10 +27,10 @@ struct Arguments {
     /// With faults that seeds did not have at first.
     #[arg(long)]
     more_faults: bool,
-    /// With clients that send a killed process's requests to the next one.
+    /// Clients send a killed process's requests to the next one.
     #[arg(long)]
     repeats: bool,
-    /// With a partial parity log.
+    /// Arrays have a partial parity log.
     #[arg(long)]
     partial_parity: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until that is found.

@@ -11,7 +11,7 @@ use stria_format::md::ppl::PplHeader;
 use stria_format::md::superblock::feature;
 use stria_parity::crc32c;
 
-/// From the superblock to the log.
+/// The distance from the superblock to the log.
 const OFFSET_SECTORS: u64 = 64;
 
 /// The bytes of a header's page.

@@ -56,7 +56,7 @@ pub struct Setup {
     pub found_again: bool,
 }
 
-/// Where a partial parity log lies on each drive, and of which kind it is.
+/// The place of a partial parity log on each drive, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialParity {
     /// Its length.

@@ -169,7 +169,7 @@ fn a_replay_that_writes_before_missing_members_are_recorded_is_found() {
     is_found_at(MORE_FAULTS, Mutant::ReplayedBeforeDrop, "6", 907);
 }
 
-/// R26: an administrator who is answered unplugs the drive.
+/// R26: an administrator unplugs the drive after the answer.
 #[test]
 fn a_fail_that_is_answered_before_it_is_durable_is_found() {
     is_found_at(Extras { more_faults: true, ..PARTIAL_PARITY }, Mutant::FailAnsweredEarly, "5", 951_000_740);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no NBD device, or it cannot be changed.
+/// A reason why there is no NBD device, or why it cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NbdDeviceError {
     /// The kernel has no driver.
@@ -32,7 +32,7 @@ pub enum NbdDeviceError {
     /// The driver refuses a command.
     #[error("the kernel cannot {action} {path}: {source}; `dmesg` may say why")]
     Refused {
-        /// What it was asked for.
+        /// The request.
         action: &'static str,
         /// The device.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum NbdDeviceError {
         address: String,
         /// The export.
         export: String,
-        /// What it said.
+        /// The answer.
         reason: String,
     },
     /// The server has something else than before.

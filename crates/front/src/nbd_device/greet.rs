@@ -6,18 +6,18 @@ use std::io::{self, Read, Write};
 /// The longest answer that is read; others come from something that is no NBD server.
 const ANSWER_BYTES_MAX: u32 = 1 << 16;
 
-/// What the server says about an export.
+/// The server's description of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Its size.
     pub size_bytes: u64,
-    /// What it can do, as [`transmission`] names it.
+    /// The abilities of the export, as [`transmission`] names them.
     pub flags: u16,
     /// Offsets and lengths of requests are multiples of it.
     pub block_bytes: u32,
 }
 
-/// Why there is no transmission.
+/// A reason why there is no transmission.
 #[derive(Debug)]
 pub enum Refusal {
     /// The connection failed.
@@ -35,7 +35,7 @@ impl From<io::Error> for Refusal {
 /// Agrees with a server on an export. The stream is at the first byte of the transmission afterwards.
 ///
 /// # Errors
-/// What the server says, or that the connection fails.
+/// The server's refusal, or the failure of the connection.
 pub fn agree(stream: &mut (impl Read + Write), export: &str) -> Result<Offer, Refusal> {
     let not_nbd = || Refusal::Declined("what listens there does not speak NBD as this program does".into());
     let mut greeting = [0; 18];

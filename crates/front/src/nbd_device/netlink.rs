@@ -58,7 +58,7 @@ pub struct Order {
     pub size: Option<(u64, u64)>,
     pub timeout_s: Option<u64>,
     pub dead_connection_timeout_s: Option<u64>,
-    /// What the server said in the handshake.
+    /// The server's answer in the handshake.
     pub server_flags: Option<u16>,
     /// Connected sockets, past their handshakes.
     pub sockets: Vec<i32>,

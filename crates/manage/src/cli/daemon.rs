@@ -44,7 +44,7 @@ pub struct Adopt {
     /// Serve reads only.
     #[arg(long)]
     pub read_only: bool,
-    /// On how many threads (lanes) it runs; by the number of processors if not given.
+    /// The number of threads (lanes) on which it runs; by the number of processors if not given.
     #[arg(long, value_name = "COUNT", value_parser = super::lanes)]
     pub lanes: Option<u8>,
     #[command(flatten)]
@@ -109,7 +109,7 @@ pub struct Reload {
 /// `stria config`
 #[derive(Args, Debug)]
 pub struct ConfigCommand {
-    /// What to do.
+    /// The question.
     #[command(subcommand)]
     pub action: ConfigAction,
     /// The daemon's configuration; /etc/stria/stria.toml if not given.
@@ -117,7 +117,7 @@ pub struct ConfigCommand {
     pub config: Option<PathBuf>,
 }
 
-/// What to do with the configuration.
+/// A question about the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
     /// Check it: every key, and the files that it names.
@@ -126,7 +126,7 @@ pub enum ConfigAction {
     Show,
     /// Succeed if drives of this array belong to Stria, by its UUID or that of a span; udev's rule asks so.
     Owns {
-        /// As blkid shows it, or mdadm.
+        /// The UUID as blkid shows it, or mdadm.
         uuid: String,
     },
 }

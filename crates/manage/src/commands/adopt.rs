@@ -1,4 +1,4 @@
-//! Which arrays belong to Stria on this machine: `adopt`, `release`, `config`.
+//! The commands that say which arrays belong to Stria on this machine: `adopt`, `release`, `config`.
 
 use crate::api::AdoptedState;
 use crate::cli;
@@ -83,7 +83,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
 /// `stria config`: the exit code.
 ///
 /// # Errors
-/// What is wrong with the configuration.
+/// A fault in the configuration.
 pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
     let path = config::path(command.config.as_deref());
     let config = Config::read(&path)?;
@@ -131,7 +131,7 @@ fn show(config: &Config, json: bool) {
     }
 }
 
-/// What lies on these drives, or on all block devices if none is named; and which drives these are.
+/// The arrays on these drives, or on all block devices if none is named; and the drives.
 pub(super) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };

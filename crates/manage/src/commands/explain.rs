@@ -13,13 +13,13 @@ use stria_terminal::output::{print, print_json};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Matter {
     array: String,
-    /// What is the case.
+    /// The fault.
     what: String,
-    /// What that means.
+    /// The meaning of the fault.
     means: String,
-    /// What to do now.
+    /// The remedy.
     action: String,
-    /// What not to do now.
+    /// Steps that would make it worse.
     avoid: String,
 }
 

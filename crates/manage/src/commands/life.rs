@@ -138,7 +138,7 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why an array does not grow.
+/// The reason why an array does not grow.
 pub fn grow(command: &cli::Grow) -> Failure {
     let name = &command.name;
     let why = if command.drives.is_empty() { "to larger drives" } else { "by more drives" };

@@ -1,4 +1,4 @@
-//! What the daemon is told and asked: `start`, `incremental`, `reload`, `events`.
+//! The commands to the daemon: `start`, `incremental`, `reload`, `events`.
 
 use crate::api::{Done, DriveRequest, EventView, StartRequest};
 use crate::cli;
@@ -23,7 +23,7 @@ fn daemon(control: &cli::Control) -> Result<Client, Failure> {
 /// Starts an array of the daemon's.
 ///
 /// # Errors
-/// Why it does not start.
+/// The reason why it does not start.
 pub fn start(command: &cli::Start) -> Result<Done, Failure> {
     let path = format!("/v1/adopted/{}/start", utf8_percent_encode(&command.name, NON_ALPHANUMERIC));
     daemon(&command.control)?.send(Method::POST, &path, &StartRequest { force: command.force })

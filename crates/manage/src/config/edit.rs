@@ -49,7 +49,7 @@ impl Edit {
         Ok(Self { path, document, before, _lock: lock })
     }
 
-    /// As it was when it was read.
+    /// The text as it was read.
     pub fn before(&self) -> &Config {
         &self.before
     }
@@ -83,7 +83,7 @@ impl Edit {
             return Ok(());
         }
         fill(&mut table, array);
-        // What stands at the end of the file, such as examples, stays above the new part.
+        // Text at the end of the file, such as examples, stays above the new part.
         let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
         self.document.set_trailing("");
         let gap = if self.document.is_empty() && end.is_empty() { "" } else { "\n" };
@@ -120,7 +120,7 @@ impl Edit {
     /// Removes an array; false if it is not there. Comments above it stay.
     ///
     /// # Errors
-    /// As [`Edit::put`].
+    /// The errors of [`Edit::put`].
     pub fn remove(&mut self, uuid: Uuid) -> Result<bool, Failure> {
         let Some(index) = self.index_of(uuid)? else { return Ok(false) };
         let arrays = self.arrays()?;

@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Uuid {
     }
 }
 
-/// How long an array waits for drives that it lacks; `None`: for ever.
+/// The time that an array waits for drives that it lacks; `None`: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience(pub Option<Duration>);
 
@@ -62,20 +62,20 @@ impl<'de> Deserialize<'de> for Patience {
     }
 }
 
-/// Whether an array becomes a block device.
+/// The block device that an array becomes, if any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Block {
     /// No.
     #[default]
     None,
-    /// As `/dev/ublkbN` with any free number.
+    /// The device is `/dev/ublkbN` with any free number.
     Any,
-    /// As `/dev/ublkbN` with this one.
+    /// The device is `/dev/ublkbN` with this number.
     Number(u32),
 }
 
 impl Block {
-    /// As `serve --ublk` has it.
+    /// The option of `serve --ublk`.
     pub fn option(self) -> Option<Option<u32>> {
         match self {
             Self::None => None,

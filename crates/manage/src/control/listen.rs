@@ -29,7 +29,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// A larger body is refused: commands are a few paths and numbers.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How much of a command's body its witness receives.
+/// The part of a command's body that its witness receives, in bytes.
 const SHOWN_BYTES_MAX: usize = 512;
 /// The pause between attempts to accept when the system refuses, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ struct Connection {
     task: JoinHandle<()>,
 }
 
-/// A command that was given, and who gave it.
+/// A command, and the user who gave it.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The user.

@@ -1,4 +1,4 @@
-//! What the daemon answers beyond a serve, and the record of who ordered what.
+//! The part of the API that only the daemon has, and the record of commands with their users.
 
 use super::keeper::Keeper;
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};

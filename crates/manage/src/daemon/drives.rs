@@ -7,7 +7,7 @@ use std::time::Duration;
 use stria_drive::real_path_within;
 use stria_host::{Examined, HostError, block_devices, examine};
 
-/// How long a path may take to be resolved.
+/// The time that the resolution of a path may take.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// The array a drive says it belongs to.

@@ -1,11 +1,11 @@
-//! Whether an array can start now, should wait for more drives, or cannot start.
+//! The decision whether an array can start now, should wait for more drives, or cannot start.
 
 use crate::config::Uuid;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
 use stria_format::md::superblock::Role;
 use stria_host::{Found, PlannedArray, stays_out};
 
-/// What can be done with an array on the drives that are here.
+/// The verdict on an array with the drives that are here.
 #[derive(Debug)]
 pub enum Judgement {
     /// Every member that took part last is here, so nothing is to be waited for.
@@ -14,7 +14,7 @@ pub enum Judgement {
     Degraded(PlannedArray, String),
     /// It cannot start on these drives.
     Impossible {
-        /// In words.
+        /// The reason in words.
         reason: String,
         /// True if `--force` would start it.
         is_unsafe: bool,

@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 use stria_format::md::Verdict;
 use stria_host::{OpenOptions, find, short_name};
 
-/// How often an array is tried again whose drives were in use, and how many times: another program may only have looked at them.
+/// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 6;
 
 type Answer = Result<String, ApiError>;
 
-/// What the thread is asked.
+/// An order to the thread.
 enum Wish {
     Drive { path: PathBuf, plugged_in: bool },
     Reload,
@@ -122,7 +122,7 @@ impl Keeper {
     /// Starts an array now, degraded too; with `force` also if data may be lost.
     ///
     /// # Errors
-    /// Why it does not start.
+    /// The reason why it does not start.
     pub fn start_array(&self, name: String, force: bool) -> Answer {
         self.ask(Wish::Start { name, force })
     }
@@ -141,20 +141,20 @@ fn stopped(name: &str) -> String {
     format!("stopped; `stria start {name}` starts it")
 }
 
-/// What is known of an array of the configuration.
+/// The state of an array of the configuration.
 struct Entry {
     array: config::Array,
     state: State,
     /// The name on disk, once a drive was seen.
     name_on_disk: Option<String>,
     drives: Vec<PathBuf>,
-    /// How often its drives were in use.
+    /// The number of tries that found its drives in use.
     busy: u32,
 }
 
 enum State {
     Absent,
-    /// In words, and when it is looked at again.
+    /// The reason in words, and the time of the next look.
     Waiting(String, Option<Instant>),
     Served(Opened),
     Stopped,

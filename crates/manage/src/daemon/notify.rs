@@ -1,4 +1,4 @@
-//! What systemd is told (`sd_notify(3)`), and the watchdog.
+//! Messages to systemd (`sd_notify(3)`), and the watchdog.
 //!
 //! The protocol is a datagram of `KEY=VALUE` lines to a unix socket, so it needs no library.
 

@@ -13,15 +13,15 @@ use stria_host::{HostError, OpenOptions, PlannedArray};
 pub struct Opened {
     /// Its name here.
     pub name: String,
-    /// How clients reach it.
+    /// The addresses for clients.
     pub ways: Vec<String>,
     /// Locks on drives that are only read.
     _held: Vec<File>,
 }
 
-/// Why an array was not opened.
+/// The reason why an array was not opened.
 pub struct Refused {
-    /// In words.
+    /// The reason in words.
     pub text: String,
     /// True if another program uses a drive, which may pass.
     pub is_busy: bool,
@@ -42,7 +42,7 @@ impl From<HostError> for Refused {
 /// Opens an array and exports it as configured. `listening`: clients may connect at once.
 ///
 /// # Errors
-/// What is in the way; then the array is not served.
+/// The obstacle; the array is not served then.
 pub fn open(
     service: &Service,
     planned: &PlannedArray,

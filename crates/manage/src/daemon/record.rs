@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// 8 MiB: the older half of the record is dropped when the newer has this size, some 40,000 events.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// How long the end of the process waits until the last events are written, and how often it looks.
+/// The time that the end of the process waits for the last events to be written, and the pause between two looks.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -39,7 +39,7 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
     let mut record = Record { folder: folder.to_owned(), file: None, is_reported: false };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
-    // What is received only says that there is something: the service stores more than a receiver may lag behind.
+    // A receipt only says that there is something: the service stores more than a receiver may lag behind.
     let (_, mut live) = service.events().listen(0);
     let work = move || {
         loop {

@@ -12,12 +12,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stria_drive::within_each;
 use stria_health::{DriveHealth, PeerLatency, SlowMember, Thresholds, read, slow_members};
 
-/// How often drives are asked.
+/// The pause between two questions to the drives.
 pub const EVERY: Duration = Duration::from_secs(300);
-/// How long a drive may take to answer.
+/// The time that a drive may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is known of one drive.
+/// The last answer of one drive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DriveEntry {
     /// The drive.
@@ -26,12 +26,12 @@ pub struct DriveEntry {
     pub read_at_s: u64,
     /// Its health; `None`: it is unknown.
     pub health: Option<DriveHealth>,
-    /// Why it is unknown.
+    /// The reason why it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What is known of all drives.
+/// The last answers of all drives.
 #[derive(Default)]
 pub struct Board(Mutex<BTreeMap<PathBuf, DriveEntry>>);
 
@@ -43,7 +43,7 @@ impl Board {
             entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     }
 
-    /// What was read last, by path.
+    /// The last answers, by path.
     pub fn entries(&self) -> Vec<DriveEntry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

@@ -21,7 +21,7 @@ use stria_terminal::{Failure, absolute, size};
 /// `stria alarm`
 #[derive(Args, Debug)]
 pub struct Alarm {
-    /// What to do; without it the causes that stand are listed.
+    /// The action; without it the causes that stand are listed.
     #[command(subcommand)]
     pub action: Option<AlarmAction>,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub struct Alarm {
     pub control: Control,
 }
 
-/// What to do with alarms.
+/// An action on alarms.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum AlarmAction {
     /// Send a test on every channel, and show how that went.

@@ -32,7 +32,7 @@ fn flag(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// What is so of an array as a whole.
+/// The metrics of an array as a whole.
 fn array(families: &mut Families, view: &ArrayView) {
     let of: Labels = &[("array", &view.name)];
     let info = [("array", view.name.as_str()), ("uuid", &view.uuid), ("level", &view.level)];
@@ -90,7 +90,7 @@ fn array(families: &mut Families, view: &ArrayView) {
     }
 }
 
-/// What every array of a tree has of its own: sweeps, members, gaps. `span` is empty for the array itself.
+/// The metrics that every array of a tree has of its own: sweeps, members, gaps. `span` is empty for the array itself.
 fn tree(families: &mut Families, view: &ArrayView, array: &str, span: &str) {
     let of: Labels = &[("array", array), ("span", span)];
     for kind in SWEEPS {

@@ -1,4 +1,4 @@
-//! From the views of arrays to alarms: what is so, and what has happened since the last look. Pure: it holds what it has seen.
+//! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it has seen.
 
 use super::board::{DriveEntry, slow};
 use crate::api::{ArrayView, EventView, HealthView, MemberView};
@@ -14,12 +14,12 @@ const SILENT: Duration = Duration::from_secs(5);
 /// So long after the last data was lost that is told as a cause that lasts.
 const UNREADABLE_LASTS: Duration = Duration::from_secs(3600);
 
-/// What is so, and what has happened.
+/// The causes that stand, and the events since the last look.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What is so.
+    /// The causes that stand.
     pub conditions: Vec<Condition>,
-    /// What has happened once.
+    /// The events since the last look.
     pub happenings: Vec<Condition>,
     /// Arrays that are no longer served.
     pub gone: Vec<String>,
@@ -31,15 +31,15 @@ struct Lost {
     was_spare: bool,
 }
 
-/// What is remembered of one array.
+/// The memory of one array.
 #[derive(Default)]
 struct Known {
     /// It was degraded when it was first seen, and has been since.
     came_degraded: bool,
     lost: Vec<Lost>,
-    /// By member: its role at the last look.
+    /// The role of each member at the last look.
     roles: BTreeMap<String, String>,
-    /// By span and kind: up to where the progress of a sweep was told, in per cent.
+    /// The progress of a sweep that was told last, in per cent, by span and kind.
     progress: BTreeMap<(String, String), u8>,
     unreadable: Option<(Instant, String)>,
 }
@@ -205,7 +205,7 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
     }
 }
 
-/// What the view alone shows.
+/// The causes that the view alone shows.
 fn lasting(view: &ArrayView, conditions: &mut Vec<Condition>) {
     let name = &view.name;
     let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
@@ -249,7 +249,7 @@ fn lasting(view: &ArrayView, conditions: &mut Vec<Condition>) {
     }
 }
 
-/// What drives say of themselves.
+/// The causes that drives report of themselves.
 fn health(view: &ArrayView, drives: &[DriveEntry], conditions: &mut Vec<Condition>) {
     for member in present(view).into_iter().filter(|member| member.role != "failed") {
         let entry = drives.iter().find(|entry| entry.path.as_os_str() == member.path.as_str());

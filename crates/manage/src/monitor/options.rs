@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use stria_alarm::{AlarmConfig, MailConfig, Messenger};
 use stria_terminal::{Failure, absolute};
 
-/// How a service is watched.
+/// The options for the watch over a service.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Alarms and metrics")]
 pub struct MonitorOptions {
@@ -16,7 +16,7 @@ pub struct MonitorOptions {
     /// in any case.
     #[arg(long, value_name = "[HOST:]PORT", value_parser = page::address)]
     pub metrics: Option<SocketAddr>,
-    /// Where alarms go, by the table [alarms] of this file (docs/ALARMS.md). The options below take precedence.
+    /// Send alarms as the table [alarms] of this file says (docs/ALARMS.md). The options below take precedence.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub alarms: Option<PathBuf>,
     /// Start this program for each event, as `mdadm --monitor` does: PROGRAM EVENT ARRAY [MEMBER].
@@ -30,13 +30,13 @@ pub struct MonitorOptions {
     pub alarm_webhook: Option<String>,
 }
 
-/// What [`Monitor::start`](super::Monitor::start) needs: checked, and nothing was sent yet.
+/// The needs of [`Monitor::start`](super::Monitor::start): checked, and nothing was sent yet.
 pub struct MonitorPlan {
-    /// Where alarms go.
+    /// The channels of alarms.
     pub alarms: AlarmConfig,
     /// The channels, ready.
     pub messenger: Messenger,
-    /// Where Prometheus reads the metrics, besides the control socket.
+    /// The address for Prometheus, besides the control socket.
     pub metrics: Option<SocketAddr>,
 }
 

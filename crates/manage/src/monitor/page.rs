@@ -14,9 +14,9 @@ use tokio::sync::{Semaphore, watch};
 
 /// Connections at a time; others wait.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a connection may last: one question, its answer, and the pause before the next.
+/// The time that a connection may last: one question, its answer, and the pause before the next.
 const CONNECTION_LASTS: Duration = Duration::from_secs(120);
-/// How long the head of a request may take.
+/// The time that the head of a request may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parses `HOST:PORT`, or `PORT` on the loopback interface.
@@ -42,7 +42,7 @@ pub async fn listen(listener: TcpListener, router: Router, mut over: watch::Rece
             _ = over.wait_for(|over| *over) => return,
         };
         let Ok((stream, _)) = accepted else {
-            // For example too few file descriptors.
+            // Too few file descriptors, for example.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };

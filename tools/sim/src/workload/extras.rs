@@ -1,4 +1,4 @@
-//! What histories may have beyond what their seeds had at first. Each has chances of its own, so that seeds stay what they are.
+//! Steps of histories that seeds did not have at first. Each has chances of its own, so that seeds stay what they are.
 
 use super::{History, Rot, Step};
 use crate::chance::Chance;
@@ -6,7 +6,7 @@ use crate::setup::PartialParity;
 use std::fmt;
 use stria_array::Level;
 
-/// What a history has in addition.
+/// The additional steps of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Rot, lost and misdirected writes, errors that grow, torn metadata; and starts that meet another crash or lack a member.
@@ -155,13 +155,13 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
         }
         // A member is failed and unplugged while writes are under way, and the process dies.
         2 => steps.extend([Step::Unplug(chance.any()), Step::Crash { after: chance.below(24), kill: true }]),
-        // What was read after a crash stays when the next takes a member.
+        // Data that was read after a crash stays when the next takes a member.
         3 => {
             steps.push(crash);
             reads(&mut steps);
             steps.extend([Step::Flush, Step::LoseWithPower(chance.any()), power_cut(chance, 12)]);
         }
-        // On an array that lacks one member another takes no write, and power goes before anything says so.
+        // A second member of a degraded array takes no write, and power goes before anything says so.
         _ => {
             steps.push(Step::FailWrite(chance.any()));
             write(chance, &mut steps);
@@ -170,7 +170,7 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
         }
     }
     reads(&mut steps);
-    // What was in doubt is read by redundancy alone.
+    // Data in doubt is read by redundancy alone.
     steps.push(Step::Pull(chance.any()));
     reads(&mut steps);
     steps
