@@ -17,6 +17,8 @@ pub(crate) struct Parent {
     /// What goes back to the client: a write's data. A read's memory is collected in `read`.
     operation: Operation,
     read: SmallVec<[(u64, Segments<Buffer>); 2]>,
+    /// True if the memory of a read came in one piece, and goes back so.
+    in_one_piece: bool,
 }
 
 impl Parent {
@@ -26,7 +28,7 @@ impl Parent {
     }
 
     fn new(tag: Tag, begun: Nanos, start_sector: ArraySector, pending: usize, operation: Operation) -> Self {
-        Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
+        Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new(), in_one_piece: false }
     }
 
     /// A request that is done in this many parts.
@@ -38,7 +40,8 @@ impl Parent {
             Operation::Flush => Operation::Flush,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
-        Self::new(request.tag, begun, ArraySector::new(request.start_sector), parts, operation)
+        let in_one_piece = matches!(&request.operation, Operation::Read { into } if into.len() == 1);
+        Self { in_one_piece, ..Self::new(request.tag, begun, ArraySector::new(request.start_sector), parts, operation) }
     }
 
     /// A part has ended. A read brings its offset in the request and its memory. Returns whether it was the last.
@@ -51,7 +54,8 @@ impl Parent {
         self.pending == 0
     }
 
-    /// The request's completion. A read's memory is joined again as far as it was one piece.
+    /// The request's completion. A read's memory is joined again as far as it was one piece. A hedged read has other memory for
+    /// some part, as the slow member still has the client's, and is copied together.
     pub fn end(mut self) -> Completion {
         if let Operation::Read { into } = &mut self.operation {
             self.read.sort_unstable_by_key(|(offset, _)| *offset);
@@ -62,9 +66,22 @@ impl Parent {
                 };
                 into.extend(rest);
             }
+            if self.in_one_piece && into.len() > 1 {
+                *into = std::iter::once(joined(into)).collect();
+            }
         }
         Completion { tag: self.tag, result: self.error.map_or(Ok(()), Err), operation: self.operation }
     }
+}
+
+fn joined(pieces: &[Buffer]) -> Buffer {
+    let mut whole = Buffer::zeroed(pieces.iter().map(|piece| piece.len()).sum());
+    let mut at = 0;
+    for piece in pieces {
+        whole[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    }
+    whole
 }
 
 /// All of them, except writes that a ledger of their own tracks.

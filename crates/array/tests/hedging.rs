@@ -121,6 +121,7 @@ impl World {
         let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
         let (time, operation) = self.run(start, sectors, Operation::Read { into });
         let Operation::Read { into } = operation else { panic!("a read comes back as a read") };
+        assert_eq!(into.len(), 1, "one piece comes back as one piece");
         let read: Vec<u8> = into.iter().flat_map(|buffer| buffer.to_vec()).collect();
         assert_eq!(read.len(), bytes(sectors));
         for (sector, bytes) in (start..).zip(read.chunks(512)) {

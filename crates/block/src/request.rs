@@ -12,7 +12,7 @@ pub type Segments<T> = SmallVec<[T; 1]>;
 pub enum Operation {
     /// Fill `into`, whose lengths add up to the range.
     Read {
-        /// Unique memory, returned filled.
+        /// Unique memory, returned filled. One piece comes back as one piece, though not always the same.
         into: Segments<Buffer>,
     },
     /// Write `from`, whose lengths add up to the range. With `fua`, durable when it ends.

@@ -280,13 +280,18 @@ impl<D: BlockDevice> SectorDevice<D> {
                 let edge = if part == HEAD { &mut job.head } else { &mut job.tail };
                 *edge = into.into_iter().next();
             }
-            (Operation::Read { into: from }, _) => {
+            (Operation::Read { into }, _) => {
+                let from = into.into_iter().next().expect("it was one piece");
                 if job.error.is_none() {
-                    let skip = bytes(job.request.start_sector - job.around.start);
+                    let mut at = bytes(job.request.start_sector - job.around.start);
                     let Operation::Read { into } = &mut job.request.operation else { unreachable!("it reads") };
-                    copy(&from, skip, into);
+                    for segment in into {
+                        let len = segment.len();
+                        segment.copy_from_slice(&from[at..at + len]);
+                        at += len;
+                    }
                 }
-                from.into_iter().for_each(|piece| pool.give(piece));
+                pool.give(from);
             }
             (Operation::Write { from, .. }, _) => {
                 drop(from);
@@ -328,25 +333,6 @@ impl<D: BlockDevice> SectorDevice<D> {
             let first = self.waiting.pop_front().expect("it was seen");
             self.begin_write(first);
         }
-    }
-}
-
-/// Fills `into` with what stands in `from` after `skip` bytes. A device may give the memory of a read back in more pieces than it got.
-fn copy(from: &[Buffer], skip: usize, into: &mut [Buffer]) {
-    let mut at = 0;
-    for segment in into {
-        let mut filled = 0;
-        let mut start = 0;
-        for piece in from {
-            let wanted = skip + at + filled;
-            if (start..start + piece.len()).contains(&wanted) && filled < segment.len() {
-                let len = (segment.len() - filled).min(start + piece.len() - wanted);
-                segment[filled..filled + len].copy_from_slice(&piece[wanted - start..][..len]);
-                filled += len;
-            }
-            start += piece.len();
-        }
-        at += segment.len();
     }
 }
 

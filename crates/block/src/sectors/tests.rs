@@ -52,21 +52,13 @@ impl BlockDevice for Shuffler {
         }
         if !self.done.is_empty() && self.below(2) == 0 {
             let index = self.below(self.done.len());
-            completions.push(in_pieces(self.done.swap_remove(index)));
+            completions.push(self.done.swap_remove(index));
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
         (!self.held.is_empty() || !self.done.is_empty()).then_some(0)
     }
-}
-
-/// As a degraded array does: what it has recovered comes in memory of its own.
-fn in_pieces(mut completion: Completion) -> Completion {
-    if let Operation::Read { into } = &mut completion.operation {
-        *into = into.iter().flat_map(|memory| memory.chunks(4096)).map(Buffer::copy_of).collect();
-    }
-    completion
 }
 
 fn read(tag: Tag, sector: u64, sectors: u64) -> Request {
