@@ -6,10 +6,12 @@ pub mod disk;
 pub mod guest;
 pub mod hanging;
 pub mod nbd;
+pub mod running;
 pub mod sink;
 
+use running::Running;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -132,25 +134,12 @@ impl Place {
     pub fn serve(&self, arguments: &[&str]) -> Serve {
         let socket = format!("unix:{}", self.path("nbd.sock").display());
         let mut command = self.command(&[&["serve"], arguments, &["--nbd", &socket]].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let log = std::thread::spawn({
-            let stderr = child.stderr.take().expect("a pipe");
-            move || {
-                let mut text = String::new();
-                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    eprintln!("serve: {line}");
-                    text += &line;
-                    text.push('\n');
-                }
-                text
-            }
-        });
+        let (mut running, mut lines) = Running::start("serve", &mut command);
         let (mut uris, mut devices, mut metrics) = (Vec::new(), Vec::new(), None);
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         loop {
             let line = match lines.next() {
                 Some(line) => line.expect("text"),
-                None => panic!("serve ended before it served: {:?}", child.wait()),
+                None => panic!("serve ended before it served: {:?}", running.wait()),
             };
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
@@ -161,7 +150,7 @@ impl Place {
                 _ => panic!("unexpected line: {line}"),
             }
         }
-        Serve { child, uris, devices, metrics, log: Some(log), nbd: self.path("nbd.sock") }
+        Serve { running, uris, devices, metrics, nbd: self.path("nbd.sock") }
     }
 }
 
@@ -200,14 +189,13 @@ impl Ran {
 
 /// A running serve; killed when dropped.
 pub struct Serve {
-    child: Child,
+    running: Running,
     /// By array.
     uris: Vec<(String, String)>,
     /// The block devices, each with its array.
     pub devices: Vec<(String, String)>,
     /// Where its metrics are, if that was asked for.
     pub metrics: Option<String>,
-    log: Option<std::thread::JoinHandle<String>>,
     nbd: PathBuf,
 }
 
@@ -222,44 +210,26 @@ impl Serve {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     pub fn signal(&self, name: &str) {
-        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill is everywhere");
-        assert!(done.success());
+        self.running.signal(name);
     }
 
-    /// As `kill -9`: nothing is told to anybody.
-    pub fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+    /// Ends it as `kill -9` does: nothing is told to anybody.
+    pub fn kill(self) {
+        self.running.kill();
     }
 
     /// Waits for its end; status and log.
-    pub fn ended(mut self) -> (ExitStatus, String) {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return (status, self.log.take().expect("once").join().expect("no panic"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("serve does not end");
+    pub fn ended(self) -> (ExitStatus, String) {
+        self.running.ended()
     }
 
     /// It ended by itself, in good order.
     pub fn ended_well(self) -> String {
-        let (status, log) = self.ended();
-        assert!(status.success(), "{status}: {log}");
-        log
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.running.ended_well()
     }
 }
 
