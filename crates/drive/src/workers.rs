@@ -26,6 +26,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 const LAST_CALLS: Duration = Duration::from_secs(1);
 /// A call needs little stack: the memory of its request lies elsewhere.
 const STACK_BYTES: usize = 256 << 10;
+/// 200 ms: the pause between two looks at threads that wait in the kernel.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The handle of the threads.
 pub(crate) struct Workers {
@@ -75,13 +77,21 @@ const DRIVE: &str = "drive ";
 /// The drives, by name, that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
 /// and the open drive go when they answer.
 pub fn held_by() -> Vec<String> {
+    let mut held = waiting();
+    // A thread that was about to end counts as waiting for a moment.
+    if !held.is_empty() {
+        std::thread::sleep(LOOK_AGAIN);
+        held = &held & &waiting();
+    }
+    held.into_iter().collect()
+}
+
+fn waiting() -> BTreeSet<String> {
     let text = |thread: &DirEntry, page: &str| std::fs::read_to_string(thread.path().join(page)).unwrap_or_default();
     let waits = |stat: &str| stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('D'));
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let waiting = threads.filter(|thread| waits(&text(thread, "stat")));
-    let held: BTreeSet<String> =
-        waiting.filter_map(|thread| Some(text(&thread, "comm").trim_end().strip_prefix(DRIVE)?.to_owned())).collect();
-    held.into_iter().collect()
+    waiting.filter_map(|thread| Some(text(&thread, "comm").trim_end().strip_prefix(DRIVE)?.to_owned())).collect()
 }
 
 impl Workers {
