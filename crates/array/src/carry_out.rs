@@ -178,8 +178,6 @@ impl Core {
     /// Takes a step that may have to wait.
     pub async fn take(&self, step: Step) -> Result<(), Refusal> {
         match step {
-            Step::EndReplay if self.has(Flaw::FailedDuringReplay) => Ok(()),
-            Step::StopRelyingOn(_) if self.has(Flaw::SoleHolderFailed) => Ok(()),
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
                 false => Err(Refusal("the array still replays its write log: try again when `status` no longer says so".into())),

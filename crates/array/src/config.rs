@@ -157,7 +157,7 @@ impl ArrayConfig {
 
 /// A rule of crash safety that an engine breaks on purpose, to show that the simulator would find the bug.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// R36: a read does not resync first where that is due.
     ReadsUnaligned,
@@ -169,20 +169,27 @@ pub enum Flaw {
     ReturnBeforeDrop,
     /// R38: parity that may be inconsistent is updated by its change.
     SuspectParityUpdated,
-    /// R26: a member that is failed by command does not wait until no write relies on its log alone.
-    SoleHolderFailed,
     /// R26: the command that fails a member is answered before its drop is durable.
     FailAnsweredEarly,
     /// R30: replay writes before the drop of missing members is durable.
     ReplayedBeforeDrop,
-    /// R30: a member is failed by command during replay.
-    FailedDuringReplay,
-    /// R30: the drop of a member becomes durable while replay needs its log.
-    DropRecordedDuringReplay,
     /// R31: clients are served before the superblocks name the missing members.
     ServedBeforeDrop,
-    /// R31: clients are served while the log records of the last run still count.
-    ServedInOldSession,
     /// R19, R32: parity is repaired before this run's partial parity log has begun.
     RepairedBeforeLog,
+}
+
+impl Flaw {
+    /// Every one.
+    pub const ALL: [Self; 9] = [
+        Self::ReadsUnaligned,
+        Self::DegradedParityLeft,
+        Self::StaleAccepted,
+        Self::ReturnBeforeDrop,
+        Self::SuspectParityUpdated,
+        Self::FailAnsweredEarly,
+        Self::ReplayedBeforeDrop,
+        Self::ServedBeforeDrop,
+        Self::RepairedBeforeLog,
+    ];
 }

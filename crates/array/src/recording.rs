@@ -17,9 +17,6 @@ impl Core {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;
         }
-        if self.has(Flaw::ServedInOldSession) {
-            self.run.set_prepared();
-        }
         if replays {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
             let _ = self.log_open().await;
@@ -41,12 +38,8 @@ impl Core {
             let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
-                let may_say = || {
-                    self.log.replay_has_holders(&self.members.borrow())
-                        || self.run.is_read_only()
-                        || !self.has_dropped()
-                        || self.has(Flaw::DropRecordedDuringReplay)
-                };
+                let may_say =
+                    || self.log.replay_has_holders(&self.members.borrow()) || self.run.is_read_only() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, may_say).await;
                 self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
                 let before = state();

@@ -101,8 +101,8 @@ fn main() {
 }
 
 fn mutant(name: &str) -> Result<Mutant, String> {
-    let known = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
-    known.ok_or_else(|| format!("the mutants are {:?}", Mutant::ALL))
+    let known = Mutant::all().find(|mutant| mutant.name() == name);
+    known.ok_or_else(|| format!("the mutants are {}", Mutant::all().map(Mutant::name).collect::<Vec<_>>().join(", ")))
 }
 
 fn told(history: &History, rules: Rules, sectors: Option<Range<u64>>) -> Result<(), stria_sim::Failure> {

@@ -25,8 +25,6 @@ pub enum Mutant {
     IntentDropped,
     /// Superblocks never reach the members after creation.
     SuperblockDropped,
-    /// A member that was away is taken back as if it had missed nothing.
-    StaleAccepted,
     /// The superblock of one member is not written.
     OneSuperblockDropped,
     /// The write log never reaches the members; write-intent bits do.
@@ -53,40 +51,16 @@ pub enum Mutant {
     LooksInside,
     /// Of several superblocks on a drive the youngest counts, wherever it lies.
     YoungestTaken,
-    /// A read does not first make redundancy agree where a resync is due.
-    ReadsUnaligned,
-    /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
-    DegradedParityLeft,
-    /// A dropped member comes back before its drop is durable.
-    ReturnBeforeDrop,
-    /// Parity that may be inconsistent is updated by its change.
-    SuspectParityUpdated,
     /// What cannot be read of a drive that was cut short passes for unreadable sectors.
     ShortReadsUnreadable,
     /// What cannot be read of a drive that was cut short passes for zeros.
     ShortReadsZeros,
     /// A drive is opened while requests of a dead process are under way on it.
     OpenedWhileHeld,
-    /// A member is failed by command while a write relies on its log alone.
-    SoleHolderFailed,
-    /// The command that fails a member is answered before its drop is durable.
-    FailAnsweredEarly,
-    /// Replay writes before the drop of missing members is durable.
-    ReplayedBeforeDrop,
-    /// A member is failed by command during replay.
-    FailedDuringReplay,
-    /// The drop of a member becomes durable while replay needs its log.
-    DropRecordedDuringReplay,
-    /// Clients are served before the superblocks name the missing members.
-    ServedBeforeDrop,
-    /// Clients are served while the log records of the last run still count.
-    ServedInOldSession,
-    /// Parity is repaired before the partial parity log of this run has begun.
-    RepairedBeforeLog,
-    /// Parity that a degraded start cannot vouch for is not resynced.
-    SuspectParityKept,
     /// A write that the next process gets again is answered without being done.
     RepeatIgnored,
+    /// The engine itself breaks a rule.
+    Engine(Flaw),
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -114,15 +88,14 @@ fn begins_with(request: &Request, mark: &[u8]) -> bool {
 const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
-    /// Every one.
-    pub const ALL: [Mutant; 37] = [
+    /// Every one that is not the engine's.
+    const OUTSIDE: [Mutant; 23] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
         Mutant::RecordFuaForgotten,
         Mutant::IntentDropped,
         Mutant::SuperblockDropped,
-        Mutant::StaleAccepted,
         Mutant::OneSuperblockDropped,
         Mutant::LogDropped,
         Mutant::PartialWrong,
@@ -136,24 +109,16 @@ impl Mutant {
         Mutant::LaneIntentDropped,
         Mutant::LooksInside,
         Mutant::YoungestTaken,
-        Mutant::ReadsUnaligned,
-        Mutant::DegradedParityLeft,
-        Mutant::ReturnBeforeDrop,
-        Mutant::SuspectParityUpdated,
         Mutant::ShortReadsUnreadable,
         Mutant::ShortReadsZeros,
         Mutant::OpenedWhileHeld,
-        Mutant::SoleHolderFailed,
-        Mutant::FailAnsweredEarly,
-        Mutant::ReplayedBeforeDrop,
-        Mutant::FailedDuringReplay,
-        Mutant::DropRecordedDuringReplay,
-        Mutant::ServedBeforeDrop,
-        Mutant::ServedInOldSession,
-        Mutant::RepairedBeforeLog,
-        Mutant::SuspectParityKept,
         Mutant::RepeatIgnored,
     ];
+
+    /// Every one.
+    pub fn all() -> impl Iterator<Item = Mutant> {
+        Self::OUTSIDE.into_iter().chain(Flaw::ALL.map(Mutant::Engine))
+    }
 
     /// Whether a request that a lane sends to a member ends without being done.
     pub(crate) fn swallows(self, lane: usize, request: &Request, metadata: bool, client_flush: bool) -> bool {
@@ -169,7 +134,6 @@ impl Mutant {
             Mutant::LaneFlushDropped => lane > 0 && flush,
             Mutant::DataFuaForgotten
             | Mutant::RecordFuaForgotten
-            | Mutant::StaleAccepted
             | Mutant::PartialWrong
             | Mutant::RedoWrong
             | Mutant::ReplaySkipped
@@ -179,43 +143,27 @@ impl Mutant {
             | Mutant::LaneIntentDropped
             | Mutant::LooksInside
             | Mutant::YoungestTaken
-            | Mutant::ReadsUnaligned
-            | Mutant::DegradedParityLeft
-            | Mutant::ReturnBeforeDrop
-            | Mutant::SuspectParityUpdated
             | Mutant::ShortReadsUnreadable
             | Mutant::ShortReadsZeros
             | Mutant::OpenedWhileHeld
-            | Mutant::SoleHolderFailed
-            | Mutant::FailAnsweredEarly
-            | Mutant::ReplayedBeforeDrop
-            | Mutant::FailedDuringReplay
-            | Mutant::DropRecordedDuringReplay
-            | Mutant::ServedBeforeDrop
-            | Mutant::ServedInOldSession
-            | Mutant::RepairedBeforeLog
-            | Mutant::SuspectParityKept
-            | Mutant::RepeatIgnored => false,
+            | Mutant::RepeatIgnored
+            | Mutant::Engine(_) => false,
         }
     }
 
     /// The rule that the engine itself breaks.
     pub(crate) fn flaw(self) -> Option<Flaw> {
         match self {
-            Mutant::ReadsUnaligned => Some(Flaw::ReadsUnaligned),
-            Mutant::DegradedParityLeft => Some(Flaw::DegradedParityLeft),
-            Mutant::StaleAccepted => Some(Flaw::StaleAccepted),
-            Mutant::ReturnBeforeDrop => Some(Flaw::ReturnBeforeDrop),
-            Mutant::SuspectParityUpdated => Some(Flaw::SuspectParityUpdated),
-            Mutant::SoleHolderFailed => Some(Flaw::SoleHolderFailed),
-            Mutant::FailAnsweredEarly => Some(Flaw::FailAnsweredEarly),
-            Mutant::ReplayedBeforeDrop => Some(Flaw::ReplayedBeforeDrop),
-            Mutant::FailedDuringReplay => Some(Flaw::FailedDuringReplay),
-            Mutant::DropRecordedDuringReplay => Some(Flaw::DropRecordedDuringReplay),
-            Mutant::ServedBeforeDrop => Some(Flaw::ServedBeforeDrop),
-            Mutant::ServedInOldSession => Some(Flaw::ServedInOldSession),
-            Mutant::RepairedBeforeLog => Some(Flaw::RepairedBeforeLog),
+            Mutant::Engine(flaw) => Some(flaw),
             _ => None,
+        }
+    }
+
+    /// The name on command lines.
+    pub fn name(self) -> String {
+        match self {
+            Mutant::Engine(flaw) => format!("{flaw:?}"),
+            _ => format!("{self:?}"),
         }
     }
 

@@ -426,9 +426,6 @@ impl Provider for Opener<'_> {
             if power.mutant.get() == Some(Mutant::ReplaySkipped) {
                 start.config.replay.clear();
             }
-            if power.mutant.get() == Some(Mutant::SuspectParityKept) {
-                start.config.suspects_parity = false;
-            }
             if let Some(page_bytes) = power.bitmap_page_bytes.get() {
                 start.recorder = start.recorder.clone().with_bitmap_pages(page_bytes);
             }

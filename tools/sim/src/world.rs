@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, Refusal, SweepKind, Synced};
+use stria_array::{ArrayStatus, Command, Event, Flaw, MemberId, MemberState, Refusal, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
@@ -1071,7 +1071,7 @@ impl<'a> World<'a> {
         let uuid = tree::superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
-        let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
+        let stale = self.rules.mutant == Some(Mutant::Engine(Flaw::StaleAccepted));
         // A drive that starts anew is as good as any other, unless one of its writes is still to fail.
         let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;

@@ -1,5 +1,6 @@
 //! Deliberate bugs are found, each within so many seeds.
 
+use stria_array::Flaw;
 use stria_sim::campaign::{first_failure, try_history};
 use stria_sim::{Extras, History, Mutant, Rules, Step};
 
@@ -62,7 +63,7 @@ fn one_superblock_that_is_not_written_is_found() {
 
 #[test]
 fn a_stale_member_that_is_taken_as_it_is_is_found() {
-    is_found(Mutant::StaleAccepted, "1", 100);
+    is_found(Mutant::Engine(Flaw::StaleAccepted), "1", 100);
 }
 
 #[test]
@@ -123,13 +124,13 @@ fn an_array_that_is_looked_for_where_clients_write_is_found() {
 
 #[test]
 fn reads_of_what_may_disagree_that_do_not_make_it_agree_are_found() {
-    is_found(Mutant::ReadsUnaligned, "1", 60);
-    is_found(Mutant::ReadsUnaligned, "10", 150);
+    is_found(Mutant::Engine(Flaw::ReadsUnaligned), "1", 60);
+    is_found(Mutant::Engine(Flaw::ReadsUnaligned), "10", 150);
 }
 
 #[test]
 fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
-    is_found(Mutant::DegradedParityLeft, "60", 900);
+    is_found(Mutant::Engine(Flaw::DegradedParityLeft), "60", 900);
 }
 
 /// Random histories bring a failure, a return and a crash seldom so close together, so this one is scripted (R11).
@@ -143,19 +144,19 @@ fn a_return_before_the_drop_is_durable_is_found() {
     history.steps.extend([write(74, 16, false), write(146, 11, true), Step::Drain, Step::Pause(5_000_000)]);
     let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
     assert!(run(None).is_ok(), "the history is one that the array must survive");
-    assert!(run(Some(Mutant::ReturnBeforeDrop)).is_err(), "a member came back before its drop was durable");
+    assert!(run(Some(Mutant::Engine(Flaw::ReturnBeforeDrop))).is_err(), "a member came back before its drop was durable");
 }
 
 /// Random histories find it seldom, so the seed is the one that once failed by it (R38).
 #[test]
 fn parity_that_may_be_inconsistent_and_is_updated_is_found() {
-    is_found_at(Extras::default(), Mutant::SuspectParityUpdated, "60", 780_015_769);
+    is_found_at(Extras::default(), Mutant::Engine(Flaw::SuspectParityUpdated), "60", 780_015_769);
 }
 
 /// R19, R32.
 #[test]
 fn a_repair_before_the_partial_parity_log_has_begun_is_found() {
-    is_found_with(PARTIAL_PARITY, Mutant::RepairedBeforeLog, "5", 20);
+    is_found_with(PARTIAL_PARITY, Mutant::Engine(Flaw::RepairedBeforeLog), "5", 20);
 }
 
 #[test]
@@ -166,19 +167,19 @@ fn a_repeated_write_that_is_not_done_is_found() {
 /// R30: the first of 4,000 seeds that shows it.
 #[test]
 fn a_replay_that_writes_before_missing_members_are_recorded_is_found() {
-    is_found_at(MORE_FAULTS, Mutant::ReplayedBeforeDrop, "6", 907);
+    is_found_at(MORE_FAULTS, Mutant::Engine(Flaw::ReplayedBeforeDrop), "6", 907);
 }
 
 /// R26: an administrator unplugs the drive after the answer.
 #[test]
 fn a_fail_that_is_answered_before_it_is_durable_is_found() {
-    is_found_at(Extras { more_faults: true, ..PARTIAL_PARITY }, Mutant::FailAnsweredEarly, "5", 951_000_740);
+    is_found_at(Extras { more_faults: true, ..PARTIAL_PARITY }, Mutant::Engine(Flaw::FailAnsweredEarly), "5", 951_000_740);
 }
 
 /// R31: the first of 4,000 seeds that shows it.
 #[test]
 fn clients_that_are_served_before_missing_members_are_recorded_are_found() {
-    is_found_at(MORE_FAULTS, Mutant::ServedBeforeDrop, "1", 201);
+    is_found_at(MORE_FAULTS, Mutant::Engine(Flaw::ServedBeforeDrop), "1", 201);
 }
 
 #[test]
