@@ -135,6 +135,8 @@ fn a_queue_that_is_stopped_ends_what_it_has_and_goes_on_from_there() {
         // Waits for the device, as a front-end's message does.
         service.device.set_hold(true);
         let slot = machine.send(0, WRITE, 9, &pattern(9, 512), 0);
+        // A request that the queue has not taken yet stays in the ring for its next start.
+        service.device.wait_for_kept(1);
         let device = Arc::clone(&service.device);
         let release = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(50));

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use stria_block::{BlockDevice, Completion, LaneClient, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request};
 use stria_drive::{DriveError, Lane, LaneHandle};
 
@@ -13,6 +13,7 @@ pub struct LaneDevice {
     lane: LaneHandle<Gate>,
     hold: Arc<AtomicBool>,
     held_sector: Arc<AtomicU64>,
+    kept_count: Arc<AtomicUsize>,
     /// Writes that had to be durable when they ended.
     pub durable: Arc<AtomicU64>,
 }
@@ -23,6 +24,7 @@ pub struct Gate {
     hold: Arc<AtomicBool>,
     held_sector: Arc<AtomicU64>,
     kept: Vec<Request>,
+    kept_count: Arc<AtomicUsize>,
     durable: Arc<AtomicU64>,
 }
 
@@ -35,17 +37,27 @@ impl LaneDevice {
         let gate_hold = Arc::clone(&hold);
         let held_sector = Arc::new(AtomicU64::new(u64::MAX));
         let gate_sector = Arc::clone(&held_sector);
+        let kept_count = Arc::<AtomicUsize>::default();
+        let gate_kept_count = Arc::clone(&kept_count);
         let durable = Arc::<AtomicU64>::default();
         let gate_durable = Arc::clone(&durable);
         let build = move |_: &_| {
             let (ram, kept) = (RamDevice::with_limits(limits), Vec::new());
-            Ok::<_, DriveError>(Gate { ram, hold: gate_hold, held_sector: gate_sector, kept, durable: gate_durable })
+            Ok::<_, DriveError>(Gate {
+                ram,
+                hold: gate_hold,
+                held_sector: gate_sector,
+                kept,
+                kept_count: gate_kept_count,
+                durable: gate_durable,
+            })
         };
         Self {
             lane: Lane::new(&name).takes_clients(takes_clients).spawn(build).expect("a lane"),
             name,
             hold,
             held_sector,
+            kept_count,
             durable,
         }
     }
@@ -59,6 +71,13 @@ impl LaneDevice {
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
         self.lane.call(|_| ()).expect("it runs");
+    }
+
+    /// Returns once the device has this many requests that wait.
+    pub fn wait_for_kept(&self, count: usize) {
+        while self.kept_count.load(Ordering::SeqCst) != count {
+            std::thread::yield_now();
+        }
     }
 
     /// Requests that begin at this sector wait, others do not.
@@ -103,6 +122,7 @@ impl BlockDevice for Gate {
             self.durable.fetch_add(1, Ordering::SeqCst);
         }
         self.kept.push(request);
+        self.kept_count.store(self.kept.len(), Ordering::SeqCst);
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
@@ -110,6 +130,7 @@ impl BlockDevice for Gate {
             let held = self.held_sector.load(Ordering::SeqCst);
             let is_let_through = |request: &mut Request| request.start_sector != held;
             self.kept.extract_if(.., is_let_through).for_each(|request| self.ram.submit(request));
+            self.kept_count.store(self.kept.len(), Ordering::SeqCst);
         }
         self.ram.poll(now, completions);
     }
