@@ -1,0 +1,72 @@
+// What has happened: events, kept over restarts, and who ordered what.
+import { useState } from "preact/hooks";
+import { arrays, events, jobs } from "./live.ts";
+import { JobLine } from "./first.tsx";
+import { Refused, When, useLoaded } from "./parts.tsx";
+import * as server from "./server.ts";
+import type { Event } from "./types.ts";
+import { t } from "./words.ts";
+
+const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_silent", "wrong_bytes", "bad_blocks", "unreadable", "lane_silent", "mismatch", "alarm", "sweep_stopped"]);
+
+export function Activity() {
+  const [array, set_array] = useState("");
+  const [text, set_text] = useState("");
+  const [orders, set_orders] = useState(false);
+  const newest = events.value.at(-1)?.time_ms;
+  const load = () => (orders ? server.audit(200) : server.events({ array, text, limit: 200 }));
+  const { value, error } = useLoaded(load, [array, text, orders, newest]);
+  const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && event.text.includes(text))).reverse();
+  return (
+    <>
+      <header class="page-head">
+        <h1>{t("nav_activity")}</h1>
+      </header>
+      {jobs.value.length > 0 && (
+        <section class="card">
+          <h2>{t("jobs")}</h2>
+          {[...jobs.value].reverse().map((job) => (
+            <JobLine key={job.id} job={job} />
+          ))}
+        </section>
+      )}
+      <section class="card">
+        <h2>{t("events")}</h2>
+        <div class="filters">
+          <label>
+            {t("array")}
+            <select value={array} onChange={(event) => set_array(event.currentTarget.value)}>
+              <option value="">{t("all")}</option>
+              {arrays.value.map((entry) => (
+                <option key={entry.name}>{entry.name}</option>
+              ))}
+            </select>
+          </label>
+          <label>
+            {t("search")}
+            <input type="search" value={text} onInput={(event) => set_text(event.currentTarget.value)} />
+          </label>
+          <label class="check">
+            <input type="checkbox" checked={orders} onChange={(event) => set_orders(event.currentTarget.checked)} /> {t("only_orders")}
+          </label>
+        </div>
+        <Refused error={error} />
+        {value && shown.length === 0 && <p class="soft">{t("no_events")}</p>}
+        <ol class="events">
+          {shown.map((event) => (
+            <Line key={`${event.time_ms} ${event.sequence}`} event={event} />
+          ))}
+        </ol>
+        {value?.more && <p class="note">{t("older_events")}</p>}
+      </section>
+    </>
+  );
+}
+
+const Line = ({ event }: { event: Event }) => (
+  <li class={SERIOUS.has(event.kind) ? "serious" : ""}>
+    <When ms={event.time_ms} />
+    <span class="event-array">{event.array}</span>
+    <span lang="en">{event.text}</span>
+  </li>
+);

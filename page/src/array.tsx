@@ -1,0 +1,461 @@
+// The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
+import { useState } from "preact/hooks";
+import { drives_of, family, label } from "./cases.ts";
+import { bytes, count, micros, percent, rate } from "./format.ts";
+import { type Sample, array_of, arrays, drives, history, member_key, peak } from "./live.ts";
+import { found } from "./first.tsx";
+import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word } from "./parts.tsx";
+import { open_plan } from "./plan.tsx";
+import * as server from "./server.ts";
+import type { ArrayEntry, ArrayView, MemberView } from "./types.ts";
+import { type Key, t } from "./words.ts";
+
+const level_name = (level: string) => (level === "jbod" ? "JBOD" : t("raid", { level }));
+
+export function health_pill(entry: ArrayEntry) {
+  const worst = found.value.find((one) => one.array === entry.name);
+  if (!entry.view) {
+    const key: Key = entry.state === "stopped" ? "stopped" : "not_served";
+    return <Pill state={entry.state === "stopped" ? "notice" : "critical"}>{t(key)}</Pill>;
+  }
+  const { health } = entry.view;
+  if (health !== "optimal") return <Pill state={health === "failed" || entry.view.losses_survived === 0 ? "critical" : "warning"}>{t(health)}</Pill>;
+  return <Pill state={worst?.severity ?? "good"}>{t(worst && worst.severity !== "notice" ? "needs_look" : "optimal")}</Pill>;
+}
+
+export function Arrays() {
+  return (
+    <>
+      <header class="page-head">
+        <h1>{t("nav_arrays")}</h1>
+        <a class="button primary" href="#/create">
+          {t("create_array")}
+        </a>
+      </header>
+      {arrays.value.length === 0 && <p>{t("no_array_means")}</p>}
+      <ul class="cards wide">
+        {arrays.value.map((entry) => (
+          <li key={entry.name} class="card small">
+            <h2>
+              <a href={`#/arrays/${encodeURIComponent(entry.name)}`}>{entry.name}</a> {health_pill(entry)}
+            </h2>
+            {entry.view ? (
+              <>
+                <p class="soft">
+                  {level_name(entry.view.level)} · {bytes(entry.view.size_bytes)} · {t("n_drives", { n: drives_of(entry.view).length })}
+                </p>
+                <Bays array={entry.view} name={entry.name} />
+                <p class="rates">
+                  {t("reads")} <strong>{rate(entry.rates?.total.read_bytes_per_s ?? 0)}</strong> {t("writes")} <strong>{rate(entry.rates?.total.written_bytes_per_s ?? 0)}</strong>
+                </p>
+                {entry.tasks.map((task) => (
+                  <Progress key={task.kind + task.array} task={task} />
+                ))}
+              </>
+            ) : (
+              <p lang="en">{entry.text}</p>
+            )}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+export function ArrayPage({ name }: { name: string }) {
+  const entry = array_of(name);
+  if (!entry) return <p>{t("no_such_array", { array: name })}</p>;
+  const { view } = entry;
+  return (
+    <>
+      <header class="page-head">
+        <div>
+          <h1>
+            {name} {health_pill(entry)}
+          </h1>
+          {view && (
+            <p class="soft">
+              {level_name(view.level)} · {bytes(view.size_bytes)} · {view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none")}
+            </p>
+          )}
+        </div>
+      </header>
+      {view ? <Served entry={entry} view={view} /> : <NotServed entry={entry} />}
+    </>
+  );
+}
+
+function NotServed({ entry }: { entry: ArrayEntry }) {
+  const array = entry.name;
+  return (
+    <section class="card">
+      <p lang="en">{entry.text}</p>
+      {entry.drives.length > 0 && <p class="soft">{t("drives_here", { drives: entry.drives.join(", ") })}</p>}
+      <div class="buttons">
+        <Act primary onClick={() => open_plan({ action: "start", array, force: false })}>
+          {t("act_start")}…
+        </Act>
+        <Act role="admin" onClick={() => open_plan({ action: "release", array })}>
+          {t("act_release")}…
+        </Act>
+        <Act role="admin" danger onClick={() => open_plan({ action: "destroy", array })}>
+          {t("act_destroy")}…
+        </Act>
+      </div>
+    </section>
+  );
+}
+
+function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
+  const own = found.value.filter((one) => one.array === entry.name && one.severity !== "notice");
+  return (
+    <>
+      {own.length > 0 && (
+        <p class="banner">
+          <Sign name="critical" /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
+        </p>
+      )}
+      <section class="card">
+        <Bays array={view} name={entry.name} />
+      </section>
+      <Roofline entry={entry} view={view} />
+      <Members entry={entry} view={view} />
+      <Tasks entry={entry} view={view} />
+      <Clients view={view} />
+      <Details view={view} />
+      <Actions entry={entry} />
+    </>
+  );
+}
+
+/** How many requests a member has under way on average, by Little's law: the member with the most of them holds the others up. */
+function load(member: MemberView, reads_per_s: number, writes_per_s: number): number {
+  return (reads_per_s * (member.read_latency?.median_us ?? 0) + writes_per_s * (member.write_latency?.median_us ?? 0)) / 1e6;
+}
+
+/** What the array does now, beside what its members do and have done. */
+function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
+  const { rates } = entry;
+  const members = drives_of(view).filter((member) => member.role !== "failed" && member.role !== "spare");
+  const past = history(entry.name);
+  if (!rates) return null;
+  const rows = members.map((member) => {
+    const now = rates.members.find((one) => one.path === member.path);
+    const key = member_key(entry.name, member.path);
+    const done = (now?.read_bytes_per_s ?? 0) + (now?.written_bytes_per_s ?? 0);
+    const best = peak(key);
+    return { member, now, done, best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0) };
+  });
+  const written = rows.reduce((sum, row) => sum + (row.now?.written_bytes_per_s ?? 0), 0);
+  const busiest = rows.reduce<(typeof rows)[number] | null>((most, row) => (row.load > (most?.load ?? 0.05) ? row : most), null);
+  const scale = Math.max(1, ...rows.map((row) => row.best));
+  const price = rates.total.written_bytes_per_s > 1e5 ? written / rates.total.written_bytes_per_s : null;
+  const line = (of: (sample: Sample) => number) => past.map(of);
+  return (
+    <section class="card">
+      <h2>{t("now_title")}</h2>
+      <div class="two">
+        <figure>
+          <figcaption>
+            {t("reads")} <strong class="figure">{rate(rates.total.read_bytes_per_s)}</strong>
+          </figcaption>
+          <Spark values={line((sample) => sample.read)} label={t("spark_reads", { rate: rate(rates.total.read_bytes_per_s) })} />
+        </figure>
+        <figure>
+          <figcaption>
+            {t("writes")} <strong class="figure">{rate(rates.total.written_bytes_per_s)}</strong>
+          </figcaption>
+          <Spark values={line((sample) => sample.written)} label={t("spark_writes", { rate: rate(rates.total.written_bytes_per_s) })} />
+        </figure>
+      </div>
+      <p class="soft">
+        {t("requests_now", { n: count(Math.round(rates.total.requests_per_s)), waiting: count(rates.total.in_flight) })}
+        {price !== null && ` ${t("price", { n: price.toLocaleString(undefined, { maximumFractionDigits: 1 }) })}`}
+      </p>
+      <h3>{t("members_now")}</h3>
+      <p class="soft">{busiest ? t("limits", { drive: label(busiest.member), n: busiest.load.toFixed(1) }) : t("limits_none")}</p>
+      <ul class="roof">
+        {rows.map(({ member, done, best, load }) => (
+          <li key={member.path} class={member === busiest?.member ? "marked" : ""}>
+            <span class="roof-name">{label(member)}</span>
+            <svg class="roof-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+              <rect class="roof-best" width={(best / scale) * 100} height="8" />
+              <rect class="roof-now" width={(done / scale) * 100} height="8" />
+            </svg>
+            <span class="roof-words">
+              {rate(done)} <span class="soft">{t("of_best", { best: rate(best) })}</span>
+            </span>
+            <span class="roof-load soft">{load > 0.05 && t("under_way", { n: load.toFixed(1) })}
+            </span>
+          </li>
+        ))}
+      </ul>
+      <p class="note">{t("roof_note")}</p>
+    </section>
+  );
+}
+
+const median = (values: number[]) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+function Members({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
+  const array = entry.name;
+  return (
+    <section class="card">
+      <h2>{t("members")}</h2>
+      {family(view)
+        .filter((part) => part.members.some((member) => member.direct !== null && member.direct !== undefined))
+        .map((part) => (
+          <div key={part.name}>
+            {part.name !== array && <h3>{part.name}</h3>}
+            <MemberTable array={array} part={part} entry={entry} />
+          </div>
+        ))}
+    </section>
+  );
+}
+
+function MemberTable({ array, part, entry }: { array: string; part: ArrayView; entry: ArrayEntry }) {
+  const typical = median(part.members.flatMap((member) => member.read_latency?.median_us ?? []));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={t("members")}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t("slot")}</th>
+            <th scope="col">{t("drive")}</th>
+            <th scope="col">{t("state")}</th>
+            <th scope="col">{t("drive_health")}</th>
+            <th scope="col" class="number">
+              {t("wear")}
+            </th>
+            <th scope="col" class="number">
+              {t("temperature")}
+            </th>
+            <th scope="col" class="number">
+              {t("read_latency")}
+            </th>
+            <th scope="col" class="number">
+              {t("write_latency")}
+            </th>
+            <th scope="col" class="number">
+              {t("errors")}
+            </th>
+            <th scope="col">
+              <span class="hidden">{t("actions")}</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {part.members.map((member) => {
+            const page = drives.value?.find((drive) => drive.path === member.path);
+            const report = page?.health;
+            const slow = entry.slow.find((one) => one.path === member.path);
+            const works = member.role !== "failed";
+            return (
+              <tr key={member.path}>
+                <td class="number">{member.slot ?? "–"}</td>
+                <th scope="row">
+                  <span class="path">{member.path}</span>
+                  <small>{[member.model, member.serial].filter(Boolean).join(" · ")}</small>
+                </th>
+                <td>
+                  <span class={`state ${member.role.replace(" ", "-")}`}>
+                    <Sign name={role_sign(member.role)} /> {role_word(member.role)}
+                  </span>
+                  {member.failure && <small lang="en">{member.failure}</small>}
+                </td>
+                <td>
+                  {report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
+                  {report?.findings.map((finding) => (
+                    <small key={finding.sentence} lang="en">
+                      {finding.sentence}
+                    </small>
+                  ))}
+                </td>
+                <td class="number">{report?.wear_percent === null || report?.wear_percent === undefined ? "–" : percent(report.wear_percent / 100)}</td>
+                <td class="number">{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : `${report.temperature_c} °C`}</td>
+                <td class={`number${slow ? " bad" : ""}`}>
+                  {member.read_latency ? micros(member.read_latency.median_us) : "–"}
+                  {member.read_latency && <small>{t("p99", { time: micros(member.read_latency.p99_us) })}</small>}
+                  {slow && <small class="bad">{t("slow_by", { n: Math.round(slow.median_us / Math.max(1, slow.others_us || typical)) })}</small>}
+                </td>
+                <td class="number">
+                  {member.write_latency ? micros(member.write_latency.median_us) : "–"}
+                  {member.write_latency && <small>{t("p99", { time: micros(member.write_latency.p99_us) })}</small>}
+                </td>
+                <td class={`number${member.read_errors > 0 ? " notable" : ""}`}>{count(member.read_errors)}</td>
+                <td class="row-actions">
+                  {works && member.role === "in sync" && (
+                    <Act onClick={() => open_plan({ action: "replace", array, old: member.path, new: "" })}>
+                      {t("act_replace")}…<span class="hidden"> {member.path}</span>
+                    </Act>
+                  )}
+                  {(!works || member.role === "spare") && (
+                    <Act onClick={() => open_plan({ action: "remove", array, drive: member.path })}>
+                      {t("act_remove")}…<span class="hidden"> {member.path}</span>
+                    </Act>
+                  )}
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Sliders step through powers of two from 1 MiB/s to 8 GiB/s; the last step is no bound. */
+const STEPS = 14;
+const speed_of = (step: number) => (step >= STEPS ? null : (1 << 20) * 2 ** step);
+
+function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
+  const array = entry.name;
+  const [least, set_least] = useState(0);
+  const [most, set_most] = useState(STEPS);
+  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [said, set_said] = useState("");
+  const act = async (action: Parameters<typeof server.act>[0]) => {
+    set_error(null);
+    set_said("");
+    try {
+      set_said((await server.act(action)).title);
+    } catch (reason) {
+      set_error(reason as { message: string; status: number });
+    }
+  };
+  const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
+  const upper = speed_of(most);
+  const apply = () => act({ action: "speed", array, min_bytes_per_s: speed_of(Math.min(least, STEPS - 1)), max_bytes_per_s: upper });
+  return (
+    <section class="card">
+      <h2>{t("tasks")}</h2>
+      {entry.tasks.length === 0 && <p class="soft">{t("no_task")}</p>}
+      {entry.tasks.map((task) => (
+        <Progress key={task.array + task.kind} task={task} />
+      ))}
+      <div class="buttons">
+        {scrubs ? (
+          <Act onClick={() => act({ action: "cancel_scrub", array })}>{t("act_cancel_scrub")}</Act>
+        ) : (
+          <Act onClick={() => open_plan({ action: "scrub", array, repair: false, from_bytes: 0 })}>{t("act_scrub")}…</Act>
+        )}
+        {view.paused ? <Act onClick={() => act({ action: "resume", array })}>{t("act_resume")}</Act> : <Act onClick={() => act({ action: "pause", array })}>{t("act_pause")}</Act>}
+      </div>
+      <fieldset class="bounds">
+        <legend>{t("bounds")}</legend>
+        <label>
+          <span>{t("bound_least")}</span>
+          <input type="range" min={0} max={STEPS - 1} value={least} onInput={(event) => set_least(Number(event.currentTarget.value))} aria-valuetext={rate(speed_of(least) ?? 0)} />
+          <output>{rate(speed_of(least) ?? 0)}</output>
+        </label>
+        <label>
+          <span>{t("bound_most")}</span>
+          <input type="range" min={1} max={STEPS} value={most} onInput={(event) => set_most(Number(event.currentTarget.value))} aria-valuetext={upper === null ? t("no_bound") : rate(upper)} />
+          <output>{upper === null ? t("no_bound") : rate(upper)}</output>
+        </label>
+        <Act onClick={apply}>{t("apply")}</Act>
+      </fieldset>
+      <Refused error={error} />
+      <p role="status" lang="en">
+        {said}
+      </p>
+    </section>
+  );
+}
+
+function Clients({ view }: { view: ArrayView }) {
+  const ways = [...view.exports, view.block_device, ...view.attached, ...view.vhost_user].filter((way): way is string => !!way);
+  return (
+    <section class="card">
+      <h2>{t("clients")}</h2>
+      <p class="soft">{t("reached_at")}</p>
+      <ul class="ways">
+        {ways.map((way) => (
+          <li key={way} class="path">
+            {way}
+          </li>
+        ))}
+      </ul>
+      {view.clients.length === 0 ? (
+        <p class="soft">{t("no_client")}</p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label={t("clients")}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t("client")}</th>
+                <th scope="col" class="number">
+                  {t("reads")}
+                </th>
+                <th scope="col" class="number">
+                  {t("writes")}
+                </th>
+                <th scope="col" class="number">
+                  {t("waiting")}
+                </th>
+                <th scope="col" class="number">
+                  {t("errors")}
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {view.clients.map((client) => (
+                <tr key={client.id}>
+                  <th scope="row" class="path">
+                    {client.peer}
+                  </th>
+                  <td class="number">{bytes(client.read_bytes)}</td>
+                  <td class="number">{bytes(client.written_bytes)}</td>
+                  <td class="number">{count(client.in_flight)}</td>
+                  <td class="number">{count(client.errors)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Details({ view }: { view: ArrayView }) {
+  const facts: [Key, string | null][] = [
+    ["layout", view.layout],
+    ["strip", view.strip_bytes ? bytes(view.strip_bytes) : null],
+    ["bitmap", view.bitmap ? t("bitmap_of", { dirty: view.bitmap.dirty_count, all: view.bitmap.bit_count, chunk: bytes(view.bitmap.chunk_bytes) }) : t("none")],
+    ["write_log", view.log ? t("log_of", { n: view.log.early_count ?? 0 }) : t("none")],
+    ["trims", t(view.trim_zeroes ? "yes" : "no")],
+    ["lanes", String(view.lanes.length)],
+    ["uuid", view.uuid],
+  ];
+  return (
+    <section class="card">
+      <h2>{t("details")}</h2>
+      <dl class="details">
+        {facts.map(([key, value]) =>
+          value === null ? null : (
+            <div key={key}>
+              <dt>{t(key)}</dt>
+              <dd class={key === "uuid" ? "mono" : ""}>{value}</dd>
+            </div>
+          ),
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function Actions({ entry }: { entry: ArrayEntry }) {
+  const array = entry.name;
+  return (
+    <section class="card">
+      <h2>{t("actions")}</h2>
+      <div class="buttons">
+        <Act onClick={() => open_plan({ action: "add", array, drive: "", span: null })}>{t("act_add")}…</Act>
+        <Act onClick={() => open_plan({ action: "stop", array, force: false })}>{t("act_stop")}…</Act>
+      </div>
+      <p class="soft">{t("stop_note")}</p>
+    </section>
+  );
+}

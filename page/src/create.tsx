@@ -1,0 +1,216 @@
+// A new array in three steps: drives, level, name. Beside each choice stands what it gives.
+import { useId, useState } from "preact/hooks";
+import { bytes, percent } from "./format.ts";
+import { arrays, drives, look_at_drives } from "./live.ts";
+import { Act, Sign } from "./parts.tsx";
+import { DriveLine, open_plan } from "./plan.tsx";
+import type { Drive } from "./types.ts";
+import { type Key, t } from "./words.ts";
+
+const LEVELS = ["6", "5", "10", "1", "0"] as const;
+type Level = (typeof LEVELS)[number];
+
+/** What a level makes of `n` equal drives. The server's plan says it exactly; this is to choose by. */
+export type Gives = {
+  /** Drives whose space is left for data. */
+  data: number;
+  /** Failures of any drives that lose nothing. */
+  survives: number;
+  /** Requests on drives for one small write. */
+  small_write: number;
+  /** Bytes written to drives for each byte that clients write in large pieces. */
+  wear: number;
+};
+
+export function gives(level: Level, n: number): Gives | null {
+  switch (level) {
+    case "6":
+      return n >= 4 ? { data: n - 2, survives: 2, small_write: 6, wear: n / (n - 2) } : null;
+    case "5":
+      return n >= 3 ? { data: n - 1, survives: 1, small_write: 4, wear: n / (n - 1) } : null;
+    case "10":
+      return n >= 4 ? { data: n / 2, survives: 1, small_write: 2, wear: 2 } : null;
+    case "1":
+      return n >= 2 ? { data: 1, survives: n - 1, small_write: n, wear: n } : null;
+    case "0":
+      return n >= 1 ? { data: n, survives: 0, small_write: 1, wear: 1 } : null;
+  }
+}
+
+/** What is safe and wastes least of so many drives. */
+export const suggested = (n: number): Level => (n >= 4 ? "6" : n === 3 ? "5" : n === 2 ? "1" : "0");
+
+const is_choosable = (drive: Drive) => drive.users.length === 0 && !drive.error && !drive.member?.served;
+
+export function Create() {
+  const [step, set_step] = useState(1);
+  const [picked, set_picked] = useState<string[]>([]);
+  const [spare, set_spare] = useState(false);
+  const [level, set_level] = useState<Level | null>(null);
+  const [name, set_name] = useState("");
+  const [integrity, set_integrity] = useState(false);
+  const id = useId();
+  const list = (drives.value ?? []).filter(is_choosable);
+  const chosen = list.filter((drive) => picked.includes(drive.path));
+  const spares = spare && chosen.length > 2 ? 1 : 0;
+  const n = chosen.length - spares;
+  const smallest = Math.min(...chosen.map((drive) => drive.size_bytes ?? 0));
+  const used: Level = level && gives(level, n) ? level : suggested(n);
+  const shape = gives(used, n);
+  const taken = arrays.value.some((array) => array.name === name);
+  const bytes_in_name = new TextEncoder().encode(name).length;
+  const name_fault: Key | null = name === "" ? null : taken ? "name_taken" : bytes_in_name > 31 ? "name_long" : /[/\s\p{Cc}:]/u.test(name) ? "name_signs" : null;
+  const uneven = chosen.length > 1 && Math.max(...chosen.map((drive) => drive.size_bytes ?? 0)) > smallest * 1.02;
+  const mixed = new Set(chosen.map((drive) => drive.kind)).size > 1;
+  const plan = () => {
+    const paths = chosen.map((drive) => drive.path);
+    open_plan({ action: "create", name, level: used, drives: paths.slice(0, n), spares: paths.slice(n), integrity, bitmap: true, log: true }, t("plan_create", { array: name }));
+  };
+  return (
+    <>
+      <header class="page-head">
+        <h1>{t("create_array")}</h1>
+      </header>
+      <ol class="steps" aria-label={t("steps")}>
+        {([1, 2, 3] as const).map((number) => (
+          <li key={number} aria-current={number === step ? "step" : undefined}>
+            {t(number === 1 ? "create_drives" : number === 2 ? "create_level" : "create_name")}
+          </li>
+        ))}
+      </ol>
+      {step === 1 && (
+        <section class="card">
+          {list.length === 0 && <p>{t("no_free_drive")}</p>}
+          <fieldset class="choices">
+            <legend>{t("choose_drives")}</legend>
+            {list.map((drive) => (
+              <label key={drive.path} class="choice">
+                <input
+                  type="checkbox"
+                  checked={picked.includes(drive.path)}
+                  onChange={(event) => set_picked(event.currentTarget.checked ? [...picked, drive.path] : picked.filter((path) => path !== drive.path))}
+                />
+                <DriveLine drive={drive} />
+              </label>
+            ))}
+          </fieldset>
+          <p role="status">{chosen.length > 0 && t("chosen", { n: chosen.length, size: bytes(chosen.reduce((sum, drive) => sum + (drive.size_bytes ?? 0), 0)) })}</p>
+          {uneven && (
+            <p class="notable">
+              <Sign name="warning" /> {t("uneven", { size: bytes(smallest) })}
+            </p>
+          )}
+          {mixed && (
+            <p class="notable">
+              <Sign name="warning" /> {t("mixed")}
+            </p>
+          )}
+          <div class="buttons">
+            <button type="button" onClick={() => void look_at_drives(true)}>
+              {t("look_again")}
+            </button>
+            <button type="button" class="primary" disabled={chosen.length === 0} onClick={() => set_step(2)}>
+              {t("next")}
+            </button>
+          </div>
+        </section>
+      )}
+      {step === 2 && (
+        <section class="card">
+          {chosen.length > 2 && (
+            <label class="check">
+              <input type="checkbox" checked={spare} onChange={(event) => set_spare(event.currentTarget.checked)} /> {t("keep_spare")}
+            </label>
+          )}
+          <fieldset class="levels">
+            <legend>{t("choose_level", { n })}</legend>
+            {LEVELS.map((one) => {
+              const what = gives(one, n);
+              return (
+                <label key={one} class={`level${what ? "" : " off"}`}>
+                  <input type="radio" name="level" disabled={!what} checked={used === one} onChange={() => set_level(one)} />
+                  <span class="level-head">
+                    <strong>{t("raid", { level: one })}</strong>
+                    {one === suggested(n) && <Pill_suggested />}
+                  </span>
+                  <span class="soft">{t(`level_${one}`)}</span>
+                  {what ? (
+                    <span class="gives">
+                      <span>
+                        <small>{t("space")}</small>
+                        <b>{bytes(what.data * smallest)}</b>
+                        <small>{percent(what.data / n)}</small>
+                      </span>
+                      <span>
+                        <small>{t("survives")}</small>
+                        <b>{what.survives}</b>
+                        <small>{t("failures", { n: what.survives })}</small>
+                      </span>
+                      <span>
+                        <small>{t("small_write")}</small>
+                        <b>{what.small_write}</b>
+                        <small>{t("requests", { n: what.small_write })}</small>
+                      </span>
+                      <span>
+                        <small>{t("wear")}</small>
+                        <b>{what.wear.toLocaleString(undefined, { maximumFractionDigits: 2 })}</b>
+                        <small>{t("per_byte")}</small>
+                      </span>
+                    </span>
+                  ) : (
+                    <span class="soft">{t("too_few")}</span>
+                  )}
+                </label>
+              );
+            })}
+          </fieldset>
+          <div class="buttons">
+            <button type="button" onClick={() => set_step(1)}>
+              {t("back")}
+            </button>
+            <button type="button" class="primary" onClick={() => set_step(3)}>
+              {t("next")}
+            </button>
+          </div>
+        </section>
+      )}
+      {step === 3 && shape && (
+        <form
+          class="card"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (name !== "" && !name_fault) plan();
+          }}
+        >
+          <p class="lead">{t("create_sum", { level: used, n, size: bytes(shape.data * smallest), spares })}</p>
+          <p class="field">
+            <label for={id}>{t("array_name")}</label>
+            <input id={id} value={name} onInput={(event) => set_name(event.currentTarget.value)} autocomplete="off" spellcheck={false} aria-describedby={`${id}-hint`} aria-invalid={name_fault !== null} />
+            <span id={`${id}-hint`} class={name_fault ? "bad" : "soft"}>
+              {t(name_fault ?? "name_hint")}
+            </span>
+          </p>
+          <label class="check">
+            <input type="checkbox" checked={integrity} onChange={(event) => set_integrity(event.currentTarget.checked)} /> {t("with_checksums")}
+          </label>
+          <p class="soft">{t("defaults_note")}</p>
+          <div class="buttons">
+            <button type="button" onClick={() => set_step(2)}>
+              {t("back")}
+            </button>
+            <Act primary role="admin" busy={name === "" || name_fault !== null} onClick={plan}>
+              {t("show_plan")}
+            </Act>
+          </div>
+        </form>
+      )}
+    </>
+  );
+}
+
+const Pill_suggested = () => (
+  <span class="pill good">
+    <Sign name="good" />
+    {t("suggested")}
+  </span>
+);

@@ -1,0 +1,117 @@
+// All drives of the machine: what each is, what lies on it, and how it is.
+import { useState } from "preact/hooks";
+import { bytes, count, percent, time } from "./format.ts";
+import { drives, look_at_drives } from "./live.ts";
+import { Act, Pill } from "./parts.tsx";
+import { open_plan } from "./plan.tsx";
+import type { Drive } from "./types.ts";
+import { type Key, t } from "./words.ts";
+
+export function Drives() {
+  const [is_looking, set_looking] = useState(false);
+  const list = drives.value;
+  const look = async () => {
+    set_looking(true);
+    await look_at_drives(true);
+    set_looking(false);
+  };
+  return (
+    <>
+      <header class="page-head">
+        <h1>{t("nav_drives")}</h1>
+        <button type="button" onClick={look} disabled={is_looking}>
+          {t(is_looking ? "looking" : "look_again")}
+        </button>
+      </header>
+      {list === null ? <p class="soft">{t("asking")}</p> : list.length === 0 ? <p>{t("no_drives")}</p> : null}
+      <ul class="drives">
+        {list?.map((drive) => (
+          <DriveCard key={drive.path} drive={drive} />
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const KINDS: Record<string, Key> = { ssd: "kind_ssd", hdd: "kind_hdd", file: "kind_file" };
+
+function DriveCard({ drive }: { drive: Drive }) {
+  const { health, member } = drive;
+  const facts: [Key, string][] = [];
+  const fact = (key: Key, value: string | number | null | undefined, shown?: (value: number) => string) => {
+    if (value !== null && value !== undefined) facts.push([key, typeof value === "number" ? (shown ?? count)(value) : value]);
+  };
+  fact("serial", drive.serial);
+  fact("wear", health?.wear_percent, (value) => percent(value / 100));
+  fact("temperature", health?.temperature_c, (value) => `${value} °C`);
+  fact("media_errors", health?.media_errors);
+  fact("firmware", health?.firmware);
+  fact("spare_left", health?.spare_percent, (value) => percent(value / 100));
+  fact("link_errors", health?.link_errors);
+  fact("power_on", health?.power_on_hours, (value) => t("hours_on", { n: value }));
+  fact("unsafe_shutdowns", health?.unsafe_shutdowns);
+  fact("written_ever", health?.written_bytes, bytes);
+  return (
+    <li class="card small drive">
+      <h2 class="path">{drive.path}</h2>
+      <p class="soft">{[drive.kind && KINDS[drive.kind] ? t(KINDS[drive.kind] as Key) : null, drive.model, drive.size_bytes ? bytes(drive.size_bytes) : null].filter(Boolean).join(" · ")}</p>
+      <p>
+        {member ? (
+          <a href={`#/arrays/${encodeURIComponent(member.array)}`}>{t(member.slot === null || member.slot === undefined ? "member_of" : "member_in_slot", { array: member.array, slot: member.slot ?? "" })}</a>
+        ) : drive.users.length > 0 ? (
+          t("in_use", { by: drive.users.join(", ") })
+        ) : drive.carries.length > 0 ? (
+          t("carries", { what: drive.carries.join(", ") })
+        ) : drive.error ? null : (
+          t("drive_empty")
+        )}
+      </p>
+      {drive.error && (
+        <p class="bad" lang="en">
+          {drive.error}
+        </p>
+      )}
+      <p>
+        {health ? (
+          <Pill state={health.verdict === "good" ? "good" : health.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${health.verdict}`)}</Pill>
+        ) : (
+          <span class="soft">{drive.health_error ? <span lang="en">{drive.health_error}</span> : t("health_unknown")}</span>
+        )}
+      </p>
+      {health?.findings.map((finding) => (
+        <p key={finding.sentence} lang="en">
+          {finding.sentence}
+        </p>
+      ))}
+      <Facts facts={facts.slice(0, 4)} />
+      {facts.length > 4 && (
+        <details>
+          <summary>{t("more_figures")}</summary>
+          <Facts facts={facts.slice(4)} />
+        </details>
+      )}
+      {drive.health_read_at_s && <p class="note">{t("asked_at", { time: time(drive.health_read_at_s * 1000) })}</p>}
+      {!member && drive.carries.length > 0 && drive.users.length === 0 && (
+        <div class="buttons">
+          <Act role="admin" danger onClick={() => open_plan({ action: "wipe", drives: [drive.path] })}>
+            {t("act_wipe")}…
+          </Act>
+        </div>
+      )}
+    </li>
+  );
+}
+
+function Facts({ facts }: { facts: [Key, string][] }) {
+  if (facts.length === 0) return null;
+  return (
+    <dl class="details">
+      {facts.map(([key, value]) => (
+        <div key={key}>
+          <dt>{t(key)}</dt>
+          <dd class={key === "serial" || key === "firmware" ? "mono" : ""}>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,318 @@
+// The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
+import { computed } from "@preact/signals";
+import { type Case, cases, drives_of, family, spares_of } from "./cases.ts";
+import { bytes, duration, now, percent, time } from "./format.ts";
+import { arrays, drives, events, jobs, state } from "./live.ts";
+import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, role_sign, role_word, severity_word } from "./parts.tsx";
+import { action_word, open_plan } from "./plan.tsx";
+import type { ArrayEntry, Job, MemberView, Task } from "./types.ts";
+import { t } from "./words.ts";
+
+export const found = computed<Case[]>(() => (state.value ? cases(state.value, drives.value ?? [], events.value) : []));
+
+export function First() {
+  const all = found.value;
+  const served = arrays.value.filter((array) => array.view);
+  const running = jobs.value.filter((job) => job.state === "running");
+  const busy = arrays.value.flatMap((array) => array.tasks).filter((task) => !all.some((one) => one.view?.name === task.array));
+  return (
+    <>
+      <Verdict all={all} served={served} />
+      {all.map((one, index) =>
+        index === 0 ? (
+          <article key={one.id} class={`card case ${one.severity}`} aria-label={t("worst_matter")}>
+            <h2 class="hidden">{t("worst_matter")}</h2>
+            <CaseBody one={one} />
+          </article>
+        ) : (
+          <details key={one.id} class={`card case ${one.severity}`}>
+            <summary>
+              <Pill state={one.severity}>{t(severity_word[one.severity])}</Pill>
+              <h2>
+                <Say it={one.what} />
+              </h2>
+            </summary>
+            <div class="case">
+              <p class="soft">
+                <Say it={one.means} />
+              </p>
+              <CaseBody one={one} />
+            </div>
+          </details>
+        ),
+      )}
+      {running.length > 0 && (
+        <section class="card">
+          <h2>{t("running_jobs")}</h2>
+          {running.map((job) => (
+            <JobLine key={job.id} job={job} />
+          ))}
+        </section>
+      )}
+      {busy.length > 0 && running.length === 0 && (
+        <section class="card">
+          <h2>{t("in_background")}</h2>
+          {busy.map((task) => (
+            <div key={task.array + task.kind}>
+              <p class="soft">{t("array_named", { array: task.array })}</p>
+              <Progress task={task} />
+            </div>
+          ))}
+        </section>
+      )}
+      {arrays.value.length === 0 && (
+        <p>
+          <a class="button primary" href="#/create">
+            {t("create_array")}
+          </a>
+        </p>
+      )}
+      {served.length > 0 && <Reasons served={served} />}
+    </>
+  );
+}
+
+function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
+  const worst = all[0];
+  const count = served.reduce((sum, array) => sum + (array.view ? drives_of(array.view).length : 0), 0);
+  const kind = worst?.severity ?? "good";
+  return (
+    <header class={`verdict ${kind}`}>
+      <Sign name={kind} />
+      <div>
+        <h1>{arrays.value.length === 0 ? t("no_array") : worst ? <Say it={worst.what} /> : t("all_well")}</h1>
+        {worst ? (
+          <p>
+            <Say it={worst.means} />
+            {all.length > 1 && ` ${t("and_more", { n: all.length - 1 })}`}
+          </p>
+        ) : (
+          <p>{arrays.value.length === 0 ? t("no_array_means") : t("all_well_means", { arrays: served.length, drives: count })}</p>
+        )}
+      </div>
+    </header>
+  );
+}
+
+const task_of = (one: Case): Task | undefined => {
+  const name = one.view?.name;
+  return arrays.value.flatMap((array) => array.tasks).find((task) => task.array === name && (task.kind === "rebuild" || task.kind === "resync"));
+};
+
+function CaseBody({ one }: { one: Case }) {
+  const task = task_of(one);
+  const { remedy, view } = one;
+  const ends = task?.left_s === undefined || task.left_s === null ? null : now.value + task.left_s * 1000;
+  const is_loss = view !== null && (view.health !== "optimal" || one.severity === "critical");
+  return (
+    <>
+      {(one.since_ms !== null || is_loss) && (
+      <dl class="facts">
+        {one.since_ms !== null && (
+          <div>
+            <dt>{t("since")}</dt>
+            <dd>
+              <When ms={one.since_ms} />
+              <small>
+                <Ago ms={one.since_ms} />
+              </small>
+            </dd>
+          </div>
+        )}
+        {view && is_loss && (
+          <div>
+            <dt>{t("more_failures")}</dt>
+            <dd class={view.health === "failed" || view.losses_survived === 0 ? "bad" : ""}>
+              {view.health === "failed" ? "–" : view.losses_survived}
+              <small>{view.health === "failed" ? t("data_missing") : view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
+            </dd>
+          </div>
+        )}
+        {view && view.health === "degraded" && (
+          <div>
+            <dt>{t("complete_again")}</dt>
+            <dd>
+              {ends !== null ? time(ends) : "–"}
+              <small>{ends !== null ? t("in_time", { time: duration(task?.left_s ?? 0) }) : task ? t("end_unknown_short") : t("once_drive_added")}</small>
+            </dd>
+          </div>
+        )}
+      </dl>
+      )}
+      {task && <Progress task={task} />}
+      {view && (
+        <section class="which">
+          <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>
+          <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
+          {one.drives.map((member) => (
+            <Identity key={member.path} member={member} />
+          ))}
+          {one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
+        </section>
+      )}
+      {one.reason && (
+        <p class="reason">
+          <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
+        </p>
+      )}
+      <div class="do-dont">
+        <section>
+          <h3>
+            <Sign name="good" /> {t("what_to_do")}
+          </h3>
+          <ol>
+            {one.todo.map((say, index) => (
+              <li key={index}>
+                <Say it={say} />
+              </li>
+            ))}
+          </ol>
+        </section>
+        <section class="dont">
+          <h3>
+            <Sign name="critical" /> {t("not_now")}
+          </h3>
+          <ul>
+            {one.avoid.map((say, index) => (
+              <li key={index}>
+                <Say it={say} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      </div>
+      <div class="buttons">
+        {remedy && (
+          <Act primary onClick={() => open_plan(remedy)}>
+            {t("plan_of", { action: action_word(remedy) })}
+          </Act>
+        )}
+        {view && (
+          <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
+            {t("see_array", { array: one.array })}
+          </a>
+        )}
+      </div>
+    </>
+  );
+}
+
+/** How a person finds the drive: what stands on it, and where it is. */
+export function Identity({ member }: { member: MemberView }) {
+  const page = drives.value?.find((drive) => drive.path === member.path);
+  const { slot } = member;
+  return (
+    <dl class="identity">
+      <div>
+        <dt>{t("slot")}</dt>
+        <dd class="big">{slot ?? "–"}</dd>
+      </div>
+      <div>
+        <dt>{t("state")}</dt>
+        <dd class="state">
+          <Sign name={role_sign(member.role)} /> {role_word(member.role)}
+        </dd>
+      </div>
+      <div>
+        <dt>{t("serial")}</dt>
+        <dd class="big mono">{member.serial ?? t("has_none")}</dd>
+      </div>
+      <div>
+        <dt>{t("model")}</dt>
+        <dd>{[member.model ?? t(page?.kind === "file" ? "image_file" : "unknown"), member.size_bytes ? bytes(member.size_bytes) : null].filter(Boolean).join(", ")}</dd>
+      </div>
+      <div>
+        <dt>{t("path")}</dt>
+        <dd class="path">{member.path}</dd>
+      </div>
+    </dl>
+  );
+}
+
+/** After a restart nothing is known of a lost drive but its slot: then those that work tell which it is not. */
+function Unknown({ one }: { one: Case }) {
+  const working = one.view ? drives_of(one.view) : [];
+  return (
+    <>
+      <p>{t("lost_unknown", { slots: one.view?.missing_slots.join(", ") ?? "", n: one.view?.missing_slots.length ?? 0 })}</p>
+      <ul class="serials">
+        {working.map((member) => (
+          <li key={member.path}>
+            <span class="mono">{member.serial ?? member.path}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+export function JobLine({ job }: { job: Job }) {
+  return (
+    <div class="job">
+      <p lang="en">{job.title}</p>
+      <p class="soft">
+        {t("job_by", { name: job.by, time: time(job.started_ms) })} {job.text && <span lang="en">{job.text}</span>}
+      </p>
+      {job.task && job.state === "running" && <Progress task={job.task} />}
+    </div>
+  );
+}
+
+/** Why what is well is well, array by array. */
+function Reasons({ served }: { served: ArrayEntry[] }) {
+  return (
+    <section class="reasons">
+      <h2>{t("how_it_stands")}</h2>
+      <ul class="cards">
+        {served.map((array) => (
+          <Reason key={array.name} entry={array} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+type Line = { sign: "good" | "warning" | "critical" | "notice"; text: string };
+
+function lines(entry: ArrayEntry): Line[] {
+  const view = entry.view;
+  if (!view) return [];
+  const members = drives_of(view);
+  const list: Line[] = [];
+  const whole = view.health === "optimal";
+  const in_sync = members.filter((member) => member.role === "in sync").length;
+  list.push({ sign: whole ? "good" : "critical", text: whole ? t("reason_complete", { n: in_sync }) : t("reason_incomplete", { n: in_sync }) });
+  list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
+  const spares = family(view).flatMap(spares_of).length;
+  if (view.level !== "0" && view.level !== "jbod") list.push({ sign: spares > 0 ? "good" : "notice", text: spares > 0 ? t("reason_spares", { n: spares }) : t("reason_no_spare") });
+  const scrub = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
+  const found_wrong = view.mismatch_sectors ?? null;
+  if (scrub) list.push({ sign: found_wrong ? "warning" : "good", text: t(found_wrong ? "reason_scrub_bad" : "reason_scrub", { time: time(scrub.time_ms) }) });
+  else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
+  const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
+  if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
+  return list;
+}
+
+function Reason({ entry }: { entry: ArrayEntry }) {
+  const view = entry.view;
+  if (!view) return null;
+  return (
+    <li class="card small">
+      <h3>
+        <a href={`#/arrays/${encodeURIComponent(entry.name)}`}>{entry.name}</a>
+        <span class="soft">
+          {" "}
+          {t("raid", { level: view.level.toUpperCase() })}, {bytes(view.size_bytes)}
+        </span>
+      </h3>
+      <ul class="ticks">
+        {lines(entry).map((line) => (
+          <li key={line.text}>
+            <Sign name={line.sign} /> {line.text}
+          </li>
+        ))}
+      </ul>
+    </li>
+  );
+}

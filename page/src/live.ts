@@ -1,0 +1,148 @@
+// The state of the machine as the server last told it, and since when it has not.
+//
+// One event stream brings all of it: the state when something changed, and a beat each second in which nothing did. What is not the
+// present is never shown as such: `silent_since` says since when, and everything that acts is closed meanwhile.
+import { batch, computed, signal } from "@preact/signals";
+import { now } from "./format.ts";
+import * as server from "./server.ts";
+import type { About, ArrayEntry, Drive, Event, Job, State } from "./types.ts";
+
+/** The stream beats each second. A state that is older than this is no longer the present. */
+const STALE_MS = 4000;
+const TRY_AGAIN_MS = 2000;
+const EVENTS_MAX = 500;
+const SAMPLES_MAX = 180;
+
+export const state = signal<State | null>(null);
+export const about = signal<About | null>(null);
+export const drives = signal<Drive[] | null>(null);
+/** The latest events, the newest last. */
+export const events = signal<Event[]>([]);
+/** True: the server wants to know who asks. */
+export const login_needed = signal(false);
+
+const started_at = Date.now();
+/** When the server last said something; null: not yet. */
+export const heard_at = signal<number | null>(null);
+/** Since when there is no answer; null: what is shown is the present. */
+export const silent_since = computed(() => {
+  const last = heard_at.value ?? started_at;
+  return now.value - last > STALE_MS ? last : null;
+});
+
+export const arrays = computed(() => state.value?.arrays ?? []);
+export const jobs = computed(() => state.value?.jobs ?? []);
+export const array_of = (name: string): ArrayEntry | undefined => arrays.value.find((array) => array.name === name);
+export const job_of = (id: number): Job | undefined => jobs.value.find((job) => job.id === id);
+
+/** One second of an array or member. */
+export type Sample = { at: number; read: number; written: number; requests: number };
+const samples = new Map<string, Sample[]>();
+/** The highest rates that were seen since the page was opened. */
+const peaks = new Map<string, { read: number; written: number; requests: number }>();
+const sampled = signal(0);
+
+export function history(key: string): Sample[] {
+  void sampled.value;
+  return samples.get(key) ?? [];
+}
+
+export function peak(key: string) {
+  void sampled.value;
+  return peaks.get(key) ?? { read: 0, written: 0, requests: 0 };
+}
+
+export const member_key = (array: string, path: string) => `${array}\n${path}`;
+
+function sample(array: ArrayEntry, at: number) {
+  const { rates } = array;
+  if (!rates) return;
+  const add = (key: string, read: number, written: number, requests: number) => {
+    const list = samples.get(key) ?? [];
+    list.push({ at, read, written, requests });
+    if (list.length > SAMPLES_MAX) list.shift();
+    samples.set(key, list);
+    const highest = peaks.get(key) ?? { read: 0, written: 0, requests: 0 };
+    peaks.set(key, { read: Math.max(highest.read, read), written: Math.max(highest.written, written), requests: Math.max(highest.requests, requests) });
+  };
+  add(array.name, rates.total.read_bytes_per_s, rates.total.written_bytes_per_s, rates.total.requests_per_s);
+  for (const member of rates.members) {
+    add(member_key(array.name, member.path), member.read_bytes_per_s, member.written_bytes_per_s, member.reads_per_s + member.writes_per_s);
+  }
+}
+
+function heard() {
+  now.value = Date.now();
+  heard_at.value = now.value;
+}
+
+/** What is known of members changes when an array's health or its members do: then the machine's drives are looked at again. */
+let shape = "";
+
+function take(next: State) {
+  batch(() => {
+    const restarted = state.value && state.value.boot !== next.boot;
+    if (restarted) samples.clear();
+    state.value = next;
+    heard();
+    for (const array of next.arrays) sample(array, now.value);
+    sampled.value += 1;
+  });
+  const present = JSON.stringify(next.arrays.map((array) => [array.name, array.state, array.view?.members.map((member) => [member.path, member.role])]));
+  if (present !== shape) {
+    shape = present;
+    void look_at_drives();
+  }
+}
+
+export async function look_at_drives(refresh = false) {
+  try {
+    drives.value = await server.drives(refresh);
+  } catch {
+    // The silence is told by the stream; what was known stays.
+  }
+}
+
+async function load_events() {
+  try {
+    events.value = (await server.events({ limit: 200 })).events;
+  } catch {
+    // As above.
+  }
+}
+
+let source: EventSource | null = null;
+
+function connect() {
+  source?.close();
+  source = server.listen({
+    state: take,
+    beat: () => batch(heard),
+    event: (event) => {
+      events.value = [...events.value, event].slice(-EVENTS_MAX);
+    },
+    reset: () => void load_events(),
+    broken: (refused) => {
+      if (refused) setTimeout(begin, TRY_AGAIN_MS);
+    },
+  });
+}
+
+/** Asks who the reader is, and listens. */
+export async function begin() {
+  try {
+    await server.session();
+    login_needed.value = false;
+  } catch (error) {
+    login_needed.value = error instanceof server.Refusal && error.status === 401;
+    if (!login_needed.value) setTimeout(begin, TRY_AGAIN_MS);
+    return;
+  }
+  connect();
+  void load_events();
+  try {
+    about.value = await server.about();
+  } catch {
+    // The stream tells of the silence.
+  }
+}

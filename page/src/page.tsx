@@ -1,0 +1,198 @@
+// The page: its frame, and which screen the address asks for.
+import { effect, signal } from "@preact/signals";
+import { type ComponentChildren, type VNode, options, render } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { Activity } from "./activity.tsx";
+import { ArrayPage, Arrays } from "./array.tsx";
+import { Create } from "./create.tsx";
+import { Drives } from "./drives.tsx";
+import { First, found } from "./first.tsx";
+import { duration, now, time } from "./format.ts";
+import { about, begin, login_needed, silent_since, state } from "./live.ts";
+import { Refused, Sign } from "./parts.tsx";
+import { PlanWindow, planned } from "./plan.tsx";
+import { log_in } from "./server.ts";
+import { Alarms, Settings } from "./settings.tsx";
+import { type Key, language, t } from "./words.ts";
+
+// Names and texts come from drives and networks. Signs that change the direction or order of others are shown as what they are.
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const harmless = (child: ComponentChildren): ComponentChildren =>
+  typeof child === "string" ? child.replace(HARMFUL, "\ufffd") : Array.isArray(child) ? child.map(harmless) : child;
+const before = options.vnode;
+options.vnode = (vnode: VNode) => {
+  const props = vnode.props as { children?: ComponentChildren };
+  if (props.children !== undefined) props.children = harmless(props.children);
+  before?.(vnode);
+};
+
+const route = signal(path());
+
+function path(): string[] {
+  return location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+}
+
+const PLACES: [string, Key, Parameters<typeof Sign>[0]["name"]][] = [
+  ["", "nav_now", "now"],
+  ["arrays", "nav_arrays", "arrays"],
+  ["drives", "nav_drives", "drives"],
+  ["activity", "nav_activity", "activity"],
+  ["alarms", "nav_alarms", "routine"],
+  ["settings", "nav_settings", "settings"],
+];
+
+function Screen() {
+  const [place, name] = route.value;
+  if (!state.value) return <p class="soft">{t("asking")}</p>;
+  switch (place) {
+    case "arrays":
+      return name ? <ArrayPage name={name} /> : <Arrays />;
+    case "drives":
+      return <Drives />;
+    case "create":
+      return <Create />;
+    case "activity":
+      return <Activity />;
+    case "alarms":
+      return <Alarms />;
+    case "settings":
+      return <Settings />;
+    default:
+      return <First />;
+  }
+}
+
+function Page() {
+  const main = useRef<HTMLElement>(null);
+  const place = route.value[0] ?? "";
+  useEffect(() => {
+    const move = () => {
+      route.value = path();
+      planned.value = null;
+      scrollTo(0, 0);
+      main.current?.focus({ preventScroll: true });
+    };
+    addEventListener("hashchange", move);
+    return () => removeEventListener("hashchange", move);
+  }, []);
+  if (login_needed.value) return <Login />;
+  const wrong = found.value.filter((one) => one.severity !== "notice").length;
+  return (
+    <div class={`frame${silent_since.value === null ? "" : " silent"}`}>
+      <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+        {t("skip")}
+      </a>
+      <header class="top">
+        <a class="brand" href="#/">
+          <svg viewBox="0 0 32 32" aria-hidden="true">
+            <path d="M5 8h22M5 16h14M5 24h22" />
+          </svg>
+          Stria
+        </a>
+        <span class="machine">{about.value?.machine ?? ""}</span>
+        <Pulse />
+      </header>
+      <nav aria-label={t("main_menu")}>
+        <ul>
+          {PLACES.map(([where, key, sign]) => (
+            <li key={where}>
+              <a href={`#/${where}`} aria-current={where === place || (where === "arrays" && place === "create") ? "page" : undefined}>
+                <Sign name={sign} class="nav-sign" />
+                <span>{t(key)}</span>
+                {where === "" && wrong > 0 && (
+                  <span class="count">
+                    {wrong}
+                    <span class="hidden"> {t("matters", { n: wrong })}</span>
+                  </span>
+                )}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <main id="content" ref={main} tabIndex={-1}>
+        <Silence />
+        <div class="screen">
+          <Screen />
+        </div>
+      </main>
+      <PlanWindow />
+    </div>
+  );
+}
+
+function Pulse() {
+  const since = silent_since.value;
+  return (
+    <span class={`pulse ${since === null && state.value ? "good" : "bad"}`}>
+      <span class="dot" aria-hidden="true" /> {since !== null ? t("no_answer_short") : state.value ? t("live") : t("connecting")}
+    </span>
+  );
+}
+
+/** What is shown below is not the present: since when, and that it is not. */
+function Silence() {
+  const since = silent_since.value;
+  return (
+    <div role="alert">
+      {since !== null && (
+        <p class="silence">
+          <Sign name="critical" />
+          <span>
+            <strong>{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong> {t(state.value ? "no_answer_means" : "no_answer_yet")}
+          </span>
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Login() {
+  const [token, set_token] = useState("");
+  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const id = useId();
+  return (
+    <main class="login">
+      <h1>Stria</h1>
+      <form
+        class="card"
+        onSubmit={(event) => {
+          event.preventDefault();
+          log_in(token).then(begin, set_error);
+        }}
+      >
+        <p class="field">
+          <label for={id}>{t("token")}</label>
+          <input id={id} type="password" autocomplete="current-password" value={token} onInput={(event) => set_token(event.currentTarget.value)} />
+          <span class="soft">{t("token_hint")}</span>
+        </p>
+        <Refused error={error} />
+        <div class="buttons">
+          <button type="submit" class="primary" disabled={token === ""}>
+            {t("log_in")}
+          </button>
+        </div>
+      </form>
+    </main>
+  );
+}
+
+effect(() => {
+  document.documentElement.lang = language.value;
+  const worst = found.value.filter((one) => one.severity !== "notice").length;
+  const machine = about.value?.machine ? ` – ${about.value.machine}` : "";
+  document.title = silent_since.value !== null ? `${t("no_answer_short")}${machine}` : worst > 0 ? `(${worst}) ${t("matters", { n: worst })}${machine}` : `Stria${machine}`;
+});
+
+const root = document.getElementById("page");
+if (root) render(<Page />, root);
+void begin();

@@ -1,0 +1,249 @@
+// Small parts that several screens share.
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Say as Sentence, Severity } from "./cases.ts";
+import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
+import { silent_since } from "./live.ts";
+import { who } from "./server.ts";
+import type { ArrayView, MemberView, Task } from "./types.ts";
+import { type Key, t } from "./words.ts";
+
+const PATHS = {
+  good: "M4.5 12.5l5 5 10-11",
+  critical: "M6 6l12 12M18 6L6 18",
+  warning: "M12 4v10M12 19v.5",
+  notice: "M12 10v9M12 5v.5",
+  missing: "M5 12h14",
+  rebuilding: "M12 4v12M7 11l5 5 5-5M5 20h14",
+  spare: "M12 5v14M5 12h14",
+  away: "M5 12h14",
+  now: "M4 12h4l3-7 3 14 3-7h3",
+  arrays: "M4 6h16M4 12h16M4 18h16",
+  drives: "M4 5h16v14H4zM8 15h4M16.5 15v.01",
+  activity: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 8v4.5l3 2",
+  routine: "M5 6h14v14H5zM5 10.5h14M9 3.5V7M15 3.5V7",
+  settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5",
+} as const;
+
+/** A sign. It never stands alone: words say the same. */
+export function Sign({ name, ...rest }: { name: keyof typeof PATHS; class?: string }) {
+  return (
+    <svg viewBox="0 0 24 24" class={`sign ${rest.class ?? name}`} aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} />
+    </svg>
+  );
+}
+
+export const Say = ({ it }: { it: Sentence }) => ("key" in it ? <>{t(it.key, it.values)}</> : <span lang="en">{it.text}</span>);
+
+export const severity_word: Record<Severity, Key> = { critical: "critical", warning: "warning", notice: "notice" };
+
+export function When({ ms }: { ms: number }) {
+  return (
+    <time dateTime={new Date(ms).toISOString()} title={full_time(ms)}>
+      {time(ms)}
+    </time>
+  );
+}
+
+export const Ago = ({ ms }: { ms: number }) => <>{t("ago", { time: duration(Math.max(0, (now.value - ms) / 1000)) })}</>;
+
+export const is_closed = () => silent_since.value !== null;
+
+/** True if the reader may do what takes this role. */
+export const may = (role: "operate" | "admin") => {
+  const mine = who.value?.role;
+  return mine === "admin" || mine === role;
+};
+
+/** A button that is closed while nobody answers, and to readers without the right. */
+export function Act(props: { children: ComponentChildren; onClick: () => void; role?: "operate" | "admin"; primary?: boolean; danger?: boolean; busy?: boolean }) {
+  const allowed = may(props.role ?? "operate");
+  const why = is_closed() ? t("closed_silent") : allowed ? undefined : t("closed_role");
+  return (
+    <button
+      type="button"
+      class={props.primary ? "primary" : props.danger ? "danger" : ""}
+      disabled={why !== undefined || props.busy}
+      title={why}
+      onClick={props.onClick}
+    >
+      {props.children}
+    </button>
+  );
+}
+
+/** A bar of what is done, with its words beside it. */
+export function Meter({ value, label }: { value: number; label: string }) {
+  const bar = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    if (bar.current) bar.current.style.inlineSize = `${value * 100}%`;
+  }, [value]);
+  return (
+    <span class="meter" role="progressbar" aria-label={label} aria-valuenow={Math.floor(value * 100)} aria-valuemin={0} aria-valuemax={100}>
+      <span ref={bar} />
+    </span>
+  );
+}
+
+const SWEEPS: Record<string, Key> = { resync: "resync", rebuild: "rebuild", scrub: "scrub", repair: "repair" };
+export const sweep_word = (kind: string) => (SWEEPS[kind] ? t(SWEEPS[kind]) : kind);
+
+/** A sweep's progress, its pace, and when it ends. */
+export function Progress({ task }: { task: Task }) {
+  const done = progress(task.done_bytes, task.total_bytes);
+  const ends = task.left_s === null || task.left_s === undefined ? null : now.value + task.left_s * 1000;
+  return (
+    <div class="task">
+      <p class="task-line">
+        <strong>{sweep_word(task.kind)}</strong> <span class="figure">{percent(done)}</span>
+        <span class="soft">
+          {t("of_bytes", { done: bytes(task.done_bytes), total: bytes(task.total_bytes) })} · {rate(task.bytes_per_s)}
+        </span>
+      </p>
+      <Meter value={done} label={sweep_word(task.kind)} />
+      <p class="soft">{ends === null ? t("end_unknown") : t("ends_at", { time: time(ends), left: duration(task.left_s ?? 0) })}</p>
+    </div>
+  );
+}
+
+const ROLES: Record<string, [Key, keyof typeof PATHS]> = {
+  "in sync": ["in_sync", "good"],
+  rebuilding: ["rebuilding", "rebuilding"],
+  replacing: ["replacing", "rebuilding"],
+  spare: ["spare", "spare"],
+  failed: ["failed_member", "critical"],
+};
+export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : role);
+export const role_sign = (role: string) => ROLES[role]?.[1] ?? "notice";
+
+const is_drive = (member: MemberView) => member.direct !== null && member.direct !== undefined;
+const ending = (member: MemberView) => (member.serial ?? member.path.split("/").pop() ?? "").slice(-8);
+
+/** The array's slots as they stand side by side, each with the drive in it; those that it is about are marked. */
+export function Bays({ array, about = [], name }: { array: ArrayView; about?: string[]; name: string }) {
+  const parts = array.spans.length > 0 ? array.spans : [array];
+  return (
+    <>
+      {parts.map((part) => (
+        <Slots key={part.name} part={part} about={about} name={parts.length > 1 ? part.name : name} titled={parts.length > 1} />
+      ))}
+    </>
+  );
+}
+
+function Slots({ part, about, name, titled }: { part: ArrayView; about: string[]; name: string; titled: boolean }) {
+  const members = part.members.filter(is_drive);
+  const slots = new Map<number, MemberView | null>(part.missing_slots.map((slot) => [slot, null]));
+  const beside: MemberView[] = [];
+  for (const member of members) {
+    const { slot, role } = member;
+    if (slot === null || slot === undefined || role === "spare" || role === "replacing") beside.push(member);
+    else if (role !== "failed" || !slots.get(slot)) slots.set(slot, member);
+    else beside.push(member);
+  }
+  const row = [...slots].sort(([a], [b]) => a - b);
+  return (
+    <div class="bays-part">
+      {titled && <p class="bays-title">{name}</p>}
+      <ul class="bays" aria-label={t("slots_of", { array: name })}>
+        {row.map(([slot, member]) => (
+          <Bay key={slot} slot={slot} member={member} marked={member ? about.includes(member.path) : about.length > 0 && part.missing_slots.includes(slot)} />
+        ))}
+        {beside.map((member) => (
+          <Bay key={member.path} slot={null} member={member} marked={about.includes(member.path)} />
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Bay({ slot, member, marked }: { slot: number | null; member: MemberView | null; marked: boolean }) {
+  const state = member === null ? "missing" : member.role.replace(" ", "-");
+  const word = member === null ? t("missing") : role_word(member.role);
+  return (
+    <li class={`bay ${state}${marked ? " marked" : ""}`} title={member ? [member.path, member.model, member.serial].filter(Boolean).join(" · ") : word}>
+      <span class="bay-slot">{slot === null ? "+" : slot}</span>
+      <Sign name={member === null ? "missing" : role_sign(member.role)} />
+      <span class="bay-word">{word}</span>
+      <span class="bay-serial">{member ? ending(member) : "–"}</span>
+    </li>
+  );
+}
+
+export function Pill({ state, children }: { state: string; children: ComponentChildren }) {
+  const sign = state === "good" ? "good" : state === "critical" ? "critical" : state === "warning" ? "warning" : "notice";
+  return (
+    <span class={`pill ${state}`}>
+      <Sign name={sign} />
+      {children}
+    </span>
+  );
+}
+
+/** A modal window of the browser's own: it holds the focus, and Escape closes it. */
+export function Window({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
+  const box = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = box.current;
+    const before = document.activeElement;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog ref={box} aria-labelledby="window-title" onCancel={(event) => (event.preventDefault(), onClose())}>
+      <header class="window-head">
+        <h2 id="window-title">{title}</h2>
+        <button type="button" class="quiet" onClick={onClose} aria-label={t("close")}>
+          <Sign name="critical" class="plain" />
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+/** The server's "no", where it was asked. */
+export const Refused = ({ error }: { error: { message: string; status: number } | null }) =>
+  error && (
+    <p class="refused" role="alert">
+      <Sign name="critical" /> {error.status === 0 ? t("no_answer_now") : <span lang="en">{error.message}</span>}
+    </p>
+  );
+
+/** A line of the last minutes; `label` says it in words. */
+export function Spark({ values, label, top }: { values: number[]; label: string; top?: number }) {
+  const highest = Math.max(top ?? 0, ...values, 1);
+  const points = values.map((value, index) => `${(index / Math.max(1, values.length - 1)) * 100},${30 - (value / highest) * 28}`);
+  return (
+    <svg class="spark" viewBox="0 0 100 31" preserveAspectRatio="none" role="img" aria-label={label}>
+      {points.length > 1 && (
+        <>
+          <polygon points={`0,30 ${points.join(" ")} 100,30`} />
+          <polyline points={points.join(" ")} />
+        </>
+      )}
+    </svg>
+  );
+}
+
+/** Something that is loaded when it is shown, again by `reload`. */
+export function useLoaded<T>(load: () => Promise<T>, on: unknown[]): { value: T | null; error: { message: string; status: number } | null; reload: () => void } {
+  const [value, set_value] = useState<T | null>(null);
+  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [round, set_round] = useState(0);
+  useEffect(() => {
+    let is_current = true;
+    load().then(
+      (loaded) => is_current && (set_value(loaded), set_error(null)),
+      (reason) => is_current && set_error(reason),
+    );
+    return () => {
+      is_current = false;
+    };
+  }, [...on, round]);
+  return { value, error, reload: () => set_round(round + 1) };
+}

@@ -1,0 +1,334 @@
+// One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
+import { signal } from "@preact/signals";
+import { useEffect, useId, useState } from "preact/hooks";
+import { drives_of } from "./cases.ts";
+import { bytes, duration, now, time } from "./format.ts";
+import { array_of, drives, job_of, look_at_drives } from "./live.ts";
+import { Act, Progress, Refused, Sign, Window, is_closed } from "./parts.tsx";
+import * as server from "./server.ts";
+import type { Action, Drive, Job, Plan, PlanOffer } from "./types.ts";
+import { type Key, t } from "./words.ts";
+
+/** What is being planned; null: the window is closed. */
+export const planned = signal<{ action: Action; title?: string } | null>(null);
+export const open_plan = (action: Action, title?: string) => (planned.value = { action, title });
+
+const NAMES: Record<Action["action"], Key> = {
+  create: "act_create",
+  destroy: "act_destroy",
+  wipe: "act_wipe",
+  adopt: "act_adopt",
+  release: "act_release",
+  start: "act_start",
+  stop: "act_stop",
+  rename: "act_rename",
+  fail: "act_fail",
+  remove: "act_remove",
+  add: "act_add",
+  replace: "act_replace",
+  scrub: "act_scrub",
+  cancel_scrub: "act_cancel_scrub",
+  pause: "act_pause",
+  resume: "act_resume",
+  speed: "act_speed",
+  trim: "act_trim",
+} as Record<Action["action"], Key>;
+
+export const action_word = (action: Action) =>
+  t(action.action === "scrub" && action.repair ? "act_repair" : (NAMES[action.action] ?? "act_other"));
+
+const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
+
+export function PlanWindow() {
+  const wanted = planned.value;
+  if (!wanted) return null;
+  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? action_word(wanted.action)} />;
+}
+
+type Fault = { message: string; status: number };
+
+function Planning({ wanted, title }: { wanted: Action; title: string }) {
+  const [action, set_action] = useState<Action>(wanted);
+  const [offer, set_offer] = useState<PlanOffer | null>(null);
+  const [job, set_job] = useState<Job | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
+  const chooses = needs_drive(action);
+  const close = () => (planned.value = null);
+
+  useEffect(() => {
+    if (chooses) return;
+    let is_current = true;
+    set_error(null);
+    server.plan(action).then(
+      (next) => is_current && set_offer(next),
+      (reason: Fault) => is_current && set_error(reason),
+    );
+    return () => {
+      is_current = false;
+    };
+  }, [action]);
+
+  const back = needs_drive(wanted) && !chooses && !job ? () => (set_offer(null), set_error(null), set_action(wanted)) : null;
+  const step = job ? 3 : chooses ? 1 : 2;
+  return (
+    <Window title={title} onClose={close}>
+      <ol class="steps" aria-label={t("steps")}>
+        {(needs_drive(wanted) ? [1, 2, 3] : [2, 3]).map((number) => (
+          <li key={number} aria-current={number === step ? "step" : undefined}>
+            {t(number === 1 ? "step_drive" : number === 2 ? "step_plan" : "step_follow")}
+          </li>
+        ))}
+      </ol>
+      {chooses ? (
+        <ChooseDrive action={action} onChoose={set_action} />
+      ) : job ? (
+        <Follow job={job} onClose={close} />
+      ) : offer ? (
+        <Confirm offer={offer} onBack={back} onJob={set_job} onChanged={() => (set_offer(null), set_action({ ...action }))} />
+      ) : error ? (
+        <>
+          <Refused error={error} />
+          <div class="buttons">
+            {back && (
+              <button type="button" onClick={back}>
+                {t("back")}
+              </button>
+            )}
+            <button type="button" onClick={() => set_action({ ...action })}>
+              {t("try_again")}
+            </button>
+          </div>
+        </>
+      ) : (
+        <p class="soft">{t("planning")}</p>
+      )}
+    </Window>
+  );
+}
+
+/** Drives that can take the place, the likeliest first, and the least size. */
+function candidates(action: Action): { fits: Drive[]; least: number } {
+  const name = "array" in action ? action.array : "";
+  const view = array_of(name)?.view;
+  const members = view ? drives_of(view) : [];
+  const sizes = members.filter((member) => member.role !== "failed").flatMap((member) => member.size_bytes ?? []);
+  const least = sizes.length > 0 ? Math.min(...sizes) : 0;
+  const in_use = new Set(members.filter((member) => member.role !== "failed" && member.role !== "spare").map((member) => member.path));
+  const is_choice = (drive: Drive) => {
+    if (in_use.has(drive.path) || drive.users.length > 0 || drive.error) return false;
+    if (drive.member?.served) return action.action === "replace" ? drive.member.role === "spare" && drive.member.array === name : drive.member.role === "failed" && drive.member.array === name;
+    return true;
+  };
+  const was_here = (drive: Drive) => (drive.member?.uuid === view?.uuid ? 0 : drive.free ? 1 : 2);
+  const fits = (drives.value ?? []).filter(is_choice).sort((a, b) => was_here(a) - was_here(b) || a.path.localeCompare(b.path));
+  return { fits, least };
+}
+
+function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: Action) => void }) {
+  const { fits, least } = candidates(action);
+  const [chosen, set_chosen] = useState<string | null>(null);
+  const [is_looking, set_looking] = useState(false);
+  const usable = fits.filter((drive) => (drive.size_bytes ?? 0) >= least * 0.98);
+  const small = fits.length - usable.length;
+  const path = chosen ?? usable.find((drive) => drive.free)?.path ?? null;
+  const look = async () => {
+    set_looking(true);
+    await look_at_drives(true);
+    set_looking(false);
+  };
+  const go = () => {
+    if (!path) return;
+    if (action.action === "add") onChoose({ ...action, drive: path });
+    if (action.action === "replace") onChoose({ ...action, new: path });
+  };
+  return (
+    <>
+      {usable.length === 0 ? (
+        <p>{t("no_candidate", { size: bytes(least) })}</p>
+      ) : (
+        <fieldset class="choices">
+          <legend>{t("which_drive")}</legend>
+          {usable.map((drive) => (
+            <label key={drive.path} class="choice">
+              <input type="radio" name="drive" checked={path === drive.path} onChange={() => set_chosen(drive.path)} />
+              <DriveLine drive={drive} />
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {small > 0 && <p class="soft">{t("too_small", { n: small, size: bytes(least) })}</p>}
+      <div class="buttons">
+        <button type="button" onClick={look} disabled={is_looking}>
+          {t(is_looking ? "looking" : "look_again")}
+        </button>
+        <Act primary onClick={go} busy={path === null}>
+          {t("show_plan")}
+        </Act>
+      </div>
+    </>
+  );
+}
+
+/** A drive on one line: its name, identity, size, and what lies on it. */
+export function DriveLine({ drive }: { drive: Drive }) {
+  const lies = drive.member ? t("member_of", { array: drive.member.array }) : drive.carries.join(", ");
+  return (
+    <span class="drive-line">
+      <strong class="path">{drive.path}</strong>
+      <span class="soft">
+        {[drive.model, drive.size_bytes ? bytes(drive.size_bytes) : null].filter(Boolean).join(" · ")}
+        {drive.serial && (
+          <>
+            {" · "}
+            <span class="mono">{drive.serial}</span>
+          </>
+        )}
+      </span>
+      <span class={drive.free ? "soft" : "notable"}>{drive.users.length > 0 ? t("in_use", { by: drive.users.join(", ") }) : lies === "" ? t("drive_empty") : t("carries", { what: lies })}</span>
+    </span>
+  );
+}
+
+function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack: (() => void) | null; onJob: (job: Job) => void; onChanged: () => void }) {
+  const { plan } = offer;
+  const [typed, set_typed] = useState("");
+  const [busy, set_busy] = useState(false);
+  const [error, set_error] = useState<Fault | null>(null);
+  const id = useId();
+  const is_over = now.value > offer.expires_ms;
+  const ready = !is_over && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
+  const go = async () => {
+    set_busy(true);
+    try {
+      onJob(await server.carry_out(offer.token, plan.confirm ? typed : undefined));
+    } catch (reason) {
+      set_error(reason as Fault);
+      set_busy(false);
+    }
+  };
+  const changed = error?.status === 409 || is_over;
+  return (
+    <form onSubmit={(event) => (event.preventDefault(), ready && !is_closed() && void go())}>
+      <PlanText plan={plan} />
+      {plan.confirm && (
+        <p class="field">
+          <label for={id}>{t("type_to_confirm", { text: plan.confirm })}</label>
+          <input id={id} value={typed} onInput={(event) => set_typed(event.currentTarget.value)} autocomplete="off" spellcheck={false} autofocus />
+        </p>
+      )}
+      {is_over && <p role="status">{t("plan_over")}</p>}
+      <Refused error={error} />
+      <div class="buttons">
+        {onBack && (
+          <button type="button" onClick={onBack}>
+            {t("back")}
+          </button>
+        )}
+        {changed ? (
+          <button type="button" class="primary" onClick={onChanged}>
+            {t("new_plan")}
+          </button>
+        ) : (
+          <Act primary={plan.loses.length === 0} danger={plan.loses.length > 0} role={plan.role === "admin" ? "admin" : "operate"} busy={!ready || busy} onClick={go}>
+            {t("do_it")}
+          </Act>
+        )}
+      </div>
+    </form>
+  );
+}
+
+export function PlanText({ plan }: { plan: Plan }) {
+  return (
+    <div class="plan">
+      <p class="lead" lang="en">
+        {plan.title}
+      </p>
+      {plan.loses.length > 0 && (
+        <div class="loses" role="note">
+          <p>
+            <Sign name="critical" /> <strong>{t("what_is_lost")}</strong>
+          </p>
+          <ul lang="en">
+            {plan.loses.map((sentence) => (
+              <li key={sentence}>{sentence}</li>
+            ))}
+          </ul>
+        </div>
+      )}
+      {plan.writes.length === 0 ? (
+        <p class="soft">{t("writes_nothing")}</p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label={t("what_is_written")}>
+          <table>
+            <caption>{t("what_is_written")}</caption>
+            <thead>
+              <tr>
+                <th scope="col">{t("drive")}</th>
+                <th scope="col">{t("what")}</th>
+                <th scope="col">{t("lost_there")}</th>
+              </tr>
+            </thead>
+            <tbody lang="en">
+              {plan.writes.map((write) => (
+                <tr key={write.drive + write.what}>
+                  <th scope="row">
+                    <span class="path">{write.drive}</span>
+                    {write.identity && <small>{write.identity}</small>}
+                  </th>
+                  <td>
+                    {write.what}
+                    {write.extents.length > 0 && <small>{write.extents.map((extent) => t("extent", { length: bytes(extent.length_bytes), start: bytes(extent.start_bytes) })).join("; ")}</small>}
+                  </td>
+                  <td class={write.loses ? "bad" : "soft"}>{write.loses ?? t("nothing")}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {plan.warnings.length > 0 && (
+        <ul class="warnings" lang="en">
+          {plan.warnings.map((sentence) => (
+            <li key={sentence}>
+              <Sign name="warning" /> {sentence}
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
+  const live = job_of(job.id) ?? job;
+  const took = live.ended_ms ? (live.ended_ms - live.started_ms) / 1000 : null;
+  return (
+    <div class="follow">
+      <p class="lead" lang="en">
+        {live.title}
+      </p>
+      <div role="status">
+        {live.state === "running" && <p>{t("job_running")}</p>}
+        {live.state === "done" && (
+          <p class="good">
+            <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ?? now.value), took: duration(took ?? 0) })}
+          </p>
+        )}
+        {live.state === "failed" && (
+          <p class="bad">
+            <Sign name="critical" /> {t("job_failed")}
+          </p>
+        )}
+      </div>
+      {live.text !== "" && <p lang="en">{live.text}</p>}
+      {live.state === "running" && live.task && <Progress task={live.task} />}
+      {live.state === "running" && <p class="soft">{t("may_close")}</p>}
+      <div class="buttons">
+        <button type="button" class={live.state === "running" ? "" : "primary"} onClick={onClose}>
+          {t("close")}
+        </button>
+      </div>
+    </div>
+  );
+}

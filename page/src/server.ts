@@ -1,0 +1,101 @@
+// The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
+import { signal } from "@preact/signals";
+import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Outcome, PlanOffer, State, Event, Told, Who } from "./types.ts";
+
+const BASE = "/api/v1";
+/** A request without an answer for so long is given up. */
+const PATIENCE_MS = 30_000;
+
+/** The server's "no", or the lack of an answer (`status` 0). */
+export class Refusal extends Error {
+  readonly status: number;
+  readonly kind: string;
+  constructor(status: number, kind: string, message: string) {
+    super(message);
+    this.status = status;
+    this.kind = kind;
+  }
+}
+
+/** The reader, as the server knows him; null: not yet asked, or to be asked for a token. */
+export const who = signal<Who | null>(null);
+
+async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const headers: Record<string, string> = { accept: "application/json" };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET" && who.value?.csrf) headers["x-stria-csrf"] = who.value.csrf;
+  let answer: Response;
+  try {
+    answer = await fetch(BASE + path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    });
+  } catch {
+    throw new Refusal(0, "silent", "");
+  }
+  const text = await answer.text();
+  const parsed = parse(text);
+  if (answer.ok) return parsed as T;
+  const error = (parsed as { error?: { kind?: string; message?: string } } | null)?.error;
+  if (answer.status === 401) who.value = null;
+  throw new Refusal(answer.status, error?.kind ?? "failed", error?.message ?? (text.slice(0, 300) || answer.statusText));
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+const query = (values: Record<string, string | number | undefined>) => {
+  const given = Object.entries(values).filter((entry): entry is [string, string | number] => entry[1] !== undefined && entry[1] !== "");
+  return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}`;
+};
+
+export const about = () => ask<About>("GET", "");
+export const session = async () => (who.value = await ask<Who>("GET", "/session"));
+export const log_in = async (token: string) => (who.value = await ask<Who>("POST", "/session", { token }));
+export const log_out = async () => {
+  await ask("DELETE", "/session");
+  who.value = null;
+};
+export const drives = (refresh = false) => ask<Drive[]>("GET", `/drives${query({ refresh: refresh ? "true" : undefined })}`);
+export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);
+export const carry_out = (token: string, confirm?: string) => ask<Job>("POST", "/jobs", { token, confirm: confirm ?? null });
+export const act = (action: Action) => ask<Job>("POST", "/actions", action);
+export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }) =>
+  ask<EventPage>("GET", `/events${query(wanted)}`);
+export const audit = (limit: number) => ask<EventPage>("GET", `/audit${query({ limit })}`);
+export const alarms = () => ask<Alarm[]>("GET", "/alarms");
+export const test_alarms = () => ask<Outcome[]>("POST", "/alarms/test");
+export const config = () => ask<ConfigText>("GET", "/config");
+export const check_config = (config: ConfigText) => ask<ConfigVerdict>("POST", "/config/check", config);
+export const save_config = (config: ConfigText) => ask<Told>("PUT", "/config", config);
+
+/** What the stream tells. */
+export type Listener = {
+  state(state: State): void;
+  beat(time_ms: number): void;
+  event(event: Event): void;
+  reset(): void;
+  /** The connection broke. The browser connects again by itself unless it was refused. */
+  broken(refused: boolean): void;
+};
+
+export function listen(listener: Listener): EventSource {
+  const source = new EventSource(`${BASE}/stream`);
+  const on = (name: string, take: (data: unknown) => void) =>
+    source.addEventListener(name, (message) => take(parse((message as MessageEvent<string>).data)));
+  on("state", (data) => listener.state(data as State));
+  on("beat", (data) => listener.beat((data as { time_ms: number }).time_ms));
+  on("event", (data) => listener.event(data as Event));
+  on("reset", () => listener.reset());
+  source.onerror = () => listener.broken(source.readyState === EventSource.CLOSED);
+  return source;
+}

@@ -1,0 +1,29 @@
+// The names of the API's types. `contract.d.ts` is generated from docs/openapi.json (`npm run types`).
+import type { components } from "./contract.d.ts";
+
+type Schemas = components["schemas"];
+/** What the server answers has every field: those that requests may leave out, too. */
+type Full<T> = T extends (infer U)[] ? Full<U>[] : T extends object ? { [K in keyof T]-?: Full<T[K]> } : T;
+export type Action = Schemas["Action"];
+export type About = Schemas["About"];
+export type ArrayEntry = Full<Schemas["ArrayEntry"]>;
+export type ArrayView = Full<Schemas["ArrayView"]>;
+export type CreateAction = Schemas["CreateAction"];
+export type Drive = Schemas["DrivePage"];
+export type DriveHealth = Schemas["DriveHealth"];
+export type Event = Schemas["EventView"];
+export type EventPage = Schemas["EventPage"];
+export type Job = Schemas["Job"];
+export type Matter = Schemas["MatterView"];
+export type MemberView = Full<Schemas["MemberView"]>;
+export type Plan = Schemas["Plan"];
+export type PlanOffer = Schemas["PlanOffer"];
+export type Rates = Schemas["Rates"];
+export type State = Full<Schemas["State"]>;
+export type Task = Schemas["Task"];
+export type Who = Schemas["Who"];
+export type ConfigText = Schemas["ConfigText"];
+export type ConfigVerdict = Schemas["ConfigVerdict"];
+export type Told = Schemas["Told"];
+export type Alarm = Schemas["StandingView"];
+export type Outcome = Schemas["Outcome"];

@@ -1,0 +1,55 @@
+// The choice of language, and how a sentence of the catalogue becomes text.
+import { computed, signal } from "@preact/signals";
+import { catalogue } from "./catalogue.ts";
+
+export const LANGUAGES = { en: "English", de: "Deutsch", ru: "Русский" } as const;
+export type Language = keyof typeof LANGUAGES;
+export type Key = keyof typeof catalogue;
+export type Values = Record<string, string | number>;
+
+const ORDER: Language[] = ["en", "de", "ru"];
+const is_language = (text: unknown): text is Language => typeof text === "string" && text in LANGUAGES;
+
+/** What the reader chose; null: as the browser asks. */
+export const chosen = signal<Language | null>(remembered("language", is_language));
+export const language = computed<Language>(
+  () => chosen.value ?? navigator.languages.map((tag) => tag.slice(0, 2)).find(is_language) ?? "en",
+);
+/** The language with the reader's region, which decides how times and figures are written. */
+export const locale = computed(() => navigator.languages.find((tag) => tag.slice(0, 2) === language.value) ?? language.value);
+
+/** A value of this browser's memory, if it is there and `is_valid`. */
+export function remembered<T extends string>(name: string, is_valid: (text: unknown) => text is T): T | null {
+  try {
+    const value = localStorage.getItem(`stria-${name}`);
+    return is_valid(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+export function remember(name: string, value: string | null) {
+  try {
+    if (value === null) localStorage.removeItem(`stria-${name}`);
+    else localStorage.setItem(`stria-${name}`, value);
+  } catch {
+    // A browser that refuses memory asks again next time.
+  }
+}
+
+/**
+ * A sentence of the catalogue in the reader's language. `{name}` stands for a value, `{n|drive|drives}` for the form that
+ * the number asks for: one, other; in Russian one, few, many; `#` in a form is the number.
+ */
+export function t(key: Key, values: Values = {}): string {
+  const sentence = catalogue[key][ORDER.indexOf(language.value)] as string;
+  return sentence.replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined) => {
+    const value = values[name];
+    if (value === undefined) return whole;
+    if (forms === undefined) return typeof value === "number" ? value.toLocaleString(locale.value) : value;
+    const variants = forms.split("|");
+    const category = new Intl.PluralRules(language.value).select(Number(value));
+    const index = category === "one" ? 0 : category === "few" ? 1 : variants.length - 1;
+    return (variants[index] ?? whole).replace("#", Number(value).toLocaleString(locale.value));
+  });
+}

@@ -1,0 +1,222 @@
+// A server with the daemon's contract and invented machines: what a real daemon on image files cannot show in a test, such as worn
+// drives, twenty-four of them, or names that somebody chose to do harm. `node tests/mock.mjs SCENE [PORT]` serves one to look at.
+import { createServer } from "node:http";
+import { existsSync, readFileSync } from "node:fs";
+
+const BUNDLE = new URL("../../crates/manage/page/", import.meta.url);
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
+export const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+const GIB = 2 ** 30;
+const DAY = 86_400_000;
+const SIZE = 3840 * 10 ** 9;
+
+export function member(index, more = {}) {
+  const latency = { median_us: 78 + index * 3, p99_us: 240 + index * 11, max_us: 4100, slow_count: 2 };
+  return {
+    slot: index, path: `/dev/nvme${index}n1`, role: "in sync", direct: true, direct_note: null, way: "interrupts", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: `S64HNE0T5${String(10331 + index * 137)}`,
+    size_bytes: SIZE, read_errors: 0, hedged_reads: 0, wrong_sectors: 0, repaired_sectors: 0, checksums: null, read_count: 90210 + index, write_count: 70110, read_bytes: 40 * GIB, written_bytes: 31 * GIB,
+    no_room: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
+  };
+}
+
+export function view(name, level, members, more = {}) {
+  const parity = { 0: 0, 5: 1, 6: 2, 1: members.length - 1, 10: 1 }[level] ?? 0;
+  return {
+    name, full_name: `box:${name}`, uuid: "3aaa0122:29827cfa:5331ad66:ca767371", level, layout: "left-symmetric", strip_bytes: 65536, strip_reason: null, size_bytes: (members.length - parity) * SIZE,
+    health: "optimal", state: "active", silent_s: null, clean: false, read_only: false, unreplayed: null, trim_zeroes: true, paused: false, members, missing_slots: [], spans: [], sweep: null, resync_pending: false,
+    mismatch_sectors: null, mismatch_repaired: false, losses_survived: parity, headline: "active", bitmap: { dirty_count: 3, bit_count: 57220, chunk_bytes: 67108864 },
+    log: { append_count: 1, record_count: 1, append_bytes: 1, early_count: 81422, full_count: 0, replaying: false, replayed_count: 0, partial_parity: false }, in_flight: 4, events: 71, created_s: 1760000000,
+    exports: [`nbd+unix:///${name}?socket=/run/stria/nbd.sock`], block_device: "/dev/ublkb0", attached: [], vhost_user: [],
+    clients: [{ id: 1, peer: "unix socket, process 812 (qemu-system-x86), user 64055", tls: false, requests: 81000, errors: 0, read_bytes: 31 * GIB, written_bytes: 12 * GIB, in_flight: 3 }],
+    lanes: [{ setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0 }], ...more,
+  };
+}
+
+export const entry = (view, more = {}) => ({ name: view.name, uuid: view.uuid, state: "served", text: "served", drives: [], again_in_s: null, view, tasks: [], rates: null, slow: [], ...more });
+
+const health = (more = {}) => ({
+  source: "nvme", asleep: false, model: null, serial: null, firmware: "GDC5602Q", verdict: "good", findings: [], predicts_failure: false, critical_warning: 0, temperature_c: 41, temperature_warning_c: 80, temperature_critical_c: 83,
+  wear_percent: 7, spare_percent: 100, spare_threshold_percent: 10, media_errors: 0, pending_sectors: null, reallocated_sectors: null, link_errors: 0, power_on_hours: 11240, power_cycles: 31, unsafe_shutdowns: 4, read_bytes: 91 * 1024 * GIB, written_bytes: 112 * 1024 * GIB, ...more,
+});
+
+export const drive = (path, more = {}) => ({
+  path, by_id: null, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, ...more,
+});
+
+const drives_of = (entries) =>
+  entries.flatMap(({ view }) =>
+    [view, ...(view?.spans ?? [])].flatMap((part) =>
+      (part?.members ?? []).filter((member) => member.direct !== null).map((member) =>
+        drive(member.path, { model: member.model, serial: member.serial, size_bytes: member.size_bytes, free: false, carries: ["member of a Linux md array"], member: { array: view.name, uuid: view.uuid, served: true, slot: member.slot, role: member.role } }),
+      ),
+    ),
+  );
+
+const event = (sequence, ago_ms, array, kind, text, more = {}) => ({ sequence, time_ms: Date.now() - ago_ms, array, kind, text, ...more });
+const range = (n, from = 0) => Array.from({ length: n }, (_, index) => index + from);
+
+function degraded() {
+  const lost = member(3, { role: "failed", failure: "write of 128 KiB at sector 2097152 failed: I/O error", read_errors: 4, read_latency: null });
+  const members = [...range(6).filter((index) => index !== 3).map((index) => member(index)), lost];
+  return view("tank", "6", members, { health: "degraded", missing_slots: [3], losses_survived: 1, size_bytes: 4 * SIZE });
+}
+
+export const SCENES = {
+  well: () => {
+    const arrays = [
+      entry(view("tank", "6", [...range(6).map((index) => member(index)), member(6, { slot: null, role: "spare" })], { size_bytes: 4 * SIZE })),
+      entry(view("pool", "1", range(2, 8).map((index) => member(index, { slot: index - 8 })), { size_bytes: SIZE })),
+    ];
+    return { arrays, events: [event(1, 2 * DAY, "tank", "sweep_finished", "scrub of tank finished: no mismatch", { sweep: "scrub", mismatch_sectors: 0 }), event(2, DAY, "pool", "sweep_finished", "scrub of pool finished: no mismatch", { sweep: "scrub", mismatch_sectors: 0 })], drives: [...drives_of(arrays), drive("/dev/nvme12n1"), drive("/dev/sda", { model: "INTEL SSDSC2KB240G8", users: ["/boot", "/"], free: false, carries: ["partition table (GPT)"], size_bytes: 240e9, health: health({ wear_percent: 31, temperature_c: 29 }) })] };
+  },
+  empty: () => ({ arrays: [], events: [], drives: range(5).map((index) => drive(`/dev/nvme${index}n1`, { serial: `S64HNE0T5${10331 + index}` })) }),
+  degraded: () => {
+    const arrays = [entry(degraded()), entry(view("pool", "1", range(2, 8).map((index) => member(index, { slot: index - 8 })), { size_bytes: SIZE }))];
+    return {
+      arrays,
+      events: [event(1, 17 * 60_000, "tank", "member_failed", "/dev/nvme3n1 of tank (slot 3) failed: write of 128 KiB at sector 2097152 failed: I/O error", { slot: 3 })],
+      drives: [...drives_of(arrays), drive("/dev/nvme12n1"), drive("/dev/nvme13n1", { carries: ["ext4 file system \"backup\""], free: false, serial: "S64HNE0T588888" })],
+    };
+  },
+  bare: () => {
+    const scene = SCENES.degraded();
+    Object.assign(scene.arrays[0].view, { level: "5", losses_survived: 0 });
+    return scene;
+  },
+  rebuilding: () => {
+    const scene = SCENES.degraded();
+    const { view } = scene.arrays[0];
+    view.members.splice(3, 0, member(3, { path: "/dev/nvme12n1", serial: "S64HNE0T599999", role: "rebuilding" }));
+    view.missing_slots = [];
+    view.sweep = { kind: "rebuild", done_bytes: SIZE * 0.41, total_bytes: SIZE, bytes_per_s: 512 << 20, eta_s: 4210, held_bytes_per_s: null, mismatch_sectors: 0 };
+    scene.arrays[0].tasks = [{ array: "tank", kind: "rebuild", done_bytes: SIZE * 0.41, total_bytes: SIZE, bytes_per_s: 512 << 20, left_s: 4210, held_bytes_per_s: null, mismatch_sectors: 0 }];
+    return scene;
+  },
+  many: () => {
+    const arrays = range(4).map((index) => {
+      const members = range(6).map((slot) => member(slot, { path: `/dev/nvme${index * 6 + slot}n1`, serial: `S64HNE0T5${String(10331 + (index * 6 + slot) * 137)}` }));
+      return entry(view(["tank", "lake", "pond", "well"][index], index === 3 ? "10" : "6", members, { size_bytes: 4 * SIZE }));
+    });
+    arrays[1].view.members[2].role = "failed";
+    Object.assign(arrays[1].view, { health: "degraded", missing_slots: [2], losses_survived: 1 });
+    arrays[2].slow = [{ path: "/dev/nvme14n1", median_us: 900, others_us: 82 }];
+    arrays[2].view.members[2].read_latency.median_us = 900;
+    const drives = drives_of(arrays);
+    Object.assign(drives[20].health, { verdict: "replace", wear_percent: 103, findings: [{ verdict: "replace", sentence: "103 % of the rated endurance is used: replace the drive while it works." }] });
+    return { arrays, events: [event(1, 3 * DAY, "lake", "member_failed", "slot 2 failed")], drives };
+  },
+  hostile: () => {
+    const nasty = `<img src=x onerror=alert(1)>"'&‮tank`;
+    const long = "an-array-with-the-longest-name-31";
+    const arrays = [
+      entry(view(nasty, "5", range(3).map((index) => member(index, { path: `/srv/<b>${"x".repeat(90)}</b>/${index}.img`, serial: null, model: null, failure: index === 1 ? "<script>alert(2)</script>" : null, role: index === 1 ? "failed" : "in sync" })), { health: "degraded", missing_slots: [1], losses_survived: 0 })),
+      { ...entry(view(long, "1", [member(8)])), view: null, state: "waiting", text: `lacks the drive of slot 1 <a href="javascript:alert(3)">x</a>` },
+    ];
+    return { arrays, events: [event(1, 1000, nasty, "member_failed", "<svg onload=alert(4)>")], drives: [drive("/dev/sd<i>z", { carries: ["ext4 \"<u>data</u>\""], free: false })] };
+  },
+};
+
+/** Serves a scene, which tests may change by `change`. */
+export async function mock(scene_name, port = 0) {
+  let scene = SCENES[scene_name]();
+  const jobs = [];
+  const asked = [];
+  const streams = new Set();
+  const started = Date.now();
+  const state = () => {
+    const arrays = scene.arrays.map((one) => (one.view ? { ...one, rates: rates(one) } : one));
+    const summary = { urgency: "well", sentence: "", matters: [], well: [] };
+    return { boot: "1", time_ms: Date.now(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
+  };
+  const rates = ({ view }) => {
+    const swing = 1 + 0.3 * Math.sin((Date.now() - started) / 4000);
+    const members = [view, ...view.spans].flatMap((part) => part.members).filter((one) => one.direct !== null && one.role !== "failed").map((one, index) => ({ path: one.path, reads_per_s: 9000 * swing + index * 90, writes_per_s: 4100, read_bytes_per_s: (270 + index * 7) * swing * 2 ** 20, written_bytes_per_s: 140 * swing * 2 ** 20 }));
+    return { over_ms: 1000, total: { peer: "", requests_per_s: 21000 * swing, read_bytes_per_s: 1400 * swing * 2 ** 20, written_bytes_per_s: 390 * swing * 2 ** 20, in_flight: 37 }, clients: [], members };
+  };
+  const answers = {
+    "GET /api/v1": () => ({ version: "0.9.0", api: 1, machine: "box.example", boot: "1", time_ms: Date.now(), user: scene.user ?? USER }),
+    "GET /api/v1/session": () => scene.user ?? USER,
+    "GET /api/v1/state": state,
+    "GET /api/v1/drives": () => scene.drives,
+    "GET /api/v1/events": () => ({ events: scene.events, more: false }),
+    "GET /api/v1/audit": () => ({ events: [event(9, 60_000, "tank", "ordered", "root (user 0) ordered add: done")], more: false }),
+    "GET /api/v1/config": () => ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
+    "POST /api/v1/config/check": () => ({ good: true, text: "the configuration is good" }),
+    "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
+    "POST /api/v1/actions": (body) => job(body),
+    "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: Date.now() + 600_000, plan: plan(action) }),
+    "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
+  };
+  const job = (action) => {
+    const made = { id: jobs.length + 1, action, title: `${action.action} ${action.array ?? action.name}`, by: "root", state: "done", text: "done", task: null, started_ms: Date.now() - 2000, ended_ms: Date.now() };
+    jobs.push(made);
+    return made;
+  };
+  const server = createServer((request, response) => {
+    const path = new URL(request.url, "http://x").pathname;
+    const chunks = [];
+    request.on("data", (chunk) => chunks.push(chunk));
+    request.on("end", () => {
+      response.setHeader("content-security-policy", POLICY);
+      if (path === "/api/v1/stream") {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        const send = () => response.write(`event: state\ndata: ${JSON.stringify(state())}\n\n`);
+        send();
+        const timer = setInterval(send, 1000);
+        const stream = { send, end: () => (clearInterval(timer), response.destroy()) };
+        streams.add(stream);
+        response.on("close", () => (clearInterval(timer), streams.delete(stream)));
+        return;
+      }
+      const answer = answers[`${request.method} ${path}`];
+      if (answer) {
+        const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString()) : null;
+        if (request.method !== "GET") asked.push({ path, body });
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end(JSON.stringify(answer(body)));
+        return;
+      }
+      const file = new URL(path === "/" ? "index.html" : path.slice(1), BUNDLE);
+      if (request.method !== "GET" || !existsSync(file)) {
+        response.writeHead(404, { "content-type": "application/json" });
+        response.end(JSON.stringify({ error: { kind: "not_found", message: "there is nothing at this path" } }));
+        return;
+      }
+      response.writeHead(200, { "content-type": TYPES[file.pathname.split(".").pop()] ?? "text/plain" });
+      response.end(readFileSync(file));
+    });
+  });
+  await new Promise((resolve) => server.listen(port, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${server.address().port}/`,
+    asked,
+    change(next) {
+      scene = next;
+      for (const stream of streams) stream.send();
+    },
+    async close() {
+      for (const stream of streams) stream.end();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const USER = { name: "root", role: "admin", via: "unix" };
+
+function plan(action) {
+  const drive = action.drive ?? action.new ?? "/dev/nvme12n1";
+  const loses = action.action === "destroy" || action.action === "create" ? ["everything on the drives that are named"] : [];
+  return {
+    action, title: `${drive} takes slot 3 of ${action.array ?? action.name} and is filled from the other drives.`,
+    writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
+    loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 ? (action.array ?? action.name) : null,
+  };
+}
+
+if (process.argv[1] === new URL(import.meta.url).pathname) {
+  const server = await mock(process.argv[2] ?? "degraded", Number(process.argv[3] ?? 8099));
+  console.log(server.url);
+}
