@@ -87,6 +87,7 @@ export function ArrayPage({ name }: { name: string }) {
 
 function NotServed({ entry }: { entry: ArrayEntry }) {
   const array = entry.name;
+  const [name, set_name] = useState("");
   return (
     <section class="card">
       <p lang="en">{entry.text}</p>
@@ -102,6 +103,15 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
           {t("act_destroy")}…
         </Act>
       </div>
+      <form class="rename" onSubmit={(event) => (event.preventDefault(), name !== "" && open_plan({ action: "rename", array, name }))}>
+        <label>
+          {t("new_name")}
+          <input value={name} onInput={(event) => set_name(event.currentTarget.value)} autocomplete="off" spellcheck={false} />
+        </label>
+        <Act role="admin" busy={name === ""} onClick={() => open_plan({ action: "rename", array, name })}>
+          {t("act_rename")}…
+        </Act>
+      </form>
     </section>
   );
 }
@@ -218,7 +228,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
   const typical = median(part.members.flatMap((member) => member.read_latency?.median_us ?? []));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={t("members")}>
-      <table>
+      <table class="members">
         <thead>
           <tr>
             <th scope="col">{t("slot")}</th>
@@ -253,18 +263,18 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
             const works = member.role !== "failed";
             return (
               <tr key={member.path}>
-                <td class="number">{member.slot ?? "–"}</td>
+                <td class="number" data-label={t("slot")}>{member.slot ?? "–"}</td>
                 <th scope="row">
                   <span class="path">{member.path}</span>
                   <small>{[member.model, member.serial].filter(Boolean).join(" · ")}</small>
                 </th>
-                <td>
+                <td data-label={t("state")}>
                   <span class={`state ${member.role.replace(" ", "-")}`}>
                     <Sign name={role_sign(member.role)} /> {role_word(member.role)}
                   </span>
                   {member.failure && <small lang="en">{member.failure}</small>}
                 </td>
-                <td>
+                <td data-label={t("drive_health")}>
                   {report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
                   {report?.findings.map((finding) => (
                     <small key={finding.sentence} lang="en">
@@ -272,22 +282,27 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                     </small>
                   ))}
                 </td>
-                <td class="number">{report?.wear_percent === null || report?.wear_percent === undefined ? "–" : percent(report.wear_percent / 100)}</td>
-                <td class="number">{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : `${report.temperature_c} °C`}</td>
-                <td class={`number${slow ? " bad" : ""}`}>
+                <td class="number" data-label={t("wear")}>{report?.wear_percent === null || report?.wear_percent === undefined ? "–" : percent(report.wear_percent / 100)}</td>
+                <td class="number" data-label={t("temperature")}>{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : `${report.temperature_c} °C`}</td>
+                <td class={`number${slow ? " bad" : ""}`} data-label={t("read_latency")}>
                   {member.read_latency ? micros(member.read_latency.median_us) : "–"}
                   {member.read_latency && <small>{t("p99", { time: micros(member.read_latency.p99_us) })}</small>}
                   {slow && <small class="bad">{t("slow_by", { n: Math.round(slow.median_us / Math.max(1, slow.others_us || typical)) })}</small>}
                 </td>
-                <td class="number">
+                <td class="number" data-label={t("write_latency")}>
                   {member.write_latency ? micros(member.write_latency.median_us) : "–"}
                   {member.write_latency && <small>{t("p99", { time: micros(member.write_latency.p99_us) })}</small>}
                 </td>
-                <td class={`number${member.read_errors > 0 ? " notable" : ""}`}>{count(member.read_errors)}</td>
+                <td class={`number${member.read_errors > 0 ? " notable" : ""}`} data-label={t("errors")}>{count(member.read_errors)}</td>
                 <td class="row-actions">
                   {works && member.role === "in sync" && (
                     <Act onClick={() => open_plan({ action: "replace", array, old: member.path, new: "" })}>
                       {t("act_replace")}…<span class="hidden"> {member.path}</span>
+                    </Act>
+                  )}
+                  {(member.waiting_ms ?? 0) > 0 && works && (
+                    <Act danger onClick={() => open_plan({ action: "fail", array, drive: member.path })}>
+                      {t("act_fail")}…<span class="hidden"> {member.path}</span>
                     </Act>
                   )}
                   {(!works || member.role === "spare") && (

@@ -339,6 +339,7 @@ export const catalogue = of({
   act_start: ["Start", "Starten", "Запустить"],
   act_stop: ["Stop", "Anhalten", "Остановить"],
   act_rename: ["Rename", "Umbenennen", "Переименовать"],
+  new_name: ["New name", "Neuer Name", "Новое имя"],
   act_fail: ["Fail a drive", "Als ausgefallen melden", "Объявить отказ"],
   act_remove: ["Remove", "Entfernen", "Удалить из массива"],
   act_add: ["Add a drive", "Laufwerk einsetzen", "Добавить накопитель"],

@@ -1,7 +1,7 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
 import { type Case, cases, drives_of, family, spares_of } from "./cases.ts";
-import { bytes, duration, now, percent, time } from "./format.ts";
+import { bytes, duration, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, events, jobs, state } from "./live.ts";
 import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, role_sign, role_word, severity_word } from "./parts.tsx";
 import { action_word, open_plan } from "./plan.tsx";
@@ -313,6 +313,11 @@ function Reason({ entry }: { entry: ArrayEntry }) {
           </li>
         ))}
       </ul>
+      {entry.rates && (
+        <p class="rates">
+          {t("reads")} <strong>{rate(entry.rates.total.read_bytes_per_s)}</strong> {t("writes")} <strong>{rate(entry.rates.total.written_bytes_per_s)}</strong>
+        </p>
+      )}
     </li>
   );
 }
