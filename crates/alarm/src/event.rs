@@ -88,6 +88,20 @@ impl Event {
         }
     }
 
+    /// True if what raises it is an event of the array as well, with the same words.
+    pub fn has_event(self) -> bool {
+        matches!(
+            self,
+            Self::Fail
+                | Self::FailSpare
+                | Self::NoSpace
+                | Self::MemberSilent
+                | Self::ArraySilent
+                | Self::Mismatch
+                | Self::Unreadable
+        )
+    }
+
     /// The urgency of the event.
     pub fn severity(self) -> Severity {
         match self {

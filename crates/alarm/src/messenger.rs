@@ -61,6 +61,11 @@ impl Messenger {
         self.lines.is_empty()
     }
 
+    /// The names of the channels.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.lines.iter().map(|line| line.channel.name()).collect()
+    }
+
     /// Sends a message on every channel that it is for, without waiting for that.
     pub fn send(&self, message: &Message) {
         for line in &self.lines {

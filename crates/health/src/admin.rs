@@ -15,16 +15,36 @@ const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES
 /// The kernel gives a command up after so long. A drive that has hung is not waited for without end.
 const TIMEOUT_MS: u32 = 10_000;
 
-/// Commands that only read.
+/// The state of a test that runs, and the results of the last 20.
+pub const SELF_TEST_LOG_BYTES: usize = 564;
+
+/// Commands that change nothing that a host has written.
 #[derive(Clone, Copy)]
 pub enum AdminCommand {
     /// Get Log Page: SMART / health information, of the controller.
     SmartLog,
     /// Identify: the controller.
     IdentifyController,
+    /// Get Log Page: device self-test.
+    SelfTestLog,
+    /// Device Self-test, of the controller and all namespaces: the drive goes on serving while it runs.
+    SelfTest {
+        /// All of the media.
+        long: bool,
+    },
 }
 
 impl AdminCommand {
+    /// The name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SmartLog => "its SMART log",
+            Self::IdentifyController => "its identity",
+            Self::SelfTestLog => "its log of self-tests",
+            Self::SelfTest { .. } => "a self-test",
+        }
+    }
+
     /// Opcode, namespace, length of the answer, and command word 10.
     fn words(self) -> (u8, u32, usize, u32) {
         match self {
@@ -32,6 +52,9 @@ impl AdminCommand {
             Self::SmartLog => (0x02, u32::MAX, 512, 0x02 | (512 / 4 - 1) << 16),
             // Word 10: which structure. 1 is the controller.
             Self::IdentifyController => (0x06, 0, 4096, 1),
+            Self::SelfTestLog => (0x02, u32::MAX, SELF_TEST_LOG_BYTES, 0x06 | (SELF_TEST_LOG_BYTES as u32 / 4 - 1) << 16),
+            // Word 10: 1 is the short test, 2 the long one. It has no data.
+            Self::SelfTest { long } => (0x14, u32::MAX, 0, if long { 2 } else { 1 }),
         }
     }
 
@@ -43,7 +66,9 @@ impl AdminCommand {
         command[0] = opcode;
         let mut put = |at: usize, bytes: &[u8]| command[at..at + bytes.len()].copy_from_slice(bytes);
         put(4, &namespace.to_ne_bytes());
-        put(24, &(answer.as_mut_ptr() as u64).to_ne_bytes());
+        if length > 0 {
+            put(24, &(answer.as_mut_ptr() as u64).to_ne_bytes());
+        }
         put(36, &(length as u32).to_ne_bytes());
         put(40, &word_10.to_ne_bytes());
         put(64, &TIMEOUT_MS.to_ne_bytes());

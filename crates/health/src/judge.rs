@@ -1,12 +1,13 @@
 //! The meaning of a drive's figures: thresholds, and a sentence for each that is crossed.
 
-use crate::{DriveHealth, Finding, Verdict};
+use crate::{DriveHealth, Finding, SelfTest, Verdict};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
-/// The values from which on figures call for attention.
+/// The table `[health]` of the configuration: the values from which on figures call for attention, and the program that is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Thresholds {
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HealthConfig {
     /// Watch a drive that has used so much of its rated endurance, in per cent.
     pub wear_watch_percent: u16,
     /// Replace it from here on.
@@ -17,13 +18,22 @@ pub struct Thresholds {
     pub reallocated_watch: u64,
     /// Replace it from here on.
     pub reallocated_replace: u64,
-    /// Replace a drive with so many media errors; one is enough to watch it.
+    /// Watch a drive with so many media errors.
+    pub media_errors_watch: u64,
+    /// Replace it from here on.
     pub media_errors_replace: u64,
     /// Watch a drive with so many transfers that arrived damaged.
     pub link_errors_watch: u64,
+    /// A member is slow beside the others of its array if its requests take so many times as long as theirs.
+    pub slow_factor: u64,
+    /// No member is slow whose requests take less, in microseconds.
+    pub slow_least_us: u64,
+    /// The program that is asked for the health of drives other than NVMe, with the arguments of `smartctl`; then it is asked for image files
+    /// too, which have no health of their own. `smartctl` itself if not given.
+    pub smartctl: Option<PathBuf>,
 }
 
-impl Default for Thresholds {
+impl Default for HealthConfig {
     fn default() -> Self {
         Self {
             wear_watch_percent: 80,
@@ -31,8 +41,39 @@ impl Default for Thresholds {
             temperature_watch_c: 70,
             reallocated_watch: 1,
             reallocated_replace: 100,
+            media_errors_watch: 1,
             media_errors_replace: 100,
             link_errors_watch: 100,
+            slow_factor: 4,
+            slow_least_us: 1000,
+            smartctl: None,
+        }
+    }
+}
+
+impl HealthConfig {
+    /// Checks values against each other.
+    ///
+    /// # Errors
+    /// The pair that makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, watch, replace) in [
+            ("wear", u64::from(self.wear_watch_percent), u64::from(self.wear_replace_percent)),
+            ("reallocated", self.reallocated_watch, self.reallocated_replace),
+            ("media-errors", self.media_errors_watch, self.media_errors_replace),
+        ] {
+            if watch > replace {
+                return Err(format!(
+                    "{name}-watch is {watch} and {name}-replace {replace}: a drive is watched before it is replaced"
+                ));
+            }
+        }
+        if self.slow_factor < 2 {
+            return Err("slow-factor is 2 or more: members of one array differ a little".into());
+        }
+        match &self.smartctl {
+            Some(path) if !path.is_absolute() => Err(format!("smartctl: {} must begin with a slash", path.display())),
+            _ => Ok(()),
         }
     }
 }
@@ -44,7 +85,7 @@ const READ_ONLY: u8 = 1 << 3;
 const BACKUP_FAILED: u8 = 1 << 4;
 
 /// Fills in the verdict of a drive, and its reasons.
-pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
+pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
     let mut findings = Vec::new();
     let mut find = |verdict, sentence: String| findings.push(Finding { verdict, sentence });
     let warns = |bit| health.critical_warning.is_some_and(|warning| warning & bit != 0);
@@ -64,6 +105,10 @@ pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
         let meaning = "a power cut may lose what it has acknowledged";
         find(Verdict::Replace, format!("the drive's protection against power loss has failed: {meaning}; replace it"));
     }
+    if let Some(SelfTest { long, passed: Some(false), .. }) = health.self_test {
+        let kind = if long { "long" } else { "short" };
+        find(Verdict::Replace, format!("the drive's last {kind} self-test failed: it found a fault of its own; replace it"));
+    }
     wear(health, thresholds, warns(SPARE_LOW), &mut find);
     media(health, thresholds, &mut find);
     surroundings(health, thresholds, &mut find);
@@ -72,7 +117,7 @@ pub fn judge(health: &mut DriveHealth, thresholds: &Thresholds) {
     health.findings = findings;
 }
 
-fn wear(health: &DriveHealth, thresholds: &Thresholds, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
+fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
     match health.wear_percent {
         Some(wear) if wear >= thresholds.wear_replace_percent => {
             find(
@@ -102,8 +147,8 @@ fn wear(health: &DriveHealth, thresholds: &Thresholds, spare_is_low: bool, find:
     }
 }
 
-fn media(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Verdict, String)) {
-    if let Some(count @ 1..) = health.media_errors {
+fn media(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
+    if let Some(count) = health.media_errors.filter(|&count| count > 0 && count >= thresholds.media_errors_watch) {
         let verdict = if count >= thresholds.media_errors_replace { Verdict::Replace } else { Verdict::Watch };
         let what = match verdict {
             Verdict::Replace => "replace it",
@@ -127,7 +172,7 @@ fn media(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Ve
 }
 
 /// Faults that are not the drive's own: heat and cables.
-fn surroundings(health: &DriveHealth, thresholds: &Thresholds, find: &mut impl FnMut(Verdict, String)) {
+fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
     if let Some(temperature) = health.temperature_c {
         let limit = health.temperature_warning_c.unwrap_or(thresholds.temperature_watch_c);
         match health.temperature_critical_c {
@@ -157,7 +202,7 @@ mod tests {
 
     fn judged(health: DriveHealth) -> DriveHealth {
         let mut health = health;
-        judge(&mut health, &Thresholds::default());
+        judge(&mut health, &HealthConfig::default());
         health
     }
 
@@ -202,6 +247,15 @@ mod tests {
             (Verdict::Good, DriveHealth { temperature_c: Some(75), temperature_warning_c: Some(80), ..empty() }),
             (Verdict::Watch, DriveHealth { link_errors: Some(100), ..empty() }),
             (Verdict::Replace, DriveHealth { predicts_failure: true, ..empty() }),
+            (
+                Verdict::Replace,
+                DriveHealth { self_test: Some(SelfTest { long: true, running: false, passed: Some(false) }), ..empty() },
+            ),
+            (
+                Verdict::Good,
+                DriveHealth { self_test: Some(SelfTest { long: true, running: false, passed: Some(true) }), ..empty() },
+            ),
+            (Verdict::Good, DriveHealth { self_test: Some(SelfTest { long: false, running: true, passed: None }), ..empty() }),
         ] {
             assert_eq!(verdict_of(health.clone()), verdict, "{health:?}");
         }
@@ -219,5 +273,20 @@ mod tests {
         assert_eq!(health.findings.iter().map(|finding| finding.verdict).collect::<Vec<_>>(), [Verdict::Replace, Verdict::Watch]);
         assert!(health.findings[0].sentence.contains("120 %") && health.findings[0].sentence.ends_with("replace it"));
         assert!(health.findings[1].sentence.contains("90 °C"));
+    }
+
+    #[test]
+    fn thresholds_are_those_of_the_configuration() {
+        let config = HealthConfig { wear_watch_percent: 50, media_errors_watch: 5, ..HealthConfig::default() };
+        let verdict = |mut health: DriveHealth| {
+            judge(&mut health, &config);
+            health.verdict
+        };
+        assert_eq!(verdict(DriveHealth { wear_percent: Some(50), ..DriveHealth::default() }), Verdict::Watch);
+        assert_eq!(verdict(DriveHealth { media_errors: Some(4), ..DriveHealth::default() }), Verdict::Good);
+        assert_eq!(verdict(DriveHealth { media_errors: Some(5), ..DriveHealth::default() }), Verdict::Watch);
+        assert_eq!(HealthConfig::default().check(), Ok(()));
+        assert!(HealthConfig { wear_watch_percent: 101, ..HealthConfig::default() }.check().is_err());
+        assert!(HealthConfig { slow_factor: 1, ..HealthConfig::default() }.check().is_err());
     }
 }

@@ -4,19 +4,22 @@
 //!   read ─┬ nvme: the SMART log page, by a command to the controller ─┐
 //!         └ smartctl: every other drive, by smartmontools' JSON ──────┴▶ DriveHealth ─ judge ─▶ verdict, each with its sentences
 //! ```
-//! [`read`] is the only part that touches a drive, and it never wakes one that sleeps. The rest is pure. [`slow_members`] compares the
-//! response times of drives that share an array. The crate knows neither arrays nor sockets.
+//! [`read`] and [`start_self_test`] are the only parts that touch a drive, and [`read`] never wakes one that sleeps. [`slow_members`] compares
+//! the response times of drives that share an array. [`Seat`] is where a drive sits, by sysfs: its slot, its link, its light. The crate knows
+//! neither arrays nor sockets.
 
 mod admin;
 mod judge;
 mod nvme;
 mod peers;
 mod read;
+mod seat;
 mod smartctl;
 
-pub use judge::{Thresholds, judge};
+pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, SlowMember, slow_members};
-pub use read::{HealthError, read};
+pub use read::{HealthError, read, start_self_test};
+pub use seat::{LocateError, Seat};
 
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +109,8 @@ pub struct DriveHealth {
     pub reallocated_sectors: Option<u64>,
     /// Transfers that arrived damaged: a matter of cable or slot.
     pub link_errors: Option<u64>,
+    /// Its last self-test; `None`: there was none, or it offers none.
+    pub self_test: Option<SelfTest>,
     /// Hours under power.
     pub power_on_hours: Option<u64>,
     /// Times that power came.
@@ -116,4 +121,15 @@ pub struct DriveHealth {
     pub read_bytes: Option<u64>,
     /// Bytes written by the host.
     pub written_bytes: Option<u64>,
+}
+
+/// A test that a drive makes of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// It reads all of the media, which takes hours; a short one takes minutes.
+    pub long: bool,
+    /// It is under way.
+    pub running: bool,
+    /// Its result; `None`: it runs, or ended without one, as a restart or another command ended it.
+    pub passed: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! The NVMe SMART log page, and what the controller says of itself. Offsets are those of the NVM Express Base Specification 2.0.
 
-use crate::{DriveHealth, Source};
+use crate::admin::SELF_TEST_LOG_BYTES;
+use crate::{DriveHealth, SelfTest, Source};
 
 /// Zero degrees Celsius in kelvins, as NVMe counts.
 const ZERO_CELSIUS: i32 = 273;
@@ -60,6 +61,29 @@ pub fn health(smart: &[u8], controller: &[u8]) -> DriveHealth {
     }
 }
 
+/// True if the controller offers self-tests (Optional Admin Command Support, bit 4). `controller`: 4096 bytes.
+pub fn offers_self_tests(controller: &[u8]) -> bool {
+    u16_at(controller, 256) & 1 << 4 != 0
+}
+
+/// The self-test that runs, or the last one. `log`: 564 bytes.
+pub fn self_test(log: &[u8]) -> Option<SelfTest> {
+    assert_eq!(log.len(), SELF_TEST_LOG_BYTES, "the size of the answer");
+    let kind = |code: u8| (code == 1 || code == 2).then_some(code == 2);
+    if let Some(long) = kind(log[0] & 0xf) {
+        return Some(SelfTest { long, running: true, passed: None });
+    }
+    // The newest result: the test's code, and its outcome. 0: passed; 5 to 7: a failure; the others say why it ended early.
+    let (code, outcome) = (log[4] >> 4, log[4] & 0xf);
+    let passed = match outcome {
+        0 => Some(true),
+        5..=7 => Some(false),
+        _ => None,
+    };
+    // Outcome 15: the entry is not used.
+    kind(code).filter(|_| outcome != 15).map(|long| SelfTest { long, running: false, passed })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +114,23 @@ mod tests {
         assert_eq!(health.media_errors, Some(u64::MAX), "a number too large is cut");
         assert_eq!((health.serial.as_deref(), health.firmware.as_deref()), (Some("S6P1NX0T"), Some("GDC5902Q")));
         assert_eq!(health.model, None);
+    }
+
+    #[test]
+    fn self_tests_are_offered_run_and_end() {
+        let (_, mut controller) = pages();
+        assert!(!offers_self_tests(&controller));
+        controller[256] = 1 << 4;
+        assert!(offers_self_tests(&controller));
+        let log = |first: u8, entry: u8| {
+            let mut log = vec![0; SELF_TEST_LOG_BYTES];
+            (log[0], log[4]) = (first, entry);
+            self_test(&log)
+        };
+        assert_eq!(log(2, 0x1f), Some(SelfTest { long: true, running: true, passed: None }));
+        assert_eq!(log(0, 0x10), Some(SelfTest { long: false, running: false, passed: Some(true) }));
+        assert_eq!(log(0, 0x27), Some(SelfTest { long: true, running: false, passed: Some(false) }));
+        assert_eq!(log(0, 0x22), Some(SelfTest { long: true, running: false, passed: None }), "a reset of the controller");
+        assert_eq!((log(0, 0x0f), log(0, 0)), (None, None), "never");
     }
 }

@@ -1,12 +1,13 @@
 //! Asks a drive.
 
 use crate::admin::AdminCommand;
-use crate::{DriveHealth, Thresholds, judge, nvme, smartctl};
+use crate::{DriveHealth, HealthConfig, judge, nvme, smartctl};
 use rustix::fs::{FileType, fstat, major, minor};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// A reason why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +19,11 @@ pub enum HealthError {
     #[error("{0}: {1}")]
     Open(PathBuf, io::Error),
     /// The controller does not answer the command.
-    #[error("{0}: the controller refuses its SMART log ({1}); root may read it")]
-    Refused(PathBuf, io::Error),
+    #[error("{0}: the controller refuses {1} ({2}); only root, or a user of the block device, may ask")]
+    Refused(PathBuf, &'static str, io::Error),
+    /// The controller has no such command.
+    #[error("{0} offers no self-tests: its controller does not have that command")]
+    NoSelfTest(PathBuf),
     /// smartctl is not there.
     #[error("{0}: smartctl does not start ({1}); install smartmontools")]
     NoSmartctl(PathBuf, io::Error),
@@ -28,19 +32,54 @@ pub enum HealthError {
     Smartctl(PathBuf, String),
 }
 
+/// A drive that can be asked.
+enum Kind {
+    Nvme(File),
+    Other,
+}
+
+fn kind(drive: &Path, config: &HealthConfig) -> Result<Kind, HealthError> {
+    let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
+    let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice if is_nvme(stat.st_rdev) => Ok(Kind::Nvme(file)),
+        FileType::BlockDevice => Ok(Kind::Other),
+        _ if config.smartctl.is_some() => Ok(Kind::Other),
+        _ => Err(HealthError::File(drive.into())),
+    }
+}
+
 /// Reads the health of a drive, and judges it. May take as long as the drive does; a drive that sleeps is not woken.
 ///
 /// # Errors
 /// When it reports none.
-pub fn read(drive: &Path, thresholds: &Thresholds) -> Result<DriveHealth, HealthError> {
-    let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
-    let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
-        return Err(HealthError::File(drive.into()));
-    }
-    let mut health = if is_nvme(stat.st_rdev) { by_nvme(drive, &file)? } else { by_smartctl(drive)? };
-    judge(&mut health, thresholds);
+pub fn read(drive: &Path, config: &HealthConfig) -> Result<DriveHealth, HealthError> {
+    let mut health = match kind(drive, config)? {
+        Kind::Nvme(file) => by_nvme(drive, &file)?,
+        Kind::Other => by_smartctl(drive, config)?,
+    };
+    judge(&mut health, config);
     Ok(health)
+}
+
+/// Makes a drive test itself, in the background. [`read`] has the result when the test has ended.
+///
+/// # Errors
+/// When it offers no self-tests, or refuses.
+pub fn start_self_test(drive: &Path, long: bool, config: &HealthConfig) -> Result<(), HealthError> {
+    match kind(drive, config)? {
+        Kind::Nvme(file) => {
+            let controller = ask(drive, &file, AdminCommand::IdentifyController)?;
+            if !nvme::offers_self_tests(&controller) {
+                return Err(HealthError::NoSelfTest(drive.into()));
+            }
+            ask(drive, &file, AdminCommand::SelfTest { long }).map(drop)
+        }
+        Kind::Other => {
+            let output = run(smartctl::self_test_command(&program(config), drive, long), drive)?;
+            smartctl::self_test_begins(&answer(drive, &output)?).map_err(|words| HealthError::Smartctl(drive.into(), words))
+        }
+    }
 }
 
 /// True if the device is an NVMe namespace or a partition of one: its driver names it so.
@@ -50,17 +89,35 @@ fn is_nvme(number: u64) -> bool {
     real.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("nvme"))
 }
 
-fn by_nvme(drive: &Path, file: &File) -> Result<DriveHealth, HealthError> {
-    let ask = |command: AdminCommand| command.send(file).map_err(|errno| HealthError::Refused(drive.into(), errno.into()));
-    Ok(nvme::health(&ask(AdminCommand::SmartLog)?, &ask(AdminCommand::IdentifyController)?))
+fn ask(drive: &Path, file: &File, command: AdminCommand) -> Result<Vec<u8>, HealthError> {
+    command.send(file).map_err(|errno| HealthError::Refused(drive.into(), command.name(), errno.into()))
 }
 
-fn by_smartctl(drive: &Path) -> Result<DriveHealth, HealthError> {
-    // The usual place of system programs is not in the path of every user.
-    let program = ["/usr/sbin/smartctl", "/sbin/smartctl"].map(Path::new).into_iter().find(|path| path.exists());
-    let mut command = smartctl::command(program.unwrap_or(Path::new("smartctl")), drive);
-    let output = command.output().map_err(|error| HealthError::NoSmartctl(drive.into(), error))?;
-    let answer: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| HealthError::Smartctl(drive.into(), format!("smartctl's answer is no JSON: {error}")))?;
-    smartctl::health(&answer).map_err(|words| HealthError::Smartctl(drive.into(), words))
+fn by_nvme(drive: &Path, file: &File) -> Result<DriveHealth, HealthError> {
+    let (log, controller) = (ask(drive, file, AdminCommand::SmartLog)?, ask(drive, file, AdminCommand::IdentifyController)?);
+    let mut health = nvme::health(&log, &controller);
+    if nvme::offers_self_tests(&controller) {
+        health.self_test = nvme::self_test(&ask(drive, file, AdminCommand::SelfTestLog)?);
+    }
+    Ok(health)
+}
+
+/// The program that is asked. The usual place of system programs is not in the path of every user.
+fn program(config: &HealthConfig) -> PathBuf {
+    let usual = || ["/usr/sbin/smartctl", "/sbin/smartctl"].map(PathBuf::from).into_iter().find(|path| path.exists());
+    config.smartctl.clone().or_else(usual).unwrap_or_else(|| "smartctl".into())
+}
+
+fn run(mut command: Command, drive: &Path) -> Result<Output, HealthError> {
+    command.output().map_err(|error| HealthError::NoSmartctl(drive.into(), error))
+}
+
+fn answer(drive: &Path, output: &Output) -> Result<Value, HealthError> {
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| HealthError::Smartctl(drive.into(), format!("smartctl's answer is no JSON: {error}")))
+}
+
+fn by_smartctl(drive: &Path, config: &HealthConfig) -> Result<DriveHealth, HealthError> {
+    let output = run(smartctl::command(&program(config), drive), drive)?;
+    smartctl::health(&answer(drive, &output)?).map_err(|words| HealthError::Smartctl(drive.into(), words))
 }

@@ -3,7 +3,7 @@
 //! The keys are those of smartmontools 7.x: ATA attributes and device statistics, SCSI log pages. smartmontools knows hundreds of
 //! models; none of that is repeated here.
 
-use crate::{DriveHealth, Source};
+use crate::{DriveHealth, SelfTest, Source};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -17,8 +17,40 @@ const FAILED: i64 = 0b11;
 /// The command that asks a drive without waking it.
 pub fn command(program: &Path, drive: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(["--json", "-i", "-H", "-A", "-l", "devstat", "-n"]).arg(format!("standby,{ASLEEP}")).arg(drive);
     command
+        .args(["--json", "-i", "-H", "-A", "-l", "devstat", "-l", "selftest", "-n"])
+        .arg(format!("standby,{ASLEEP}"))
+        .arg(drive);
+    command
+}
+
+/// The command that makes a drive test itself.
+pub fn self_test_command(program: &Path, drive: &Path, long: bool) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--json", "-t", if long { "long" } else { "short" }]).arg(drive);
+    command
+}
+
+/// Nothing, if smartctl's answer says that the test began.
+///
+/// # Errors
+/// The reason why not, in smartctl's words.
+pub fn self_test_begins(answer: &Value) -> Result<(), String> {
+    let (status, words) = outcome(answer)?;
+    // Bit 2: a command to the drive failed, or the drive does not have it.
+    match status & (FAILED | 1 << 2) {
+        0 => Ok(()),
+        _ if words.is_empty() => Err(format!("it does not begin a self-test (smartctl ended with status {status})")),
+        _ => Err(words),
+    }
+}
+
+/// The exit status, and messages.
+fn outcome(answer: &Value) -> Result<(i64, String), String> {
+    let status = answer.pointer("/smartctl/exit_status").and_then(Value::as_i64).ok_or("smartctl's answer has no exit status")?;
+    let messages = answer.pointer("/smartctl/messages").and_then(Value::as_array).into_iter().flatten();
+    let words: Vec<&str> = messages.filter_map(|message| message["string"].as_str()).collect();
+    Ok((status, words.join("; ")))
 }
 
 /// The figures of a drive by smartctl's answer.
@@ -26,17 +58,11 @@ pub fn command(program: &Path, drive: &Path) -> Command {
 /// # Errors
 /// The reason why there are none, in smartctl's words.
 pub fn health(answer: &Value) -> Result<DriveHealth, String> {
-    let status = answer.pointer("/smartctl/exit_status").and_then(Value::as_i64).ok_or("smartctl's answer has no exit status")?;
-    let messages: Vec<&str> = answer
-        .pointer("/smartctl/messages")
-        .and_then(Value::as_array)
-        .map(|messages| messages.iter().filter_map(|message| message["string"].as_str()).collect())
-        .unwrap_or_default();
+    let (status, words) = outcome(answer)?;
     if status == i64::from(ASLEEP) {
         return Ok(DriveHealth { source: Source::Smartctl, asleep: true, ..DriveHealth::default() });
     }
     if status & FAILED != 0 {
-        let words = messages.join("; ");
         return Err(if words.is_empty() { format!("smartctl ended with status {status}") } else { words });
     }
     let text = |at: &str| answer.pointer(at).and_then(Value::as_str).map(str::to_owned);
@@ -70,6 +96,7 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         pending_sectors: raw(&[197]),
         reallocated_sectors: number("/scsi_grown_defect_list").or_else(|| raw(&[5])),
         link_errors: statistic(answer, "Number of Interface CRC Errors").or_else(|| raw(&[199])),
+        self_test: self_test(answer),
         power_on_hours: number("/power_on_time/hours"),
         power_cycles: number("/power_cycle_count"),
         unsafe_shutdowns: nvme("unsafe_shutdowns").or_else(|| raw(&[174, 192])),
@@ -81,6 +108,36 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
 
 fn attributes(answer: &Value) -> impl Iterator<Item = &Value> {
     answer.pointer("/ata_smart_attributes/table").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The self-test that runs, or the last one, of ATA, NVMe and SCSI drives.
+fn self_test(answer: &Value) -> Option<SelfTest> {
+    if let Some(entry) = answer.pointer("/nvme_self_test_log/table/0") {
+        let passed = match entry.pointer("/self_test_result/value").and_then(Value::as_u64) {
+            Some(0) => Some(true),
+            Some(5..=7) => Some(false),
+            _ => None,
+        };
+        let running = answer.pointer("/nvme_self_test_log/current_self_test_operation/value").and_then(Value::as_u64);
+        return Some(SelfTest {
+            long: entry.pointer("/self_test_code/value")? == 2,
+            running: running.is_some_and(|value| value != 0),
+            passed,
+        });
+    }
+    let entry = ["/ata_smart_self_test_log/standard/table/0", "/ata_smart_self_test_log/extended/table/0", "/scsi_self_test_0"];
+    let entry = entry.into_iter().find_map(|at| answer.pointer(at))?;
+    let name = entry.pointer("/type/string").or_else(|| entry.pointer("/code/string")).and_then(Value::as_str)?;
+    let state = |at: &str| entry.pointer(at).and_then(Value::as_u64);
+    // ATA's high nibble 15 and SCSI's result 15: under way. ATA's 0 passed, 3 to 8 failed; SCSI's 0 passed, 3 to 7 failed; the others ended early.
+    let outcome = state("/status/value").map(|value| value >> 4).or_else(|| state("/result/value"))?;
+    let passed = match outcome {
+        0 => Some(true),
+        3..=8 => Some(false),
+        _ => None,
+    };
+    let long = ["Extended", "long"].iter().any(|word| name.contains(word));
+    Some(SelfTest { long, running: outcome == 15, passed })
 }
 
 /// An entry of the ATA device statistics.
@@ -115,12 +172,12 @@ fn scsi_uncorrected(answer: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Thresholds, Verdict, judge};
+    use crate::{HealthConfig, Verdict, judge};
 
     fn read(text: &str) -> DriveHealth {
         let answer: Value = serde_json::from_str(text).expect("JSON");
         let mut health = health(&answer).expect("figures");
-        judge(&mut health, &Thresholds::default());
+        judge(&mut health, &HealthConfig::default());
         health
     }
 
@@ -178,5 +235,35 @@ mod tests {
         let answer: Value = serde_json::from_str(include_str!("../tests/smartctl/cannot_open.json")).expect("JSON");
         assert_eq!(health(&answer), Err("Smartctl open device: /dev/sdz failed: No such device".into()));
         assert!(health(&Value::Null).is_err());
+    }
+
+    #[test]
+    fn self_tests_are_read_from_every_kind_of_log() {
+        let of = |text: &str| self_test(&serde_json::from_str(text).expect("JSON"));
+        let ata = |kind: &str, status: u8| {
+            of(&format!(
+                r#"{{"ata_smart_self_test_log":{{"standard":{{"table":[{{"type":{{"value":1,"string":"{kind}"}},"status":{{"value":{status}}}}}]}}}}}}"#
+            ))
+        };
+        assert_eq!(ata("Short offline", 0), Some(SelfTest { long: false, running: false, passed: Some(true) }));
+        assert_eq!(ata("Extended offline", 0x79), Some(SelfTest { long: true, running: false, passed: Some(false) }));
+        assert_eq!(ata("Short offline", 0xf5), Some(SelfTest { long: false, running: true, passed: None }));
+        assert_eq!(ata("Short offline", 0x10), Some(SelfTest { long: false, running: false, passed: None }), "ended by the host");
+        let nvme = r#"{"nvme_self_test_log":{"current_self_test_operation":{"value":0},
+            "table":[{"self_test_code":{"value":2},"self_test_result":{"value":7}}]}}"#;
+        assert_eq!(of(nvme), Some(SelfTest { long: true, running: false, passed: Some(false) }));
+        let scsi = r#"{"scsi_self_test_0":{"code":{"value":2,"string":"Background long"},"result":{"value":0}}}"#;
+        assert_eq!(of(scsi), Some(SelfTest { long: true, running: false, passed: Some(true) }));
+        assert_eq!(of("{}"), None);
+    }
+
+    #[test]
+    fn a_self_test_that_is_refused_is_told_in_smartctls_words() {
+        let begins = |status: i64, words: &str| {
+            self_test_begins(&serde_json::json!({"smartctl": {"exit_status": status, "messages": [{"string": words}]}}))
+        };
+        assert_eq!(begins(0, ""), Ok(()));
+        assert_eq!(begins(64, "old errors"), Ok(()), "what it found before");
+        assert_eq!(begins(4, "Self-tests not supported"), Err("Self-tests not supported".into()));
     }
 }

@@ -25,6 +25,7 @@
 //! | `POST /v1/adopted/{name}/start` | [`StartRequest`] | [`Done`], when the array is served |
 //! | `POST /v1/drives` | [`DriveRequest`] | [`Done`], when the drive was looked at |
 //! | `POST /v1/reload` | | [`Done`], when the configuration applies |
+//! | `GET /v1/routine` | | list of [`RoutineView`]: scrubs and self-tests by schedule |
 //!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
@@ -159,6 +160,12 @@ pub struct ArrayView {
     pub resync_pending: bool,
     /// Sectors whose redundancy did not match in the last complete scrub.
     pub mismatch_sectors: Option<u64>,
+    /// The last complete scrub, as the daemon remembers it over restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scrub: Option<ScrubView>,
+    /// When the daemon scrubs it next by schedule, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_scrub_s: Option<u64>,
     /// True if that scrub repaired them.
     #[serde(default)]
     pub mismatch_repaired: bool,
@@ -194,6 +201,38 @@ pub struct ArrayView {
     /// The threads that it runs on, the home lane first; empty for a span, which runs on the array's.
     #[serde(default)]
     pub lanes: Vec<LaneView>,
+}
+
+/// A scrub that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubView {
+    /// When, in seconds since 1970.
+    pub ended_s: u64,
+    /// The sectors whose redundancy did not match.
+    pub mismatch_sectors: u64,
+    /// True if it repaired them.
+    pub repaired: bool,
+}
+
+/// Routine work, as `stria routine` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutineView {
+    /// `scrub`, `self-test`, `long self-test`.
+    pub what: String,
+    /// The array or drive.
+    pub of: String,
+    /// When, as the configuration says.
+    pub schedule: String,
+    /// It runs.
+    pub running: bool,
+    /// It was interrupted, and goes on from there.
+    pub interrupted: bool,
+    /// When the last one ended, in seconds since 1970.
+    pub last_s: Option<u64>,
+    /// When the next one is due. It lies in the past if that waits for quiet hours, its link, or the array.
+    pub next_s: Option<u64>,
+    /// What the last one found.
+    pub outcome: Option<String>,
 }
 
 /// One member.
@@ -387,7 +426,8 @@ pub struct EventView {
     /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`, `alarm`,
-    /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`.
+    /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
+    /// `foreseen`.
     pub kind: String,
     /// The reason in words.
     pub text: String,

@@ -5,7 +5,7 @@ mod life;
 
 pub use life::{Destroy, Explain, Grow, Rename, Wipe};
 
-pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Start};
+pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Routine, Start};
 
 use crate::api::LatencyBound;
 use crate::monitor::MonitorOptions;
@@ -123,6 +123,10 @@ pub enum Command {
     Alarm(Alarm),
     /// Show the health of drives, as they report it: wear, temperature, errors, and what to do.
     Health(Health),
+    /// Show what the daemon does by schedule: scrubs and self-tests, when they are due, and what the last ones found.
+    Routine(Routine),
+    /// Switch the light of a drive on, so that it is found, or off.
+    Locate(Locate),
     /// Write the manual pages of all commands into a folder.
     #[command(hide = true)]
     Manual {
@@ -614,6 +618,17 @@ pub struct Speed {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
+}
+
+/// `stria locate`
+#[derive(Args, Debug)]
+pub struct Locate {
+    /// The drive.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub drive: PathBuf,
+    /// Switch the light off.
+    #[arg(long)]
+    pub off: bool,
 }
 
 /// `stria stop`

@@ -26,6 +26,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::{Assembly, Verdict, examine, raw};
+use stria_health::Seat;
 use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, named, refusal, short_name, sort_arguments};
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, absolute, size};
@@ -136,6 +137,12 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Stop(stop) => self::stop(&stop, json)?,
         Command::Alarm(command) => return monitor::commands::alarm(&command, json),
         Command::Health(command) => return monitor::commands::health(&command, json),
+        Command::Routine(command) => orders::routine(&command, json)?,
+        Command::Locate(command) => {
+            let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;
+            let state = if command.off { "off" } else { "on" };
+            say(json, || format!("{shown} is {state}"), || json!({"drive": command.drive, "light": state}));
+        }
         Command::Manual { folder } => manual::write(&folder)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();

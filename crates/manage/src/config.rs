@@ -10,12 +10,14 @@ pub use values::{Block, Patience, Uuid};
 
 use crate::monitor::MonitorPlan;
 use crate::nbd::{Listen, NbdOptions, Tls};
+use crate::routine::{ReplacementConfig, RoutineConfig};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stria_alarm::AlarmConfig;
 use stria_drive::IoOptions;
+use stria_health::HealthConfig;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
 
@@ -36,6 +38,12 @@ pub struct Config {
     pub metrics: Metrics,
     /// `[alarms]`
     pub alarms: AlarmConfig,
+    /// `[health]`
+    pub health: HealthConfig,
+    /// `[routine]`
+    pub routine: RoutineConfig,
+    /// `[replacement]`
+    pub replacement: ReplacementConfig,
     /// `[[array]]`, one for each array that belongs to Stria.
     #[serde(rename = "array")]
     pub arrays: Vec<Array>,
@@ -247,6 +255,7 @@ impl Config {
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
         MonitorPlan::of_daemon(self).map_err(|failure| failure.to_string())?;
+        self.health.check().map_err(|error| format!("[health]: {error}"))?;
         let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         for array in &self.arrays {
             let title = array.title();

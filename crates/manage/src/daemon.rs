@@ -18,8 +18,10 @@ mod record;
 pub use record::stored;
 
 use crate::config::{self, Config};
+use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
+use crate::routine::Routine;
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, sockets, view};
@@ -66,18 +68,27 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let service = Service::new(config.nbd.options()?.server(&socket.with_extension("nbd"))?);
     service.stay();
     let recorder = record::keep(&service, &config.daemon.state);
+    let (ledger, damage) = Ledger::open(&config.daemon.state);
+    let ledger = Arc::new(ledger);
+    service.remember(Arc::clone(&ledger));
+    if let Some(text) = damage {
+        service.events().push(view::plain_event("", "warning", text));
+    }
     let control = sockets::listen(&socket)?;
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
     let (looked, mut ready) = oneshot::channel();
-    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), move || {
-        // Nobody waits any more if the process is ending.
-        let _ = looked.send(());
-    });
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
-    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper))).merge(monitor.router());
+    let routine = Routine::start(&service, &monitor, &ledger, &config);
+    let followed = Arc::clone(&routine);
+    let ready_now = move || {
+        // Nobody waits any more if the process is ending.
+        let _ = looked.send(());
+    };
+    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), ready_now, move |config| followed.reload(config));
+    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper), routine)).merge(monitor.router());
     let witness = api::witness(Arc::clone(&service));
     let over = service.shutdown().subscribe();
     let server = tokio::spawn(control::listen(listener, router, Some(witness), over));

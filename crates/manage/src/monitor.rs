@@ -5,7 +5,7 @@
 //!                        └──▶ metrics ─▶ GET /metrics on the control socket, and over TCP where that was asked for
 //!   drives ─▶ board (stria-health) ─▶ both
 //! ```
-//! It only reads: nothing here changes an array. A `serve` or another process with a [`Service`] starts one, and adds
+//! It only reads: nothing here changes an array (`routine` does). A `serve` or another process with a [`Service`] starts one, and adds
 //! [`Monitor::router`] to its control socket.
 
 mod board;
@@ -16,7 +16,7 @@ mod observer;
 mod options;
 mod page;
 
-pub use board::DriveEntry;
+pub use board::{DriveEntry, slow};
 pub use options::{MonitorOptions, MonitorPlan};
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView};
@@ -30,10 +30,11 @@ use board::Board;
 use observer::Observer;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stria_alarm::{Condition, Counts, Event, Heartbeat, Message, Messenger, Outcome, Phase, Tracker};
-use stria_health::{SlowMember, Thresholds};
+use stria_health::{DriveHealth, HealthConfig, SlowMember};
 use stria_terminal::Failure;
 use tokio::sync::watch;
 
@@ -66,7 +67,7 @@ pub struct Monitor {
     service: Weak<Service>,
     messenger: Messenger,
     board: Board,
-    thresholds: Thresholds,
+    health: Mutex<HealthConfig>,
     tracker: Mutex<Tracker>,
 }
 
@@ -78,7 +79,7 @@ impl Monitor {
             tracker: Mutex::new(Tracker::new(plan.alarms.repeat)),
             messenger: plan.messenger,
             board: Board::default(),
-            thresholds: Thresholds::default(),
+            health: Mutex::new(plan.health),
         });
         let observer = Observer::new(&plan.alarms);
         let heartbeat = plan.alarms.heartbeat.map(Heartbeat::new);
@@ -125,6 +126,30 @@ impl Monitor {
         Ok(bound)
     }
 
+    /// The thresholds.
+    pub fn health(&self) -> HealthConfig {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the thresholds; drives are asked again at once.
+    pub fn set_health(&self, health: HealthConfig) {
+        let mut known = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != health {
+            *known = health;
+            self.board.expire();
+        }
+    }
+
+    /// The health of drives, as they were last asked.
+    pub fn drives(&self) -> Vec<DriveEntry> {
+        self.board.entries()
+    }
+
+    /// Asks one drive now.
+    pub fn ask(&self, drive: &Path) -> Option<DriveHealth> {
+        self.board.ask_one(drive, &self.health())
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Tracker> {
         self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +175,7 @@ impl Monitor {
             let events = service.events().since(sequence);
             let Ok(views) = service.arrays() else { continue };
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
-            let seen = observer.look(now, &views, &events, &self.board.entries());
+            let seen = observer.look(now, &views, &events, &self.board.entries(), &self.health());
             seen.happenings.into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
             let messages = {
                 let mut tracker = self.lock();
@@ -168,7 +193,11 @@ impl Monitor {
                 Phase::Raised | Phase::Repeated => "alarm",
                 Phase::Cleared => "alarm_over",
             };
-            let text = format!("{}: {}", message.subject(), message.cause.text);
+            let (subject, Condition { event, text, .. }) = (message.subject(), &message.cause);
+            let channels = self.messenger.names().join(", ");
+            let told = if channels.is_empty() { "no channel is configured".into() } else { format!("by {channels}") };
+            // The event that raised it has said what happened.
+            let text = if event.has_event() { format!("{subject} ({told})") } else { format!("{subject} ({told}): {text}") };
             service.events().push(crate::view::plain_event(&message.cause.array, kind, text));
         }
         self.messenger.send(&message);
@@ -179,10 +208,10 @@ impl Monitor {
         let mut due = Instant::now();
         loop {
             let Some(service) = self.service.upgrade() else { return };
-            if Instant::now() >= due
+            if (Instant::now() >= due || self.board.is_expired())
                 && let Ok(views) = service.arrays()
             {
-                self.board.refresh(&views, &self.thresholds);
+                self.board.refresh(&views, &self.health());
                 // The first time comes before the first array.
                 due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
             }
@@ -245,7 +274,8 @@ fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
 async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {
     let page = off_thread(move || {
         let views = views(&monitor)?;
-        let slow = views.iter().flat_map(board::slow).collect();
+        let config = monitor.health();
+        let slow = views.iter().flat_map(|view| slow(view, &config)).collect();
         Ok(HealthPage { drives: monitor.board.entries(), slow })
     });
     page.await.map(Json)

@@ -9,16 +9,18 @@ use crate::api::{
 };
 use crate::event_log::EventLog;
 use crate::lane_spec::{LaneSpec, Near};
+use crate::ledger::Ledger;
 use crate::{ublk, view};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
+use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{Closing, Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
@@ -81,6 +83,8 @@ pub struct Service {
     shutdown: watch::Sender<bool>,
     /// The process goes on without arrays, as a daemon does.
     stays: AtomicBool,
+    /// What is remembered over restarts; a `serve` remembers nothing.
+    ledger: OnceLock<Arc<Ledger>>,
     /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,
 }
@@ -112,6 +116,7 @@ impl Service {
             notices: Mutex::new(notices),
             shutdown,
             stays: AtomicBool::new(false),
+            ledger: OnceLock::new(),
             failure: Mutex::default(),
         });
         let watched = Arc::downgrade(&service);
@@ -125,6 +130,11 @@ impl Service {
     /// Keeps the process from ending with its last array.
     pub fn stay(&self) {
         self.stays.store(true, Ordering::SeqCst);
+    }
+
+    /// Remembers bounds on speed and the results of scrubs, from the start of the process on.
+    pub fn remember(&self, ledger: Arc<Ledger>) {
+        let _ = self.ledger.set(ledger);
     }
 
     /// Lets clients connect. Harmless if repeated, for disks that were added since.
@@ -245,6 +255,13 @@ impl Service {
         let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), places.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         let served = Arc::new(served);
+        if let Some(request) = self.ledger.get().and_then(|ledger| ledger.speed(&uuid_text(&served.uuid)))
+            && let Err(error) = set_speed(&served, &request)
+        {
+            let text =
+                format!("the bounds on speed that \"{name}\" had do not apply: {error}; `stria speed {name}` sets new ones");
+            self.events.push(view::plain_event(name, "warning", text));
+        }
         // Remembers a first view, in case the array never answers.
         let _ = self.view(&served, STATUS_WITHIN);
         lock(&self.arrays).push(served);
@@ -337,6 +354,9 @@ impl Service {
             lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_clients, index, count, ring)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
+        if let Some(ledger) = self.ledger.get() {
+            ledger.fill(&mut view);
+        }
         view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
@@ -458,26 +478,13 @@ impl Service {
         self.done(sequence, format!("sweeps of \"{name}\" {}", if paused { "are held" } else { "go on" }))
     }
 
-    /// Bounds the speed of sweeps.
+    /// Bounds the speed of sweeps. A daemon remembers that.
     pub fn speed(&self, name: &str, request: &SpeedRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        let sectors = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(SECTOR_BYTES as u64));
-        let (min, max) = (sectors(request.min_bytes_per_s), sectors(request.max_bytes_per_s));
-        if min == Some(0) || max == Some(0) {
-            return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
+        set_speed(&served, request)?;
+        if let Some(ledger) = self.ledger.get() {
+            ledger.note_speed(&uuid_text(&served.uuid), request);
         }
-        let mut asked = lock(&served.bounds);
-        let bounds = (request.min_bytes_per_s.or(asked.0), request.max_bytes_per_s.or(asked.1));
-        if let (Some(min), Some(max)) = bounds
-            && min > max
-        {
-            let (min, max) = (size::show(min), size::show(max));
-            let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
-            return Err(ApiError::new(ApiErrorKind::Invalid, message));
-        }
-        let target = request.latency.map(latency_target).transpose()?;
-        served.lanes.set_speed(min, max, target)?;
-        *asked = bounds;
         self.done(sequence, format!("speed bounds of \"{name}\" are set"))
     }
 
@@ -658,6 +665,28 @@ impl Service {
         let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
         Ok(view::array(&served.lanes.stop(told)?).state)
     }
+}
+
+/// Bounds the speed of an array's sweeps.
+fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
+    let sectors = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(SECTOR_BYTES as u64));
+    let (min, max) = (sectors(request.min_bytes_per_s), sectors(request.max_bytes_per_s));
+    if min == Some(0) || max == Some(0) {
+        return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
+    }
+    let mut asked = lock(&served.bounds);
+    let bounds = (request.min_bytes_per_s.or(asked.0), request.max_bytes_per_s.or(asked.1));
+    if let (Some(min), Some(max)) = bounds
+        && min > max
+    {
+        let (min, max) = (size::show(min), size::show(max));
+        let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
+    let target = request.latency.map(latency_target).transpose()?;
+    served.lanes.set_speed(min, max, target)?;
+    *asked = bounds;
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -36,6 +36,11 @@ pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
     }
 }
 
+/// A date and time of this machine.
+fn local(unix_s: u64) -> Option<String> {
+    Some(stria_routine::local_text(i64::try_from(unix_s).ok()?, &stria_routine::TimeZone::system()))
+}
+
 fn in_full(array: &ArrayView, verbose: bool) -> String {
     let mut text = String::new();
     describe(&mut text, array, "", verbose);
@@ -89,7 +94,11 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
             (_, true) => format!("found mismatches in {count} sectors, and repaired them"),
             (_, false) => format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.name),
         };
-        say("scrub", format!("the last one {outcome}"));
+        let date = view.last_scrub.and_then(|scrub| local(scrub.ended_s)).map_or_else(String::new, |date| format!(" on {date}"));
+        say("scrub", format!("the last one{date} {outcome}"));
+    }
+    if let Some(next) = view.next_scrub_s.and_then(local) {
+        say("next", format!("scrub due {next}"));
     }
     if !view.trim_zeroes {
         say("trim", "not offered: a drive cannot zero and unmap in one request".into());

@@ -52,6 +52,8 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         sweep: status.sweep.as_ref().map(sweep_view),
         resync_pending,
         mismatch_sectors: status.mismatch_sectors,
+        last_scrub: None,
+        next_scrub_s: None,
         mismatch_repaired: status.mismatch_repaired,
         losses_survived: status.losses_survived,
         headline: String::new(),

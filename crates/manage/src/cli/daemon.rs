@@ -131,6 +131,14 @@ pub enum ConfigAction {
     },
 }
 
+/// `stria routine`
+#[derive(Args, Debug)]
+pub struct Routine {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
 /// `stria events`
 #[derive(Args, Debug)]
 pub struct Events {

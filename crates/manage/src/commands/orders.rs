@@ -1,6 +1,6 @@
 //! The commands to the daemon: `start`, `incremental`, `reload`, `events`.
 
-use crate::api::{Done, DriveRequest, EventView, StartRequest};
+use crate::api::{Done, DriveRequest, EventView, RoutineView, StartRequest};
 use crate::cli;
 use crate::client::{self, Client};
 use crate::config::{self, Config};
@@ -10,7 +10,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_block::{shown, shown_sentence};
-use stria_terminal::output::{print, print_json};
+use stria_routine::{TimeZone, local_text};
+use stria_terminal::output::{print, print_json, table};
 use stria_terminal::{Failure, absolute};
 
 fn daemon(control: &cli::Control) -> Result<Client, Failure> {
@@ -48,6 +49,36 @@ pub fn incremental(command: &cli::Incremental) -> Result<Option<Done>, Failure> 
 /// When that is invalid.
 pub fn reload(command: &cli::Reload) -> Result<Done, Failure> {
     daemon(&command.control)?.send(Method::POST, "/v1/reload", &())
+}
+
+/// Shows the routine work of the daemon.
+///
+/// # Errors
+/// When no daemon runs.
+pub fn routine(command: &cli::Routine, json: bool) -> Result<(), Failure> {
+    let work: Vec<RoutineView> = daemon(&command.control)?.get("/v1/routine")?;
+    if json {
+        print_json(&work);
+        return Ok(());
+    }
+    let time = |time: Option<u64>| {
+        let seconds = time.and_then(|time| i64::try_from(time).ok());
+        seconds.map_or_else(|| "-".into(), |seconds| local_text(seconds, &TimeZone::system()))
+    };
+    let row = |work: &RoutineView| {
+        let next = match (work.running, work.interrupted) {
+            (true, _) => "runs".into(),
+            (false, true) => "goes on".into(),
+            (false, false) => time(work.next_s),
+        };
+        let outcome = work.outcome.clone().unwrap_or_else(|| "-".into());
+        vec![work.what.clone(), shown(&work.of).to_string(), work.schedule.clone(), time(work.last_s), outcome, next]
+    };
+    match work.is_empty() {
+        true => print("nothing is done by schedule: see [routine] in stria.toml(5)\n"),
+        false => print(&(table(&["what", "of", "when", "last", "found", "next"], &[], work.iter().map(row).collect()) + "\n")),
+    }
+    Ok(())
 }
 
 /// Shows the events that daemons kept.

@@ -3,6 +3,7 @@
 use super::keeper::Keeper;
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
+use crate::routine::Routine;
 use crate::service::Service;
 use crate::view;
 use axum::Router;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 type On = State<Arc<Keeper>>;
 
 /// The paths that only the daemon has.
-pub fn router(keeper: Arc<Keeper>) -> Router {
+pub fn router(keeper: Arc<Keeper>, routine: Arc<Routine>) -> Router {
     Router::new()
+        .route("/v1/routine", get(move || std::future::ready(axum::Json(routine.shown()))))
         .route("/v1/adopted", get(|State(keeper): On| answer(move || Ok(keeper.adopted()))))
         .route("/v1/adopted/{name}/start", post(start))
         .route("/v1/drives", post(drive))

@@ -52,12 +52,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Keeper {
-    /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once.
+    /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once, and `reloaded` whenever another
+    /// configuration applies.
     pub fn start(
         config_path: PathBuf,
         config: Config,
         service: Arc<Service>,
         ready: impl FnOnce() + Send + 'static,
+        reloaded: impl Fn(&Config) + Send + 'static,
     ) -> Arc<Self> {
         let (wishes, asked) = channel();
         let (shown, ending) = (Arc::default(), Arc::<AtomicBool>::default());
@@ -73,6 +75,7 @@ impl Keeper {
             ending: Arc::clone(&ending),
             listening,
             told,
+            reloaded: Box::new(reloaded),
         };
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
             work.scan();
@@ -205,6 +208,8 @@ struct Work {
     listening: bool,
     /// Drives that could not be read, as they were reported.
     told: Vec<String>,
+    /// Learns of another configuration.
+    reloaded: Box<dyn Fn(&Config) + Send>,
 }
 
 impl Work {
@@ -544,6 +549,7 @@ impl Work {
         for entry in old.iter().filter(|entry| matches!(entry.state, State::Served(_))) {
             notes.push(format!("array \"{}\" is no longer Stria's, and is served until it is stopped", entry.name()));
         }
+        (self.reloaded)(&config);
         self.config = config;
         self.scan();
         self.consider_all();

@@ -3,9 +3,10 @@
 use super::board::{DriveEntry, ask};
 use super::{HealthPage, StandingView};
 use crate::api::ArrayView;
-use crate::cli::Control;
+use crate::cli::{ConfigFile, Control};
 use crate::client::{self, Client};
 use crate::commands::NOT_WELL;
+use crate::config::{self, Config};
 use crate::view::all_members;
 use clap::{Args, Subcommand, ValueHint};
 use hyper::Method;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use stria_alarm::Outcome;
 use stria_block::{shown, shown_sentence};
-use stria_health::{DriveHealth, Thresholds, Verdict};
+use stria_health::{DriveHealth, Seat, Verdict};
 use stria_terminal::output::{paragraphs, print, print_json, table};
 use stria_terminal::{Failure, absolute, size};
 
@@ -42,6 +43,9 @@ pub struct Health {
     /// A drive, or an array that is served; the drives of all arrays if not given.
     #[arg(value_name = "DRIVE|ARRAY", value_hint = ValueHint::FilePath)]
     pub what: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub config: ConfigFile,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
@@ -103,7 +107,8 @@ fn test(services: &[Client], json: bool) -> Result<u8, Failure> {
 pub fn health(command: &Health, json: bool) -> Result<u8, Failure> {
     let page = match &command.what {
         Some(path) if is_drive(path) => {
-            HealthPage { drives: ask(vec![absolute(path)], &Thresholds::default()), slow: Vec::new() }
+            let config = Config::read(&config::path(command.config.config.as_deref()))?.health;
+            HealthPage { drives: ask(vec![absolute(path)], &config), slow: Vec::new() }
         }
         what => of_arrays(command.control.socket.as_deref(), what.as_deref())?,
     };
@@ -163,7 +168,7 @@ pub fn words(page: &HealthPage) -> String {
     let row = |entry: &DriveEntry| {
         let path = shown(&entry.path.display().to_string()).to_string();
         let Some(health) = &entry.health else {
-            return [vec!["unknown".to_owned()], vec!["-".into(); 8], vec![path]].concat();
+            return [vec!["unknown".to_owned()], vec!["-".into(); 9], vec![path]].concat();
         };
         let DriveHealth { temperature_c, wear_percent, spare_percent, .. } = *health;
         vec![
@@ -176,16 +181,20 @@ pub fn words(page: &HealthPage) -> String {
             count(health.power_on_hours),
             health.written_bytes.map_or("-".into(), size::show),
             health.firmware.clone().unwrap_or("-".into()),
+            health.serial.clone().unwrap_or("-".into()),
             path,
         ]
     };
     if page.drives.is_empty() && page.slow.is_empty() {
         return "no drive reports its health: image files have none\n".into();
     }
-    let header = ["health", "temp", "wear", "spare", "media", "link", "hours", "written", "firmware", "drive"];
+    let header = ["health", "temp", "wear", "spare", "media", "link", "hours", "written", "firmware", "serial", "drive"];
     let mut text = table(&header, &[1, 2, 3, 4, 5, 6, 7], page.drives.iter().map(row).collect()).trim_end().to_owned() + "\n";
     for entry in &page.drives {
         let path = entry.path.display().to_string();
+        if let Some(place) = entry.seat.as_ref().and_then(Seat::words) {
+            text += &format!("{}: {}\n", shown(&path), shown(&place));
+        }
         for finding in entry.health.iter().flat_map(|health| &health.findings) {
             text += &format!("{}: {}: {}\n", shown(&path), finding.verdict.word(), finding.sentence);
         }
@@ -194,8 +203,7 @@ pub fn words(page: &HealthPage) -> String {
         }
     }
     for slow in &page.slow {
-        let (path, own, others) = (shown(&slow.path), slow.median_us, slow.others_us);
-        text += &format!("{path}: slow: it takes {own} µs where the other members take {others} µs\n");
+        text += &format!("{}: slow: it {}\n", shown(&slow.path), slow.words());
     }
     text
 }

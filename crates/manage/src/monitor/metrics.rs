@@ -103,6 +103,10 @@ fn tree(families: &mut Families, view: &ArrayView, array: &str, span: &str) {
         let help = "Sectors whose redundancy did not match in the last complete scrub, and were not repaired by it.";
         families.gauge("stria_array_mismatch_sectors", help, of, open as f64);
     }
+    if let Some(last) = &view.last_scrub {
+        let help = "When the last complete scrub ended, as the daemon remembers it over restarts.";
+        families.gauge("stria_array_last_scrub_timestamp_seconds", help, of, last.ended_s as f64);
+    }
     families.gauge("stria_array_slots_missing", "Slots without a member.", of, view.missing_slots.len() as f64);
     for role in ROLES {
         let count = view.members.iter().filter(|member| member.role == role).count();

@@ -6,7 +6,7 @@ use crate::view::{all_members, found_mismatch};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
-use stria_health::{DriveHealth, Verdict};
+use stria_health::{DriveHealth, HealthConfig, Verdict};
 use stria_terminal::size;
 
 /// A member or an array that has not answered for so long is told.
@@ -58,10 +58,18 @@ impl Observer {
     }
 
     /// Takes the views of all arrays, the events since the last look, and what is known of drives.
-    pub fn look(&mut self, now: Instant, views: &[ArrayView], events: &[EventView], drives: &[DriveEntry]) -> Seen {
+    pub fn look(
+        &mut self,
+        now: Instant,
+        views: &[ArrayView],
+        events: &[EventView],
+        drives: &[DriveEntry],
+        config: &HealthConfig,
+    ) -> Seen {
         let mut seen = Seen::default();
         for view in views {
             self.look_at(now, view, events, &mut seen);
+            lasting(view, config, &mut seen.conditions);
             health(view, drives, &mut seen.conditions);
         }
         let is_here = |name: &String| views.iter().any(|view| view.name == *name);
@@ -111,7 +119,6 @@ impl Observer {
         if let Some((_, text)) = &known.unreadable {
             seen.conditions.push(condition(Event::Unreadable, name, None, format!("array \"{name}\" has lost data: {text}")));
         }
-        lasting(view, &mut seen.conditions);
     }
 }
 
@@ -206,7 +213,7 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
 }
 
 /// The causes that the view alone shows.
-fn lasting(view: &ArrayView, conditions: &mut Vec<Condition>) {
+fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Condition>) {
     let name = &view.name;
     let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
     if let Some(seconds) = view.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
@@ -241,10 +248,9 @@ fn lasting(view: &ArrayView, conditions: &mut Vec<Condition>) {
             so(Event::MemberSilent, Some(path), format!("member {path} of array \"{name}\" has not answered for {time}"));
         }
     }
-    for member in slow(view) {
-        let (path, own, others) = (&member.path, member.median_us, member.others_us);
-        let text =
-            format!("member {path} of array \"{name}\" takes {own} µs where the others take {others} µs; it slows all of them");
+    for member in slow(view, config) {
+        let path = &member.path;
+        let text = format!("member {path} of array \"{name}\" {}; it slows all of them", member.words());
         so(Event::SlowMember, Some(path), text);
     }
 }
@@ -291,7 +297,7 @@ mod tests {
     }
 
     fn look(observer: &mut Observer, view: &ArrayView) -> (Vec<String>, Vec<String>) {
-        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[]);
+        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], &HealthConfig::default());
         (names(&seen.conditions), names(&seen.happenings))
     }
 
@@ -338,7 +344,7 @@ mod tests {
         assert_eq!(look(&mut observer, &array(WELL)).0, [""; 0]);
         // It loses a member later: that is another cause.
         assert_eq!(look(&mut observer, &array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")])).0, ["Fail"]);
-        let seen = observer.look(Instant::now(), &[], NOTHING, &[]);
+        let seen = observer.look(Instant::now(), &[], NOTHING, &[], &HealthConfig::default());
         assert_eq!((names(&seen.happenings), seen.gone), (vec!["DeviceDisappeared".into()], vec!["tank".to_owned()]));
     }
 
@@ -375,8 +381,8 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into() };
         let health = DriveHealth { verdict: Verdict::Replace, findings: vec![finding], ..DriveHealth::default() };
-        let entry = DriveEntry { path: "b".into(), read_at_s: 0, health: Some(health), error: None };
-        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry]);
+        let entry = DriveEntry { path: "b".into(), read_at_s: 0, health: Some(health), error: None, seat: None };
+        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
         assert_eq!(names(&seen.conditions), ["DriveReplace"]);
         assert!(seen.conditions[0].text.contains("it expects to fail"));
     }

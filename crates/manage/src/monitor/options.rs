@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use stria_alarm::{AlarmConfig, MailConfig, Messenger};
+use stria_health::HealthConfig;
 use stria_terminal::{Failure, absolute};
 
 /// The options for the watch over a service.
@@ -16,7 +17,8 @@ pub struct MonitorOptions {
     /// in any case.
     #[arg(long, value_name = "[HOST:]PORT", value_parser = page::address)]
     pub metrics: Option<SocketAddr>,
-    /// Send alarms as the table [alarms] of this file says (docs/ALARMS.md). The options below take precedence.
+    /// Send alarms as the table [alarms] of this file says (docs/ALARMS.md), and judge drives by its table [health] (docs/HEALTH.md). The
+    /// options below take precedence.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub alarms: Option<PathBuf>,
     /// Start this program for each event, as `mdadm --monitor` does: PROGRAM EVENT ARRAY [MEMBER].
@@ -38,12 +40,17 @@ pub struct MonitorPlan {
     pub messenger: Messenger,
     /// The address for Prometheus, besides the control socket.
     pub metrics: Option<SocketAddr>,
+    /// The thresholds of drives' health.
+    pub health: HealthConfig,
 }
 
 /// A file with the table.
 #[derive(serde::Deserialize)]
 struct AlarmFile {
+    #[serde(default)]
     alarms: AlarmConfig,
+    #[serde(default)]
+    health: HealthConfig,
 }
 
 impl MonitorOptions {
@@ -52,7 +59,7 @@ impl MonitorOptions {
     /// # Errors
     /// When a channel cannot work as it is configured.
     pub fn plan(&self) -> Result<MonitorPlan, Failure> {
-        let mut alarms = self.alarms.as_deref().map(read).transpose()?.unwrap_or_default();
+        let (mut alarms, health) = self.alarms.as_deref().map(read).transpose()?.unwrap_or_default();
         if let Some(program) = &self.alarm_exec {
             alarms.program = Some(absolute(program));
         }
@@ -62,7 +69,8 @@ impl MonitorOptions {
         if let Some(url) = &self.alarm_webhook {
             alarms.webhook = Some(url.clone());
         }
-        MonitorPlan::of(alarms, self.metrics)
+        health.check().map_err(|error| Failure::Usage(format!("[health]: {error}")))?;
+        MonitorPlan::of(alarms, self.metrics, health)
     }
 }
 
@@ -73,17 +81,18 @@ impl MonitorPlan {
     /// When a channel cannot work as it is configured.
     pub fn of_daemon(config: &Config) -> Result<Self, Failure> {
         let metrics = config.metrics.listen.as_deref().map(page::address).transpose();
-        Self::of(config.alarms.clone(), metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?)
+        let metrics = metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?;
+        Self::of(config.alarms.clone(), metrics, config.health.clone())
     }
 
-    fn of(alarms: AlarmConfig, metrics: Option<SocketAddr>) -> Result<Self, Failure> {
+    fn of(alarms: AlarmConfig, metrics: Option<SocketAddr>, health: HealthConfig) -> Result<Self, Failure> {
         let messenger = Messenger::start(&alarms).map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Self { alarms, messenger, metrics })
+        Ok(Self { alarms, messenger, metrics, health })
     }
 }
 
-fn read(path: &Path) -> Result<AlarmConfig, Failure> {
+fn read(path: &Path) -> Result<(AlarmConfig, HealthConfig), Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    toml::from_str::<AlarmFile>(&text).map(|file| file.alarms).map_err(|error| wrong(&error))
+    toml::from_str::<AlarmFile>(&text).map(|file| (file.alarms, file.health)).map_err(|error| wrong(&error))
 }

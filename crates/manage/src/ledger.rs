@@ -1,0 +1,221 @@
+//! What the daemon remembers of arrays and drives over restarts: when routine work was done, what it found, and bounds on speed.
+//!
+//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that takes it not is reported once, and the
+//! daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
+//! are those of the start.
+
+use crate::api::{ArrayView, LatencyBound, ScrubView, SpeedRequest};
+use crate::config::edit::replace;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A piece of routine work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobNotes {
+    /// When it last began, or when it was first seen, in seconds since 1970; `None`: it was never seen.
+    pub since_s: Option<i64>,
+    /// It has begun and not ended: the position from which it goes on.
+    pub position: Option<u64>,
+    /// What it found before that position.
+    pub found: u64,
+}
+
+impl JobNotes {
+    /// The time of its last run. It is noted with `now_s` if it was never seen, or lies in the future because the clock was wrong.
+    pub fn since(&mut self, now_s: i64) -> i64 {
+        let since = self.since_s.unwrap_or(now_s).min(now_s);
+        self.since_s = Some(since);
+        since
+    }
+}
+
+/// Notes of an array or span, by its UUID.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArrayNotes {
+    /// Bounds on the speed of sweeps, in bytes.
+    pub speed_min: Option<u64>,
+    /// See above.
+    pub speed_max: Option<u64>,
+    /// The latency that sweeps leave to clients.
+    pub latency: Option<LatencyBound>,
+    /// The last complete scrub.
+    pub last_scrub: Option<ScrubView>,
+    /// Its scrubs by schedule.
+    pub scrub: JobNotes,
+}
+
+/// Notes of a drive, by its serial number, or else its path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DriveNotes {
+    /// Short self-tests by schedule.
+    pub short: JobNotes,
+    /// Long ones.
+    pub long: JobNotes,
+}
+
+/// All that is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Notes {
+    /// By UUID.
+    pub arrays: BTreeMap<String, ArrayNotes>,
+    /// By serial number.
+    pub drives: BTreeMap<String, DriveNotes>,
+}
+
+/// The memory of one daemon.
+pub struct Ledger {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    notes: Notes,
+    /// When arrays are to be scrubbed next, by UUID. Not on disk, as it follows from the configuration.
+    next_scrub_s: BTreeMap<String, u64>,
+    /// The loss of notes was reported.
+    is_reported: bool,
+}
+
+impl Ledger {
+    /// Reads what the last daemon left in `folder`. Also what is to be said about it.
+    pub fn open(folder: &Path) -> (Self, Option<String>) {
+        let path = folder.join("routine.json");
+        let (notes, told) = match read(&path) {
+            Ok(notes) => (notes, None),
+            Err(error) => {
+                let aside = path.with_extension("json.damaged");
+                let moved = fs::rename(&path, &aside)
+                    .map_or_else(|error| error.to_string(), |()| format!("it is now {}", aside.display()));
+                let meaning = "the dates of routine work and the bounds on speed are lost, and begin anew";
+                (Notes::default(), Some(format!("{} cannot be read ({error}): {meaning}; {moved}", path.display())))
+            }
+        };
+        (Self { path, kept: Mutex::new(Kept { notes, ..Kept::default() }) }, told)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The notes of an array.
+    pub fn array(&self, uuid: &str) -> ArrayNotes {
+        self.lock().notes.arrays.get(uuid).cloned().unwrap_or_default()
+    }
+
+    /// Changes notes, and keeps them on disk if they differ then.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Notes) -> T) -> T {
+        let mut kept = self.lock();
+        let before = kept.notes.clone();
+        let outcome = change(&mut kept.notes);
+        if kept.notes != before {
+            match self.write(&kept.notes) {
+                Ok(()) => kept.is_reported = false,
+                Err(error) if !kept.is_reported => {
+                    kept.is_reported = true;
+                    tracing::warn!("what routine work did is not kept over a restart: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+
+    fn write(&self, notes: &Notes) -> Result<(), String> {
+        let folder = self.path.parent().expect("it is in a folder");
+        DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let text = serde_json::to_string_pretty(notes).expect("notes are plain data");
+        replace(&self.path, &(text + "\n")).map_err(|failure| failure.to_string())
+    }
+
+    /// Notes bounds on the speed of an array's sweeps.
+    pub fn note_speed(&self, uuid: &str, request: &SpeedRequest) {
+        self.change(|notes| {
+            let notes = notes.arrays.entry(uuid.to_owned()).or_default();
+            notes.speed_min = request.min_bytes_per_s.or(notes.speed_min);
+            notes.speed_max = request.max_bytes_per_s.or(notes.speed_max);
+            notes.latency = request.latency.or(notes.latency);
+        });
+    }
+
+    /// The bounds that were set on an array's sweeps; `None`: none were.
+    pub fn speed(&self, uuid: &str) -> Option<SpeedRequest> {
+        let ArrayNotes { speed_min, speed_max, latency, .. } = self.array(uuid);
+        let is_any = speed_min.is_some() || speed_max.is_some() || latency.is_some();
+        is_any.then_some(SpeedRequest { min_bytes_per_s: speed_min, max_bytes_per_s: speed_max, latency })
+    }
+
+    /// Says when an array is to be scrubbed next.
+    pub fn set_next_scrub(&self, next_scrub_s: BTreeMap<String, u64>) {
+        self.lock().next_scrub_s = next_scrub_s;
+    }
+
+    /// Adds to a view, and those of its spans, what is remembered. What a scrub of an earlier run found still holds.
+    pub fn fill(&self, view: &mut ArrayView) {
+        let kept = self.lock();
+        fill(&kept, view);
+    }
+}
+
+fn fill(kept: &Kept, view: &mut ArrayView) {
+    view.next_scrub_s = kept.next_scrub_s.get(&view.uuid).copied();
+    view.last_scrub = kept.notes.arrays.get(&view.uuid).and_then(|notes| notes.last_scrub);
+    if let (None, Some(last)) = (view.mismatch_sectors, view.last_scrub) {
+        (view.mismatch_sectors, view.mismatch_repaired) = (Some(last.mismatch_sectors), last.repaired);
+    }
+    view.spans.iter_mut().for_each(|span| fill(kept, span));
+}
+
+fn read(path: &Path) -> Result<Notes, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Notes::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_outlive_a_restart_and_a_damaged_file_is_put_aside() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        let (ledger, told) = Ledger::open(&state);
+        assert_eq!(told, None);
+        ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
+        ledger.note_speed("u", &SpeedRequest { max_bytes_per_s: Some(9), ..SpeedRequest::default() });
+        let (again, _) = Ledger::open(&state);
+        let speed = again.speed("u").expect("it was noted");
+        assert_eq!((speed.min_bytes_per_s, speed.max_bytes_per_s), (Some(1), Some(9)));
+        assert!(again.speed("other").is_none());
+        fs::write(state.join("routine.json"), "{").expect("a file");
+        let (anew, told) = Ledger::open(&state);
+        assert!(anew.speed("u").is_none() && told.is_some_and(|told| told.contains("routine.json.damaged")));
+        assert!(state.join("routine.json.damaged").exists());
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_costs_no_notes_in_memory() {
+        let (ledger, _) = Ledger::open(Path::new("/proc/nowhere"));
+        ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
+        assert!(ledger.speed("u").is_some());
+    }
+
+    #[test]
+    fn a_time_in_the_future_is_corrected() {
+        let mut job = JobNotes::default();
+        assert_eq!((job.since(5), job.since(9)), (5, 5));
+        assert_eq!((job.since(3), job.since(9)), (3, 3));
+    }
+}

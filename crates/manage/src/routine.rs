@@ -1,0 +1,580 @@
+//! Routine work of the daemon: scrubs and self-tests by schedule, members that are copied to a spare before they fail, and what all that found.
+//!
+//! ```text
+//!   calendar, quiet hours, links (stria-routine) ─┐
+//!   views of arrays, health of drives ────────────┼▶ look, every second ─ scrub, self-test, replace ─▶ service
+//!   notes of what was done (ledger) ──────────────┘
+//! ```
+//! One thread does it. A scrub that the end of the quiet hours, a restart or a failed member interrupts goes on from its position. Scrubs by
+//! schedule only find: what they find is repaired by people. What runs on a link, a rebuild too, keeps all other routine work off that link.
+//! Trim has no schedule: only a file system knows which space is free, and trims it through the array (`fstrim.timer`).
+
+mod config;
+mod foresight;
+
+pub use config::{ReplacementConfig, RoutineConfig};
+
+use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
+use crate::config::Config;
+use crate::ledger::{JobNotes, Ledger, Notes};
+use crate::monitor::{DriveEntry, Monitor};
+use crate::service::Service;
+use crate::view::{all_members, plain_event};
+use foresight::Foresight;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use stria_drive::within;
+use stria_health::{Seat, SelfTest, start_self_test};
+use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
+
+/// The pause between two looks for events, and between two looks at what is due.
+const GLANCE_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The pause between two questions how a self-test goes.
+const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
+/// A self-test that has no result after so long has none. Long ones of large drives take half a day.
+const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How often the position of a scrub is noted for a restart.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+/// What was refused is tried again after so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// The time that a look at a drive's place may take.
+const PLACE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The thread's memory of a scrub that it began.
+struct Scrubbing {
+    /// The last event before it.
+    sequence: u64,
+    links: BTreeSet<String>,
+    noted: Instant,
+    /// What it found before it was interrupted, by the UUIDs of the array and its spans.
+    before: BTreeMap<String, u64>,
+}
+
+/// A self-test that it began.
+struct Testing {
+    long: bool,
+    begun: Instant,
+    ask_at: Instant,
+    links: BTreeSet<String>,
+}
+
+/// The routine of one daemon.
+pub struct Routine {
+    reloads: Mutex<Sender<Config>>,
+    shown: Arc<Mutex<Vec<RoutineView>>>,
+}
+
+impl Routine {
+    /// Starts the thread. It ends with the service.
+    pub fn start(service: &Arc<Service>, monitor: &Arc<Monitor>, ledger: &Arc<Ledger>, config: &Config) -> Arc<Self> {
+        let (reloads, reloaded) = channel();
+        let shown = Arc::<Mutex<Vec<RoutineView>>>::default();
+        let mut work = Work {
+            service: Arc::downgrade(service),
+            monitor: Arc::clone(monitor),
+            ledger: Arc::clone(ledger),
+            routine: config.routine.clone(),
+            replacement: config.replacement.clone(),
+            foresight: Foresight::default(),
+            sequence: 0,
+            uuids: BTreeMap::new(),
+            scrubs: BTreeMap::new(),
+            tests: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            again_at: BTreeMap::new(),
+            shown: Arc::clone(&shown),
+        };
+        let thread = std::thread::Builder::new().name("routine".into()).spawn(move || work.run(&reloaded));
+        thread.expect("a process that starts has room for a thread");
+        Arc::new(Self { reloads: Mutex::new(reloads), shown })
+    }
+
+    /// Follows a new configuration from the next look on.
+    pub fn reload(&self, config: &Config) {
+        let _ = self.reloads.lock().unwrap_or_else(PoisonError::into_inner).send(config.clone());
+    }
+
+    /// What is to be done when, and what came of it.
+    pub fn shown(&self) -> Vec<RoutineView> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Work {
+    service: Weak<Service>,
+    monitor: Arc<Monitor>,
+    ledger: Arc<Ledger>,
+    routine: RoutineConfig,
+    replacement: ReplacementConfig,
+    foresight: Foresight,
+    /// The last event that was looked at.
+    sequence: u64,
+    /// The identities of arrays and spans, by name.
+    uuids: BTreeMap<String, String>,
+    /// Scrubs that run, by the array's UUID.
+    scrubs: BTreeMap<String, Scrubbing>,
+    /// Self-tests that run, by drive.
+    tests: BTreeMap<PathBuf, Testing>,
+    /// What drives share, by path: it is looked up once.
+    seats: BTreeMap<String, String>,
+    /// When what was refused may be tried again.
+    again_at: BTreeMap<String, Instant>,
+    shown: Arc<Mutex<Vec<RoutineView>>>,
+}
+
+/// The work that may begin.
+enum Task<'a> {
+    Scrub { view: &'a ArrayView, from_bytes: u64 },
+    SelfTest { entry: &'a DriveEntry, array: &'a str, long: bool },
+}
+
+fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+impl Work {
+    fn run(&mut self, reloaded: &Receiver<Config>) {
+        let mut look_at = Instant::now();
+        loop {
+            std::thread::sleep(GLANCE_EVERY);
+            let Some(service) = self.service.upgrade() else { return };
+            for config in reloaded.try_iter() {
+                (self.routine, self.replacement) = (config.routine, config.replacement);
+                self.monitor.set_health(config.health);
+                self.again_at.clear();
+                look_at = Instant::now();
+            }
+            self.note_events(&service);
+            if Instant::now() < look_at {
+                continue;
+            }
+            look_at = Instant::now() + LOOK_EVERY;
+            if let Ok(views) = service.arrays() {
+                self.look(&service, &views);
+            }
+        }
+    }
+
+    fn event(service: &Service, array: &str, kind: &str, text: String) {
+        service.events().push(plain_event(array, kind, text));
+    }
+
+    /// Keeps what complete scrubs found, whoever began them.
+    fn note_events(&mut self, service: &Service) {
+        let events = service.events().since(self.sequence);
+        let Some(last) = events.last() else { return };
+        self.sequence = last.sequence;
+        for event in events.iter().filter(|event| event.kind == "sweep_finished" && is_scrub(event)) {
+            let Some(uuid) = self.uuids.get(&event.array) else { continue };
+            let before = self.scrubs.values().find_map(|scrubbing| scrubbing.before.get(uuid));
+            let mismatch_sectors = event.mismatch_sectors.unwrap_or(0) + before.unwrap_or(&0);
+            let repaired = event.sweep.as_deref() == Some("repair");
+            self.ledger.change(|notes| {
+                let notes = notes.arrays.entry(uuid.clone()).or_default();
+                notes.last_scrub = Some(ScrubView { ended_s: event.time_ms / 1000, mismatch_sectors, repaired });
+                if before.is_some() {
+                    notes.scrub.found = mismatch_sectors;
+                } else if repaired {
+                    // What an interrupted scrub had found is repaired, too.
+                    (notes.scrub.position, notes.scrub.found) = (None, 0);
+                }
+            });
+        }
+    }
+
+    fn look(&mut self, service: &Arc<Service>, views: &[ArrayView]) {
+        self.uuids = views.iter().flat_map(tree).map(|view| (view.name.clone(), view.uuid.clone())).collect();
+        let (now_s, zone) = (unix_now(), TimeZone::system());
+        let quiet = self.routine.hours.contain(now_s, &zone);
+        self.scrubs.retain(|uuid, _| views.iter().any(|view| view.uuid == *uuid));
+        views.iter().for_each(|view| self.follow_scrub(service, view, quiet));
+        self.foresee(service, views);
+        let entries = self.monitor.drives();
+        self.follow_tests(service, &entries);
+        self.begin(service, views, &entries, now_s, quiet, &zone);
+        self.show(views, &entries, now_s, &zone);
+    }
+
+    /// Looks how a scrub that this thread began goes on.
+    fn follow_scrub(&mut self, service: &Service, view: &ArrayView, quiet: bool) {
+        let Some(scrubbing) = self.scrubs.get_mut(&view.uuid) else { return };
+        let running: Vec<_> =
+            tree(view).into_iter().filter_map(|view| view.sweep.as_ref().filter(|sweep| sweep.kind == "scrub")).collect();
+        if !running.is_empty() {
+            if quiet && scrubbing.noted.elapsed() < NOTE_EVERY {
+                return;
+            }
+            scrubbing.noted = Instant::now();
+            if quiet {
+                self.note_progress(view);
+            } else if let Some(percent) = self.interrupt(service, view) {
+                let text = format!(
+                    "the scrub of \"{}\" pauses at {percent} %: the quiet hours are over, and it goes on in the next",
+                    view.name
+                );
+                Self::event(service, &view.name, "routine", text);
+            }
+            return;
+        }
+        let names: BTreeSet<&str> =
+            tree(view).into_iter().filter(|view| view.spans.is_empty()).map(|view| view.name.as_str()).collect();
+        let events = service.events().since(scrubbing.sequence);
+        let ends: Vec<&EventView> = events
+            .iter()
+            .filter(|event| is_scrub(event) && names.contains(event.array.as_str()))
+            .filter(|event| event.kind == "sweep_finished" || event.kind == "sweep_stopped")
+            .collect();
+        let finished: BTreeSet<&str> =
+            ends.iter().filter(|event| event.kind == "sweep_finished").map(|event| event.array.as_str()).collect();
+        if finished.len() == names.len() {
+            self.note_scrub(&view.uuid, |job| job.position = None);
+            self.scrubs.remove(&view.uuid);
+        } else if let Some(stopped) = ends.iter().rfind(|event| event.kind == "sweep_stopped" && !view.paused) {
+            self.scrubs.remove(&view.uuid);
+            if stopped.text.contains("cancelled") {
+                self.note_scrub(&view.uuid, |job| job.position = None);
+                let text = format!("the scrub of \"{}\" was cancelled: the next one is that of the schedule", view.name);
+                Self::event(service, &view.name, "routine", text);
+            }
+        }
+    }
+
+    fn note_scrub(&self, uuid: &str, change: impl FnOnce(&mut JobNotes)) {
+        self.ledger.change(|notes| change(&mut notes.arrays.entry(uuid.to_owned()).or_default().scrub));
+    }
+
+    /// Notes how far the scrub of an array is, and what it has found.
+    fn note_progress(&self, view: &ArrayView) {
+        let Some(scrubbing) = self.scrubs.get(&view.uuid) else { return };
+        let running: Vec<_> = tree(view).into_iter().filter_map(|view| Some((view, view.sweep.as_ref()?))).collect();
+        self.ledger.change(|notes| {
+            for (part, sweep) in &running {
+                let before = scrubbing.before.get(&part.uuid).unwrap_or(&0);
+                notes.arrays.entry(part.uuid.clone()).or_default().scrub.found = before + sweep.mismatch_sectors;
+            }
+            let position = running.iter().map(|(_, sweep)| sweep.done_bytes).min();
+            let job = &mut notes.arrays.entry(view.uuid.clone()).or_default().scrub;
+            job.position = position.or(job.position);
+        });
+    }
+
+    /// Ends the scrub of an array, so that it goes on later from where it is, in per cent. `None`: it has just ended.
+    fn interrupt(&mut self, service: &Service, view: &ArrayView) -> Option<u64> {
+        let sweeps = || tree(view).into_iter().filter_map(|view| view.sweep.as_ref());
+        let (done, total) = sweeps().map(|sweep| (sweep.done_bytes, sweep.total_bytes)).min()?;
+        service.cancel_scrub(&view.name).ok()?;
+        self.note_progress(view);
+        self.scrubs.remove(&view.uuid);
+        Some(done * 100 / total.max(1))
+    }
+
+    /// Copies members that are about to fail.
+    fn foresee(&mut self, service: &Service, views: &[ArrayView]) {
+        let health = self.monitor.health();
+        let forecasts = self.foresight.look(Instant::now(), views, &self.monitor.drives(), &self.replacement, &health);
+        for forecast in forecasts {
+            let foresight::Forecast { array, member, spare, reason } = forecast;
+            // The copy is more urgent than a scrub.
+            let view = views.iter().find(|view| view.name == array);
+            if let Some(view) = view.filter(|view| tree(view).iter().any(|view| view.sweep.is_some())) {
+                let _ = self.interrupt(service, view);
+            }
+            let request = ReplaceRequest { old: member.clone().into(), new: spare.clone().into(), force: false };
+            match service.replace(&array, request) {
+                Ok(_) => {
+                    let text = format!(
+                        "{member} is copied to spare {spare} before it fails: {reason}; it stays a member until the copy has ended"
+                    );
+                    Self::event(service, &array, "foreseen", text);
+                }
+                Err(error) => {
+                    let text = format!(
+                        "{member} should be replaced ({reason}), and is not copied to spare {spare}: {error}; it is tried again"
+                    );
+                    Self::event(service, &array, "warning", text);
+                }
+            }
+        }
+    }
+
+    /// Asks drives how their self-tests go.
+    fn follow_tests(&mut self, service: &Service, entries: &[DriveEntry]) {
+        let now = Instant::now();
+        let due: Vec<PathBuf> = self.tests.iter().filter(|(_, test)| test.ask_at <= now).map(|(path, _)| path.clone()).collect();
+        for path in due {
+            let test = self.tests.get_mut(&path).expect("it was just there");
+            test.ask_at = now + ASK_TEST_EVERY;
+            if entries.iter().all(|entry| entry.path != path) {
+                self.tests.remove(&path);
+                continue;
+            }
+            let kind = if test.long { "long" } else { "short" };
+            let is_late = test.begun.elapsed() >= TEST_LASTS;
+            let found = self.monitor.ask(&path).and_then(|health| health.self_test);
+            let outcome = match found {
+                Some(SelfTest { running: true, .. }) | None if !is_late => continue,
+                Some(SelfTest { passed: Some(true), .. }) => "passed".to_owned(),
+                Some(SelfTest { passed: Some(false), .. }) => "FAILED: the drive found a fault of its own; replace it".to_owned(),
+                Some(_) | None => "ended without a result".to_owned(),
+            };
+            self.tests.remove(&path);
+            Self::event(service, "", "self_test", format!("{}: the {kind} self-test {outcome}", path.display()));
+        }
+    }
+
+    /// What a drive shares with others.
+    fn link(&mut self, path: &str) -> String {
+        if let Some(known) = self.seats.get(path) {
+            return known.clone();
+        }
+        let asked = PathBuf::from(path);
+        // Does not wait for a file system that hangs.
+        let link = within(PLACE_WITHIN, move || Seat::of(&asked).link).ok().flatten().unwrap_or_else(|| path.to_owned());
+        self.seats.insert(path.to_owned(), link.clone());
+        link
+    }
+
+    /// An array, and the links of its members.
+    fn links(&mut self, view: &ArrayView) -> BTreeSet<String> {
+        let paths: Vec<String> = all_members(view)
+            .into_iter()
+            .filter(|member| member.size_bytes.is_some())
+            .map(|member| member.path.clone())
+            .collect();
+        let mut links: BTreeSet<String> = paths.iter().map(|path| self.link(path)).collect();
+        links.insert(format!("array {}", view.name));
+        links
+    }
+
+    /// Begins what is due.
+    fn begin(
+        &mut self,
+        service: &Arc<Service>,
+        views: &[ArrayView],
+        entries: &[DriveEntry],
+        now_s: i64,
+        quiet: bool,
+        zone: &TimeZone,
+    ) {
+        let routine = self.routine.clone();
+        let (mut tasks, mut jobs, mut resumed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut busy: BTreeSet<String> = self.scrubs.values().flat_map(|scrubbing| scrubbing.links.clone()).collect();
+        busy.extend(self.tests.values().flat_map(|test| test.links.clone()));
+        let now = Instant::now();
+        self.again_at.retain(|_, at| *at > now);
+        for view in views {
+            if tree(view).iter().any(|view| view.sweep.is_some()) {
+                busy.extend(self.links(view));
+            }
+            let Some(calendar) = routine.scrub_of(&view.name).filter(|_| is_redundant(view)) else { continue };
+            let uuid = &view.uuid;
+            let (since_s, position) = self.ledger.change(|notes| {
+                let job = &mut notes.arrays.entry(uuid.clone()).or_default().scrub;
+                (job.since(now_s), job.position)
+            });
+            if !quiet || !may_scrub(view) || self.scrubs.contains_key(uuid) || self.again_at.contains_key(uuid) {
+                continue;
+            }
+            let task = Task::Scrub { view, from_bytes: position.unwrap_or(0) };
+            if position.is_some() {
+                resumed.push(task);
+            } else if due(calendar, since_s, now_s, zone).is_some() {
+                jobs.push(Job { calendar, since_s, links: self.links(view) });
+                tasks.push(task);
+            }
+        }
+        for (entry, array) in entries.iter().filter_map(|entry| Some((entry, array_of(views, &entry.path)?))) {
+            let is_able = entry.health.as_ref().is_some_and(|health| !health.asleep);
+            let key = drive_key(entry);
+            for (long, schedule) in [(false, &routine.self_test), (true, &routine.long_self_test)] {
+                let Some(calendar) = schedule.0.as_ref().filter(|_| is_able) else { continue };
+                let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since(now_s));
+                let is_free = quiet && !self.tests.contains_key(&entry.path) && !self.again_at.contains_key(&key);
+                if is_free && due(calendar, since_s, now_s, zone).is_some() {
+                    let links = BTreeSet::from([self.link(&entry.path.to_string_lossy()), format!("array {array}")]);
+                    jobs.push(Job { calendar, since_s, links });
+                    tasks.push(Task::SelfTest { entry, array, long });
+                }
+            }
+        }
+        // What was interrupted goes on before anything new begins.
+        for task in resumed {
+            let Task::Scrub { view, .. } = task else { unreachable!("only scrubs have a position") };
+            let links = self.links(view);
+            if links.is_disjoint(&busy) {
+                self.begin_one(service, &task, links.clone(), now_s, zone);
+            }
+            busy.extend(links);
+        }
+        for index in may_begin(&jobs, &busy, now_s, zone) {
+            self.begin_one(service, &tasks[index], jobs[index].links.clone(), now_s, zone);
+        }
+    }
+
+    fn begin_one(&mut self, service: &Arc<Service>, task: &Task, links: BTreeSet<String>, now_s: i64, zone: &TimeZone) {
+        match task {
+            Task::Scrub { view, from_bytes } => {
+                let name = &view.name;
+                match service.scrub(name, &ScrubRequest { repair: false, from_bytes: *from_bytes }) {
+                    Ok(done) => {
+                        let parts = tree(view).into_iter().map(|part| part.uuid.clone());
+                        let found = |uuid: &String| if *from_bytes == 0 { 0 } else { self.ledger.array(uuid).scrub.found };
+                        let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
+                        let scrubbing = Scrubbing { sequence: done.sequence, links, noted: Instant::now(), before };
+                        self.scrubs.insert(view.uuid.clone(), scrubbing);
+                        let since_s = self.ledger.array(&view.uuid).scrub.since_s.unwrap_or(now_s);
+                        self.note_scrub(&view.uuid, |job| {
+                            job.position = Some(*from_bytes);
+                            if *from_bytes == 0 {
+                                job.since_s = Some(now_s);
+                            }
+                        });
+                        let text = match from_bytes {
+                            0 => {
+                                let calendar = self.routine.scrub_of(name);
+                                let due_s = calendar.and_then(|calendar| due(calendar, since_s, now_s, zone)).unwrap_or(now_s);
+                                format!("the scrub of \"{name}\" that was due at {} begins", local_text(due_s, zone))
+                            }
+                            _ => format!("the scrub of \"{name}\" goes on where it was interrupted"),
+                        };
+                        Self::event(service, name, "routine", text);
+                    }
+                    Err(error) => {
+                        self.again_at.insert(view.uuid.clone(), Instant::now() + AGAIN_AFTER);
+                        Self::event(service, name, "warning", format!("the scrub of \"{name}\" by schedule waits: {error}"));
+                    }
+                }
+            }
+            Task::SelfTest { entry, array, long } => {
+                let (path, key, long) = (entry.path.clone(), drive_key(entry), *long);
+                let (asked, health) = (path.clone(), self.monitor.health());
+                let begun = within(PLACE_WITHIN * 4, move || start_self_test(&asked, long, &health));
+                self.ledger.change(|notes| test_notes(notes, &key, long).since_s = Some(now_s));
+                let kind = if long { "long" } else { "short" };
+                let now = Instant::now();
+                let error = match begun {
+                    Ok(Ok(())) => {
+                        self.tests.insert(path.clone(), Testing { long, begun: now, ask_at: now + LOOK_EVERY, links });
+                        return Self::event(
+                            service,
+                            array,
+                            "self_test",
+                            format!("{}: a {kind} self-test begins", path.display()),
+                        );
+                    }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("{} does not answer", path.display()),
+                };
+                Self::event(
+                    service,
+                    array,
+                    "self_test",
+                    format!("no {kind} self-test: {error}; the next one is that of the schedule"),
+                );
+            }
+        }
+    }
+
+    fn show(&mut self, views: &[ArrayView], entries: &[DriveEntry], now_s: i64, zone: &TimeZone) {
+        let next = |calendar: &Calendar, since_s: Option<i64>| {
+            calendar.next(since_s.unwrap_or(now_s), zone).and_then(|next| u64::try_from(next).ok())
+        };
+        let mut shown = Vec::new();
+        let mut scrubs = BTreeMap::new();
+        for view in views.iter().filter(|view| is_redundant(view)) {
+            let Some(calendar) = self.routine.scrub_of(&view.name) else { continue };
+            let notes = self.ledger.array(&view.uuid);
+            let next_s = next(calendar, notes.scrub.since_s);
+            if let Some(next_s) = next_s {
+                scrubs.insert(view.uuid.clone(), next_s);
+            }
+            shown.push(RoutineView {
+                what: "scrub".into(),
+                of: view.name.clone(),
+                schedule: calendar.to_string(),
+                running: self.scrubs.contains_key(&view.uuid),
+                interrupted: notes.scrub.position.is_some() && !self.scrubs.contains_key(&view.uuid),
+                last_s: tree(view).iter().filter_map(|view| Some(self.ledger.array(&view.uuid).last_scrub?.ended_s)).min(),
+                next_s,
+                outcome: scrub_words(view),
+            });
+        }
+        for entry in entries.iter().filter(|entry| entry.health.is_some()) {
+            let key = drive_key(entry);
+            for (long, schedule) in [(false, &self.routine.self_test), (true, &self.routine.long_self_test)] {
+                let Some(calendar) = &schedule.0 else { continue };
+                let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since_s);
+                let test = entry.health.as_ref().and_then(|health| health.self_test).filter(|test| test.long == long);
+                let passed = test.and_then(|test| test.passed);
+                shown.push(RoutineView {
+                    what: if long { "long self-test" } else { "self-test" }.into(),
+                    of: entry.path.display().to_string(),
+                    schedule: calendar.to_string(),
+                    running: self.tests.get(&entry.path).is_some_and(|test| test.long == long),
+                    interrupted: false,
+                    last_s: None,
+                    next_s: next(calendar, since_s),
+                    outcome: passed.map(|passed| if passed { "passed" } else { "FAILED" }.into()),
+                });
+            }
+        }
+        self.ledger.set_next_scrub(scrubs);
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+    }
+}
+
+/// An array and its spans.
+fn tree(view: &ArrayView) -> Vec<&ArrayView> {
+    std::iter::once(view).chain(view.spans.iter().flat_map(tree)).collect()
+}
+
+fn is_scrub(event: &EventView) -> bool {
+    matches!(event.sweep.as_deref(), Some("scrub" | "repair"))
+}
+
+/// True if there is something to compare.
+fn is_redundant(view: &ArrayView) -> bool {
+    match &view.spans[..] {
+        [] => !["0", "jbod", "linear"].contains(&view.level.as_str()),
+        spans => spans.iter().any(is_redundant),
+    }
+}
+
+/// True if a scrub can begin: nothing else runs, and nothing is missing.
+fn may_scrub(view: &ArrayView) -> bool {
+    let is_calm = |view: &&ArrayView| view.sweep.is_none() && !view.resync_pending;
+    let is_well = view.health == HealthView::Optimal && view.silent_s.is_none() && !view.paused && view.unreplayed.is_none();
+    is_well && tree(view).iter().all(is_calm)
+}
+
+/// The name of the array that has this drive.
+fn array_of<'a>(views: &'a [ArrayView], path: &Path) -> Option<&'a str> {
+    let has = |view: &&ArrayView| all_members(view).iter().any(|member| path.as_os_str() == member.path.as_str());
+    views.iter().find(has).map(|view| view.name.as_str())
+}
+
+fn drive_key(entry: &DriveEntry) -> String {
+    let serial = entry.health.as_ref().and_then(|health| health.serial.clone());
+    serial.unwrap_or_else(|| entry.path.display().to_string())
+}
+
+fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobNotes {
+    let notes = notes.drives.entry(drive.to_owned()).or_default();
+    if long { &mut notes.long } else { &mut notes.short }
+}
+
+/// What the last scrub of an array found, in words.
+fn scrub_words(view: &ArrayView) -> Option<String> {
+    let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.last_scrub).collect();
+    let sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();
+    let last = found.first()?;
+    Some(match (sectors, last.repaired) {
+        (0, _) => "no mismatch".into(),
+        (_, true) => format!("mismatches in {sectors} sectors, repaired"),
+        (_, false) => format!("MISMATCHES in {sectors} sectors"),
+    })
+}

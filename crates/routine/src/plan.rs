@@ -1,0 +1,40 @@
+//! The choice of what begins now.
+
+use crate::Calendar;
+use jiff::tz::TimeZone;
+use std::collections::BTreeSet;
+
+/// One thing that is to be done again and again.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// When.
+    pub calendar: &'a Calendar,
+    /// The time of its last run, or when it was first seen, in seconds since 1970.
+    pub since_s: i64,
+    /// What it shares with other work: buses, links, arrays. Two jobs that share anything never run at once.
+    pub links: BTreeSet<String>,
+}
+
+/// The time since which a job is due; `None`: it is not. However many runs were missed, they are made up by one. A last run that lies in
+/// the future, because the clock was wrong then or is now, counts as one at this moment: the job waits for its next time.
+pub fn due(calendar: &Calendar, since_s: i64, now_s: i64, zone: &TimeZone) -> Option<i64> {
+    calendar.next(since_s.min(now_s), zone).filter(|&due| due <= now_s)
+}
+
+/// The jobs that may begin now, by index: what has been due longest comes first, and nothing shares a link with another or with what is `busy`.
+pub fn may_begin(jobs: &[Job], busy: &BTreeSet<String>, now_s: i64, zone: &TimeZone) -> Vec<usize> {
+    let mut waiting: Vec<(i64, usize)> =
+        jobs.iter().enumerate().filter_map(|(index, job)| Some((due(job.calendar, job.since_s, now_s, zone)?, index))).collect();
+    waiting.sort_unstable();
+    let mut busy = busy.clone();
+    let mut begin = Vec::new();
+    for (_, index) in waiting {
+        let links = &jobs[index].links;
+        if links.is_disjoint(&busy) {
+            begin.push(index);
+        }
+        // What has waited longer is not overtaken for ever by others that need less.
+        busy.extend(links.iter().cloned());
+    }
+    begin
+}
