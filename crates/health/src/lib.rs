@@ -126,9 +126,9 @@ pub struct DriveHealth {
 /// A test that a drive makes of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// It reads all of the media, which takes hours; a short one takes minutes.
+    /// True if it reads all of the media, which takes hours; a short one takes minutes.
     pub long: bool,
-    /// It is under way.
+    /// True while it is under way.
     pub running: bool,
     /// Its result; `None`: it runs, or ended without one, as a restart or another command ended it.
     pub passed: Option<bool>,

@@ -1,4 +1,4 @@
-//! Where a drive sits: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it is read from sysfs.
+//! The place where a drive sits: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it is read from sysfs.
 //!
 //! | what | where sysfs has it |
 //! | --- | --- |
@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where sysfs is.
+/// The place of sysfs.
 const SYSFS: &str = "/sys";
 /// The attention light of a hotplug slot is off, or blinks.
 const ATTENTION: (&str, &str) = ("0", "2");

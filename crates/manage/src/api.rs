@@ -163,7 +163,7 @@ pub struct ArrayView {
     /// The last complete scrub, as the daemon remembers it over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<ScrubView>,
-    /// When the daemon scrubs it next by schedule, in seconds since 1970.
+    /// The time when the daemon scrubs it next by schedule, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_scrub_s: Option<u64>,
     /// True if that scrub repaired them.
@@ -206,7 +206,7 @@ pub struct ArrayView {
 /// A scrub that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubView {
-    /// When, in seconds since 1970.
+    /// The time of its end, in seconds since 1970.
     pub ended_s: u64,
     /// The sectors whose redundancy did not match.
     pub mismatch_sectors: u64,
@@ -221,17 +221,17 @@ pub struct RoutineView {
     pub what: String,
     /// The array or drive.
     pub of: String,
-    /// When, as the configuration says.
+    /// The schedule, as the configuration says.
     pub schedule: String,
-    /// It runs.
+    /// True if it runs.
     pub running: bool,
-    /// It was interrupted, and goes on from there.
+    /// True if it was interrupted, and goes on from there.
     pub interrupted: bool,
-    /// When the last one ended, in seconds since 1970.
+    /// The time when the last one ended, in seconds since 1970.
     pub last_s: Option<u64>,
-    /// When the next one is due. It lies in the past if that waits for quiet hours, its link, or the array.
+    /// The time when the next one is due. It lies in the past if that waits for quiet hours, its link, or the array.
     pub next_s: Option<u64>,
-    /// What the last one found.
+    /// The outcome of the last one.
     pub outcome: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! What the daemon remembers of arrays and drives over restarts: when routine work was done, what it found, and bounds on speed.
+//! The daemon's memory of arrays and drives over restarts: when routine work was done, what it found, and bounds on speed.
 //!
-//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that takes it not is reported once, and the
+//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that does not take it is reported once, and the
 //! daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
 //! are those of the start.
 
@@ -18,11 +18,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobNotes {
-    /// When it last began, or when it was first seen, in seconds since 1970; `None`: it was never seen.
+    /// The time when it last began, or was first seen, in seconds since 1970; `None`: it was never seen.
     pub since_s: Option<i64>,
-    /// It has begun and not ended: the position from which it goes on.
+    /// The position from which it goes on, if it has begun and not ended.
     pub position: Option<u64>,
-    /// What it found before that position.
+    /// The mismatches before that position.
     pub found: u64,
 }
 
@@ -41,7 +41,7 @@ impl JobNotes {
 pub struct ArrayNotes {
     /// Bounds on the speed of sweeps, in bytes.
     pub speed_min: Option<u64>,
-    /// See above.
+    /// The upper bound.
     pub speed_max: Option<u64>,
     /// The latency that sweeps leave to clients.
     pub latency: Option<LatencyBound>,
@@ -65,9 +65,9 @@ pub struct DriveNotes {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notes {
-    /// By UUID.
+    /// Arrays by UUID.
     pub arrays: BTreeMap<String, ArrayNotes>,
-    /// By serial number.
+    /// Drives by serial number.
     pub drives: BTreeMap<String, DriveNotes>,
 }
 
@@ -75,12 +75,14 @@ pub struct Notes {
 pub struct Ledger {
     path: PathBuf,
     kept: Mutex<Kept>,
+    /// The right to write the file.
+    writing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Kept {
     notes: Notes,
-    /// When arrays are to be scrubbed next, by UUID. Not on disk, as it follows from the configuration.
+    /// The times of the next scrubs, by UUID. Not on disk, as it follows from the configuration.
     next_scrub_s: BTreeMap<String, u64>,
     /// The loss of notes was reported.
     is_reported: bool,
@@ -100,7 +102,7 @@ impl Ledger {
                 (Notes::default(), Some(format!("{} cannot be read ({error}): {meaning}; {moved}", path.display())))
             }
         };
-        (Self { path, kept: Mutex::new(Kept { notes, ..Kept::default() }) }, told)
+        (Self { path, kept: Mutex::new(Kept { notes, ..Kept::default() }), writing: Mutex::default() }, told)
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -112,19 +114,22 @@ impl Ledger {
         self.lock().notes.arrays.get(uuid).cloned().unwrap_or_default()
     }
 
-    /// Changes notes, and keeps them on disk if they differ then.
+    /// Changes notes, and keeps them on disk if they differ then. Readers do not wait for the disk.
     pub fn change<T>(&self, change: impl FnOnce(&mut Notes) -> T) -> T {
-        let mut kept = self.lock();
-        let before = kept.notes.clone();
-        let outcome = change(&mut kept.notes);
-        if kept.notes != before {
-            match self.write(&kept.notes) {
-                Ok(()) => kept.is_reported = false,
-                Err(error) if !kept.is_reported => {
-                    kept.is_reported = true;
-                    tracing::warn!("what routine work did is not kept over a restart: {error}");
-                }
-                Err(_) => {}
+        let (outcome, differs) = {
+            let mut kept = self.lock();
+            let before = kept.notes.clone();
+            (change(&mut kept.notes), kept.notes != before)
+        };
+        if differs {
+            let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let notes = self.lock().notes.clone();
+            let written = self.write(&notes);
+            let was_reported = std::mem::replace(&mut self.lock().is_reported, written.is_err());
+            if let Err(error) = &written
+                && !was_reported
+            {
+                tracing::warn!("what routine work did is not kept over a restart: {error}");
             }
         }
         outcome

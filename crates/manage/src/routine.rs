@@ -37,9 +37,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
 /// A self-test that has no result after so long has none. Long ones of large drives take half a day.
 const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
-/// How often the position of a scrub is noted for a restart.
+/// The pause between two notes of a scrub's position for a restart.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// What was refused is tried again after so long.
+/// Work that was refused is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// The time that a look at a drive's place may take.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ struct Scrubbing {
     sequence: u64,
     links: BTreeSet<String>,
     noted: Instant,
-    /// What it found before it was interrupted, by the UUIDs of the array and its spans.
+    /// The mismatches that it found before it was interrupted, by the UUIDs of the array and its spans.
     before: BTreeMap<String, u64>,
 }
 
@@ -98,7 +98,7 @@ impl Routine {
         let _ = self.reloads.lock().unwrap_or_else(PoisonError::into_inner).send(config.clone());
     }
 
-    /// What is to be done when, and what came of it.
+    /// The work by schedule, its times, and what came of it.
     pub fn shown(&self) -> Vec<RoutineView> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -119,9 +119,9 @@ struct Work {
     scrubs: BTreeMap<String, Scrubbing>,
     /// Self-tests that run, by drive.
     tests: BTreeMap<PathBuf, Testing>,
-    /// What drives share, by path: it is looked up once.
+    /// The links of drives, by path: each is looked up once.
     seats: BTreeMap<String, String>,
-    /// When what was refused may be tried again.
+    /// The times when work that was refused may be tried again.
     again_at: BTreeMap<String, Instant>,
     shown: Arc<Mutex<Vec<RoutineView>>>,
 }
@@ -179,7 +179,7 @@ impl Work {
                 if before.is_some() {
                     notes.scrub.found = mismatch_sectors;
                 } else if repaired {
-                    // What an interrupted scrub had found is repaired, too.
+                    // The mismatches that an interrupted scrub had found are repaired, too.
                     (notes.scrub.position, notes.scrub.found) = (None, 0);
                 }
             });
@@ -221,7 +221,7 @@ impl Work {
             return;
         }
         let names: BTreeSet<&str> =
-            tree(view).into_iter().filter(|view| view.spans.is_empty()).map(|view| view.name.as_str()).collect();
+            tree(view).into_iter().filter(|view| is_redundant_itself(view)).map(|view| view.name.as_str()).collect();
         let events = service.events().since(scrubbing.sequence);
         let ends: Vec<&EventView> = events
             .iter()
@@ -326,7 +326,7 @@ impl Work {
         }
     }
 
-    /// What a drive shares with others.
+    /// The link that a drive shares with others.
     fn link(&mut self, path: &str) -> String {
         if let Some(known) = self.seats.get(path) {
             return known.clone();
@@ -401,7 +401,7 @@ impl Work {
                 }
             }
         }
-        // What was interrupted goes on before anything new begins.
+        // Interrupted work goes on before anything new begins.
         for task in resumed {
             let Task::Scrub { view, .. } = task else { unreachable!("only scrubs have a position") };
             let links = self.links(view);
@@ -538,10 +538,15 @@ fn is_scrub(event: &EventView) -> bool {
 
 /// True if there is something to compare.
 fn is_redundant(view: &ArrayView) -> bool {
-    match &view.spans[..] {
-        [] => !["0", "jbod", "linear"].contains(&view.level.as_str()),
-        spans => spans.iter().any(is_redundant),
-    }
+    tree(view).into_iter().any(is_redundant_itself)
+}
+
+/// True if an array or span has redundancy of its own, whatever its spans have.
+fn is_redundant_itself(view: &ArrayView) -> bool {
+    let level = view.level.as_str();
+    let is_striped =
+        if view.spans.is_empty() { ["0", "jbod", "linear"].contains(&level) } else { level.ends_with('0') || level == "jbod" };
+    !is_striped
 }
 
 /// True if a scrub can begin: nothing else runs, and nothing is missing.
@@ -567,7 +572,7 @@ fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobN
     if long { &mut notes.long } else { &mut notes.short }
 }
 
-/// What the last scrub of an array found, in words.
+/// The outcome of the last scrub of an array, in words.
 fn scrub_words(view: &ArrayView) -> Option<String> {
     let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.last_scrub).collect();
     let sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();

@@ -83,7 +83,7 @@ pub struct Service {
     shutdown: watch::Sender<bool>,
     /// The process goes on without arrays, as a daemon does.
     stays: AtomicBool,
-    /// What is remembered over restarts; a `serve` remembers nothing.
+    /// The memory over restarts; a `serve` has none.
     ledger: OnceLock<Arc<Ledger>>,
     /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,

@@ -34,11 +34,11 @@ impl Set {
     }
 }
 
-/// When something is to happen, again and again.
+/// The times at which something is to happen, again and again.
 #[derive(Clone)]
 pub struct Calendar {
     text: String,
-    /// Of the week, from Monday: 0.
+    /// Days of the week, from Monday: 0.
     weekdays: Set,
     /// `None`: every year.
     years: Option<Vec<u16>>,

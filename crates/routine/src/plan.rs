@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 /// One thing that is to be done again and again.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    /// When.
+    /// The times of its runs.
     pub calendar: &'a Calendar,
     /// The time of its last run, or when it was first seen, in seconds since 1970.
     pub since_s: i64,
-    /// What it shares with other work: buses, links, arrays. Two jobs that share anything never run at once.
+    /// The things that it shares with other work: buses, links, arrays. Two jobs that share anything never run at once.
     pub links: BTreeSet<String>,
 }
 
@@ -33,7 +33,7 @@ pub fn may_begin(jobs: &[Job], busy: &BTreeSet<String>, now_s: i64, zone: &TimeZ
         if links.is_disjoint(&busy) {
             begin.push(index);
         }
-        // What has waited longer is not overtaken for ever by others that need less.
+        // A job that has waited longer is not overtaken for ever by others that need less.
         busy.extend(links.iter().cloned());
     }
     begin

@@ -104,7 +104,7 @@ fn each_run_takes_place_once_in_its_time_over_years() {
 #[test]
 fn runs_that_a_machine_slept_through_are_made_up_once() {
     let mut machine = machine("UTC", "22:00-06:00");
-    // On for an hour a day in the afternoon, then at 23:00 after ten weeks.
+    // The machine is on for an hour a day in the afternoon, then at 23:00 after ten weeks.
     for day in 0..70 {
         (0..60).for_each(|minute| machine.look(START + day * DAY + 15 * HOUR + minute * MINUTE));
     }

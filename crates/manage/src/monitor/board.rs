@@ -30,7 +30,7 @@ pub struct DriveEntry {
     /// The reason why it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Where it sits.
+    /// The place where it sits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<Seat>,
 }
@@ -39,7 +39,7 @@ pub struct DriveEntry {
 #[derive(Default)]
 pub struct Board {
     known: Mutex<BTreeMap<PathBuf, DriveEntry>>,
-    /// They were judged by other thresholds.
+    /// The answers were judged by other thresholds.
     expired: AtomicBool,
 }
 

@@ -35,21 +35,21 @@ impl Default for RoutineConfig {
 }
 
 impl RoutineConfig {
-    /// When this array is scrubbed; `None`: never.
+    /// The schedule of this array's scrubs; `None`: never.
     pub fn scrub_of(&self, name: &str) -> Option<&Calendar> {
         self.scrubs.get(name).unwrap_or(&self.scrub).0.as_ref()
     }
 }
 
-/// When a member that is about to fail is copied to a spare.
+/// The conditions on which a member that is about to fail is copied to a spare.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReplacementConfig {
-    /// Its drive's verdict is "replace".
+    /// The verdict on its drive is "replace".
     pub failing: bool,
     /// Its media errors have grown by so many within a day; 0: whatever they do.
     pub media_errors_per_day: u64,
-    /// It has been slow beside the other members for so long.
+    /// The member has been slow beside the others for so long.
     pub slow_for: Patience,
 }
 

@@ -28,12 +28,12 @@ pub struct Forecast {
     pub reason: String,
 }
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub struct Foresight {
     /// Counts of media errors within the last day, by drive: one for each time that the drive was asked.
     errors: BTreeMap<String, VecDeque<(Instant, u64, u64)>>,
-    /// Since when a member has been slow.
+    /// The times since when members have been slow.
     slow_since: BTreeMap<String, Instant>,
     tried: BTreeMap<String, Instant>,
 }
