@@ -121,7 +121,7 @@ fn runs_that_a_machine_slept_through_are_made_up_once() {
         machine.work.iter().map(|work| &work.began).collect::<Vec<_>>()
     );
     (0..10 * 60).for_each(|minute| machine.look(START + 71 * DAY + 22 * HOUR + minute * MINUTE));
-    assert!(machine.work.iter().all(|work| work.began.len() == 1), "the rest comes in the next night");
+    assert!(machine.work[..3].iter().all(|work| work.began.len() == 1), "the rest comes in the next night");
 }
 
 #[test]
