@@ -341,6 +341,40 @@ pub fn alter(scene: &Scene, targets: &[Target], others: &[Scene], chance: &mut C
     mutant
 }
 
+/// Alters a scene as `bytes` say, for a fuzzer: the first for all, then twelve for each change.
+pub fn by_bytes(scene: &Scene, targets: &[Target], bytes: &[u8]) -> Mutant {
+    let mut mutant = Mutant { drives: scene.drives.clone(), changes: Vec::new() };
+    let (how, edits) = bytes.split_first().unwrap_or((&0, &[]));
+    // Foreign marks are no structure of ours, and have no fields.
+    let marks = scene.marks.iter().map(|&(offset, _)| Target { what: "mark", drive: 0, offset, fields: Vec::new() });
+    let targets: Vec<Target> = targets.iter().cloned().chain(marks).collect();
+    for edit in edits.chunks_exact(12) {
+        let Target { what, drive, offset, ref fields } = targets[edit[1] as usize % targets.len()];
+        let (place, value) = (u16::from_le_bytes([edit[2], edit[3]]) as usize, &edit[4..]);
+        let on = &mut mutant.drives[drive];
+        if edit[0] % 2 == 0 && !fields.is_empty() {
+            let Field { name, offset: inside, length } = fields[place % fields.len()];
+            let (offset, value) = (offset + inside as u64, &value[..length.min(8)]);
+            let before = number(&get(on, offset, value.len()));
+            put(on, offset, value);
+            mutant.changes.push(Change::Field { what, drive, offset, name, before, after: number(value) });
+            continue;
+        }
+        let length = 1 + (edit[0] / 2 % 8) as usize;
+        for (offset, &after) in (offset + (place % PAGE) as u64..).zip(&value[..length]) {
+            let before = get(on, offset, 1)[0];
+            put(on, offset, &[after]);
+            mutant.changes.push(Change::Bytes { drive, offset, before, after });
+        }
+    }
+    if how % 8 == 0 {
+        mutant.changes.push(Change::Unsealed);
+    } else {
+        mutant.drives.iter_mut().for_each(seal);
+    }
+    mutant
+}
+
 impl Mutant {
     fn at_random(&mut self, rounds: u64, scene: &Scene, targets: &[Target], others: &[Scene], chance: &mut Chance) {
         for _ in 0..rounds {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod alter;
+pub mod life;
 pub mod scenes;
 #[path = "../support/mod.rs"]
 pub mod support;
