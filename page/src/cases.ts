@@ -29,6 +29,8 @@ export type Case = {
 
 const RANK: Record<Severity, number> = { critical: 0, warning: 1, notice: 2 };
 const SILENT_MS = 5000;
+/** Causes of alarms that the rules here do not find by themselves. */
+const ONLY_ALARMS = new Set(["SparesMissing", "FailSpare", "Unreadable"]);
 
 /** Members of an array and its spans that are drives. */
 export const drives_of = (array: ArrayView): MemberView[] => [
@@ -82,7 +84,8 @@ export function cases(state: State, drives: Drive[], events: Event[]): Case[] {
   }
   // What only the server knows is shown in its own words, and nothing that it names is left out.
   const covered = new Set(found.flatMap((one) => [one.array, one.view?.name ?? one.array]));
-  for (const matter of state.summary.matters) if (!covered.has(matter.array)) found.push(in_server_words(matter));
+  const apart = new Set(state.alarms.filter((alarm) => ONLY_ALARMS.has(alarm.event)).map((alarm) => alarm.text));
+  for (const matter of state.summary.matters) if (!covered.has(matter.array) || apart.has(matter.what)) found.push(in_server_words(matter));
   for (const one of found) one.since_ms ??= began(one, state.summary.matters);
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity]);
 }

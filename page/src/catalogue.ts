@@ -112,6 +112,7 @@ export const catalogue = of({
   reason_scrub: ["Last scrub {time}: all redundancy matches", "Letzte Prüfung {time}: alle Redundanz stimmt", "Последняя проверка {time}: избыточность согласована"],
   reason_scrub_bad: ["Last scrub {time}: mismatches were found", "Letzte Prüfung {time}: Abweichungen gefunden", "Последняя проверка {time}: найдены расхождения"],
   reason_no_scrub: ["No scrub is on record", "Keine Prüfung verzeichnet", "Проверок в журнале нет"],
+  reason_next_scrub: ["Next scrub {time}", "Nächste Prüfung {time}", "Следующая проверка {time}"],
   reason_wear: ["The most worn drive has used {percent} of its endurance", "Das am stärksten abgenutzte Laufwerk hat {percent} seiner Lebensdauer verbraucht", "Самый изношенный накопитель израсходовал {percent} ресурса"],
 
   // Cases: the fault, its meaning

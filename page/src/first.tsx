@@ -5,7 +5,7 @@ import { bytes, duration, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, events, jobs, state } from "./live.ts";
 import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, role_sign, role_word, severity_word } from "./parts.tsx";
 import { action_word, open_plan } from "./plan.tsx";
-import type { ArrayEntry, Job, MemberView, Task } from "./types.ts";
+import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value, drives.value ?? [], events.value) : []));
@@ -285,10 +285,13 @@ function lines(entry: ArrayEntry): Line[] {
   list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
   const spares = family(view).flatMap(spares_of).length;
   if (view.level !== "0" && view.level !== "jbod") list.push({ sign: spares > 0 ? "good" : "notice", text: spares > 0 ? t("reason_spares", { n: spares }) : t("reason_no_spare") });
-  const scrub = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
-  const found_wrong = view.mismatch_sectors ?? null;
-  if (scrub) list.push({ sign: found_wrong ? "warning" : "good", text: t(found_wrong ? "reason_scrub_bad" : "reason_scrub", { time: time(scrub.time_ms) }) });
+  const event = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
+  const scrubs = view as typeof view & Scrubs;
+  const ended_ms = scrubs.last_scrub ? scrubs.last_scrub.ended_s * 1000 : event?.time_ms;
+  const is_bad = scrubs.last_scrub ? scrubs.last_scrub.mismatch_sectors > 0 && !scrubs.last_scrub.repaired : (view.mismatch_sectors ?? 0) > 0 && !view.mismatch_repaired;
+  if (ended_ms !== undefined) list.push({ sign: is_bad ? "warning" : "good", text: t(is_bad ? "reason_scrub_bad" : "reason_scrub", { time: time(ended_ms) }) });
   else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
+  if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(scrubs.next_scrub_s * 1000) }) });
   const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
   if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
   return list;

@@ -260,7 +260,7 @@ export function PlanText({ plan }: { plan: Plan }) {
         <p class="soft">{t("writes_nothing")}</p>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("what_is_written")}>
-          <table>
+          <table class="stacks">
             <caption>{t("what_is_written")}</caption>
             <thead>
               <tr>
@@ -276,11 +276,11 @@ export function PlanText({ plan }: { plan: Plan }) {
                     <span class="path">{write.drive}</span>
                     {write.identity && <small>{write.identity}</small>}
                   </th>
-                  <td>
+                  <td data-label={t("what")}>
                     {write.what}
                     {write.extents.length > 0 && <small>{write.extents.map((extent) => t("extent", { length: bytes(extent.length_bytes), start: bytes(extent.start_bytes) })).join("; ")}</small>}
                   </td>
-                  <td class={write.loses ? "bad" : "soft"}>{write.loses ?? t("nothing")}</td>
+                  <td class={write.loses ? "bad" : "soft"} data-label={t("lost_there")}>{write.loses ?? t("nothing")}</td>
                 </tr>
               ))}
             </tbody>

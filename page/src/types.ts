@@ -7,6 +7,8 @@ type Full<T> = T extends (infer U)[] ? Full<U>[] : T extends object ? { [K in ke
 export type Action = Schemas["Action"];
 export type About = Schemas["About"];
 export type ArrayEntry = Full<Schemas["ArrayEntry"]>;
+/** `stria daemon` with schedules remembers scrubs over restarts. */
+export type Scrubs = { last_scrub?: { ended_s: number; mismatch_sectors: number; repaired: boolean } | null; next_scrub_s?: number | null };
 export type ArrayView = Full<Schemas["ArrayView"]>;
 export type CreateAction = Schemas["CreateAction"];
 export type Drive = Schemas["DrivePage"];

@@ -127,7 +127,7 @@ export async function mock(scene_name, port = 0) {
   const started = Date.now();
   const state = () => {
     const arrays = scene.arrays.map((one) => (one.view ? { ...one, rates: rates(one) } : one));
-    const summary = { urgency: "well", sentence: "", matters: [], well: [] };
+    const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [] };
     return { boot: "1", time_ms: Date.now(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
   };
   const rates = ({ view }) => {

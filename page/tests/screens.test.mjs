@@ -75,6 +75,23 @@ test("twenty-four drives in four arrays: the worst first, each with its drive", 
   });
 });
 
+test("what only the server knows is shown in its own words, beside what the page explains itself", async () => {
+  const text = "tank has no spare, and should have 1";
+  const matter = { array: "tank", urgency: "warning", what: text, means: "a rebuild waits for a person", action: "add a drive", avoid: "do not take another array's", since_ms: Date.now() - 7_200_000, drives: [], remedies: [{ action: "add", array: "tank", drive: "", span: null }] };
+  const alarms = [{ event: "SparesMissing", array: "tank", component: "", text, since_s: matter.since_ms / 1000 }];
+  SCENES.spareless = () => ({ ...SCENES.degraded(), matters: [matter], alarms });
+  await on("spareless", async (page) => {
+    const fold = page.locator("summary", { hasText: text });
+    await fold.click();
+    await page.getByText("do not take another array's").waitFor();
+    assert.equal(await page.locator("details .facts").innerText().then((words) => words.includes("2 h 0 min ago")), true);
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await page.getByText(text).waitFor();
+    await page.getByRole("button", { name: "Send a test" }).click();
+    await page.getByText("connection refused").waitFor();
+  });
+});
+
 test("the keyboard alone reaches the plan, confirms it and returns", async () => {
   await on("degraded", async (page, server) => {
     const press = async (name) => {
@@ -107,10 +124,10 @@ test("what loses data is done only when the name was typed", async () => {
       const go = page.getByRole("dialog").getByRole("button", { name: "Do it" });
       await go.waitFor();
       assert.ok(await go.isDisabled());
-      await page.getByRole("textbox").fill("another");
+      await page.getByRole("dialog").getByRole("textbox").fill("another");
       assert.ok(await go.isDisabled());
       assert.deepEqual(await axe(page), []);
-      await page.getByRole("textbox").fill("an-array-with-the-longest-name-31");
+      await page.getByRole("dialog").getByRole("textbox").fill("an-array-with-the-longest-name-31");
       await go.click();
       await page.getByText(/Done at \d/).waitFor();
       assert.equal(server.asked.at(-1).body.confirm, "an-array-with-the-longest-name-31");
