@@ -15,6 +15,13 @@ export async function browser() {
 /** A tab that notes every fault; `faults` must stay empty. */
 export async function open(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB", timezoneId: "Europe/Berlin", ...options });
+  // A daemon that was built before a change of the page can still be tested with it.
+  if (process.env.STRIA_BUNDLE) {
+    await context.route(/\/(page\.(js|css)|icon\.svg)?$/, async (route) => {
+      const name = new URL(route.request().url()).pathname.slice(1) || "index.html";
+      await route.fulfill({ path: new URL(`../../crates/manage/page/${name}`, import.meta.url).pathname });
+    });
+  }
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const faults = [];

@@ -34,6 +34,7 @@ async function on(prepare, readers, work) {
 const headline = (page, name) => page.getByRole("heading", { level: 1, name }).waitFor();
 const dialog = (page) => page.getByRole("dialog");
 const press = (page, name) => page.getByRole("button", { name, exact: true }).click();
+const closed = (page) => dialog(page).getByRole("button", { name: "Close" }).last().click();
 const followed = (page) => dialog(page).getByText(/Done at \d/).waitFor();
 
 test("the bad day: a drive is lost under load, found, explained, replaced and rebuilt, and the reader knows until when", async () => {
@@ -67,20 +68,20 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     await page.locator("h1", { hasText: "Until that ends, one more failure loses data." }).waitFor({ state: "attached" });
     machine.stria("speed", "tank", "--max", "1G");
     await followed(page);
-    await press(page, "Close");
+    await closed(page);
 
     await headline(page, "Array tank is complete again. The failed drive can be taken out.");
     await press(page, "Remove: show the plan");
     await press(page, "Do it");
     await followed(page);
-    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await closed(page);
     await headline(page, "All is well.");
 
     await page.getByRole("link", { name: "tank" }).click();
     await press(page, "Scrub…");
     await press(page, "Do it");
     await followed(page);
-    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await closed(page);
     await page.getByRole("link", { name: /^Now/ }).click();
     await page.getByText(/Last scrub .* all redundancy matches/).waitFor();
     await load.stop();
@@ -108,14 +109,14 @@ test("an array is made in three steps and is there; it is stopped and destroyed 
     await dialog(page).getByRole("row", { name: /a\.img/ }).waitFor();
     await press(page, "Do it");
     await followed(page);
-    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await closed(page);
     assert.equal(machine.status("lake").level, "10");
     await page.getByRole("link", { name: "Arrays" }).click();
     await page.getByRole("link", { name: "lake" }).click();
     await press(page, "Stop…");
     await press(page, "Do it");
     await followed(page);
-    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await closed(page);
     await press(page, "Destroy…");
     const go = dialog(page).getByRole("button", { name: "Do it" });
     await go.waitFor();
@@ -123,7 +124,7 @@ test("an array is made in three steps and is there; it is stopped and destroyed 
     await dialog(page).getByRole("textbox").fill("lake");
     await go.click();
     await followed(page);
-    await dialog(page).getByRole("button", { name: "Close" }).last().click();
+    await closed(page);
     await page.getByRole("link", { name: /^Now/ }).click();
     await headline(page, "There is no array yet.");
   });
@@ -137,7 +138,7 @@ test("two readers see the same; a plan that the other's order has overtaken is n
     machine.array("pool", "1", drives);
   };
   await on(prepare, 2, async (machine, one, other) => {
-    machine.stria("fail", "pool", drives[1]);
+    machine.stria("fail", "pool", drives[1], "--force");
     for (const page of [one, other]) {
       await headline(page, /^Array pool has lost a drive/);
       await press(page, "Add a drive: show the plan");
