@@ -31,7 +31,7 @@ pub const LINUX_6_1: Kernel = Kernel { version: "6.1", modules: &[] };
 pub struct Drive {
     /// Its size.
     pub bytes: u64,
-    /// Options of QEMU's nvme-ns, each with a comma before it; those of its nvme begin with `controller.`.
+    /// Options of QEMU's nvme-ns, each with a comma before it.
     pub options: &'static str,
 }
 
