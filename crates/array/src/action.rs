@@ -1,4 +1,4 @@
-//! What the engine asks of its driver, and what it has to say.
+//! Requests of the engine to its driver, and its events.
 
 use crate::log_record::{AppendTerms, LogRecord};
 use crate::{CommandId, Event, MemberId, MetadataUpdate, Refusal, Step};
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use stria_block::{Completion, Request};
 
-/// What the engine asks of its driver.
+/// A request of the engine to its driver.
 #[derive(Debug)]
 pub enum Action {
     /// Submit to a member; positions are in its data area. Answer with [`Engine::complete`](crate::Engine::complete).
@@ -47,7 +47,7 @@ pub enum Action {
         member: MemberId,
         /// In the order of their numbers, or nearly so.
         records: Vec<LogRecord>,
-        /// What the append declares besides its records.
+        /// Declarations of the append besides its records.
         terms: AppendTerms,
         /// True if it must be durable when it ends.
         fua: bool,
@@ -83,7 +83,7 @@ pub enum Action {
     Done(Completion),
 }
 
-/// What the driver has not taken yet.
+/// Actions that the driver has not taken yet.
 #[derive(Default)]
 pub(crate) struct Outbox {
     actions: RefCell<VecDeque<Action>>,

@@ -1,4 +1,4 @@
-//! What clients do, and what the array may do for them now.
+//! The activity of clients, and what the array may do for them now.
 
 use std::cell::Cell;
 use stria_block::Nanos;
@@ -27,7 +27,7 @@ impl Activity {
         self.writes_in_flight.get() > 0
     }
 
-    /// When a write last ended.
+    /// The time at which a write last ended.
     pub fn last_write(&self) -> Nanos {
         self.last_write.get()
     }
@@ -42,7 +42,7 @@ impl Activity {
     }
 }
 
-/// What the array may do now.
+/// The permissions of the array at this moment.
 pub(crate) struct RunState {
     is_read_only: Cell<bool>,
     is_stopping: Cell<bool>,

@@ -5,6 +5,9 @@
 //! | [`ArraySpace`] | of the array, as clients see it | requests, reads, mirrors |
 //! | [`SyncSpace`] | of the sync space, where redundancy is kept consistent | locks, the write-intent bitmap, resync, partitions of lanes |
 //! | [`MemberSpace`] | of a member's data area, wherever that lies on the drive | requests to members, bad blocks, rebuilt members |
+//! | [`DriveSpace`] | of a member's drive, counted from the start of the drive | metadata, where a data area lies |
+//! | [`StripeSpace`] | of the data of one stripe, in address order | coalesced writes |
+//! | [`StripSpace`] | of a strip: the same rows of every strip of a stripe | plans, log records, replay |
 //! | [`SweepSpace`] | a position of a sweep: a member's for a rebuild, of the sync space otherwise | windows, watermarks |
 //!
 //! On parity levels the sync space is the rows of the members, on mirrors the array's sectors. The functions at the end say which:
@@ -32,6 +35,18 @@ pub enum SyncSpace {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberSpace {}
 
+/// A member's drive, with the metadata before its data area and behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriveSpace {}
+
+/// The data of one stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StripeSpace {}
+
+/// One strip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StripSpace {}
+
 /// The way of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SweepSpace {}
@@ -42,6 +57,12 @@ pub type ArraySector = Sector<ArraySpace>;
 pub type SyncSector = Sector<SyncSpace>;
 /// A sector of a member's data area: a row.
 pub type MemberSector = Sector<MemberSpace>;
+/// A sector of a member's drive, counted from the start of the drive.
+pub type DriveSector = Sector<DriveSpace>;
+/// A sector of a stripe's data, counted from the first of the stripe.
+pub type StripeSector = Sector<StripeSpace>;
+/// A sector of a strip, counted from the first of the strip. Ranges of these are rows of a stripe.
+pub type StripSector = Sector<StripSpace>;
 /// A position of a sweep.
 pub(crate) type SweepSector = Sector<SweepSpace>;
 
@@ -193,6 +214,9 @@ pub trait Sectors: Sized {
     /// True if both contain some sector.
     fn overlaps(&self, other: &Self) -> bool;
 
+    /// The smallest range of whole blocks that contains this one.
+    fn in_blocks(&self, block_sectors: u64) -> Self;
+
     /// The range cut into steps of so many sectors; the last may be shorter.
     fn in_steps(&self, sectors: u64) -> impl Iterator<Item = Self> + use<Self>;
 }
@@ -206,6 +230,10 @@ impl<S> Sectors for Range<Sector<S>> {
     #[inline(always)]
     fn overlaps(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
+    }
+
+    fn in_blocks(&self, block_sectors: u64) -> Self {
+        Sector::new(self.start.0 / block_sectors * block_sectors)..Sector::new(self.end.0.next_multiple_of(block_sectors))
     }
 
     fn in_steps(&self, sectors: u64) -> impl Iterator<Item = Self> + use<S> {
@@ -245,6 +273,17 @@ pub(crate) fn sync_of_array(range: &Range<ArraySector>) -> Range<SyncSector> {
 #[inline(always)]
 pub(crate) fn array_of_sync(sync: &Range<SyncSector>) -> Range<ArraySector> {
     moved(sync)
+}
+
+/// Where sectors of a member lie on its drive, whose data area starts at `data_start`.
+pub fn on_drive(sectors: &Range<MemberSector>, data_start: DriveSector) -> Range<DriveSector> {
+    data_start + sectors.start.0..data_start + sectors.end.0
+}
+
+/// The part of these sectors of a drive that lies in its data area, as sectors of the member. `None`: no part of them.
+pub fn in_data_area(sectors: &Range<DriveSector>, data: &Range<DriveSector>) -> Option<Range<MemberSector>> {
+    let (start, end) = (sectors.start.max(data.start), sectors.end.min(data.end));
+    (start < end).then(|| Sector::new(start - data.start)..Sector::new(end - data.start))
 }
 
 impl SweepSector {
@@ -287,6 +326,16 @@ mod tests {
     fn an_address_is_as_large_as_its_number() {
         assert_eq!(size_of::<Range<ArraySector>>(), 16);
         assert_eq!(size_of::<Option<MemberSector>>(), size_of::<Option<u64>>());
+    }
+
+    #[test]
+    fn data_area_and_drive_lead_to_each_other() {
+        let data = DriveSector::span(100..200);
+        let sectors = MemberSector::span(3..20);
+        assert_eq!(in_data_area(&on_drive(&sectors, data.start), &data), Some(sectors));
+        assert_eq!(in_data_area(&DriveSector::span(90..101), &data), Some(MemberSector::span(0..1)));
+        assert_eq!(in_data_area(&DriveSector::span(200..201), &data), None);
+        assert_eq!(DriveSector::span(3..9).in_blocks(8), DriveSector::span(0..16));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Has every lane take a step, and waits until all have. If this lane refuses it, the others are not asked.
+    /// Makes every lane take a step, and waits until all have. If this lane refuses it, the others are not asked.
     async fn on_every_lane(&self, step: Step) -> Result<(), Refusal> {
         let number = self.commands.next_number();
         self.outbox.push(Action::EveryLane { number, step });
@@ -178,6 +178,8 @@ impl Core {
     /// Takes a step that may have to wait.
     pub async fn take(&self, step: Step) -> Result<(), Refusal> {
         match step {
+            Step::EndReplay if self.has(Flaw::FailedDuringReplay) => Ok(()),
+            Step::StopRelyingOn(_) if self.has(Flaw::FailedWhileReliedOn) => Ok(()),
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
                 false => Err(Refusal("the array still replays its write log: try again when `status` no longer says so".into())),

@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// When the next task is due.
+    /// The time at which the next task is due.
     pub fn next_timer(&self) -> Option<Nanos> {
         self.timers.borrow().first().map(|&(due, _)| due)
     }

@@ -9,9 +9,10 @@
 //! The log's promise for small requests holds for several together: no more are joined than one append can hold the new data
 //! of.
 
+use crate::address::Sectors;
 use crate::segments::sectors_of;
 use crate::task::{Crew, Ready, TaskId, Worker};
-use crate::{ArraySector, Geometry};
+use crate::{ArraySector, Geometry, StripSector, StripeSector};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,43 +29,43 @@ const STREAM_COUNT: usize = 8;
 /// A part of a client's write within one stripe.
 pub(crate) struct Part {
     pub parent: usize,
-    /// Where it begins in the stripe's data.
-    pub offset_sectors: u64,
+    /// Its position in the stripe's data.
+    pub start_sector: StripeSector,
     pub data: Segments<Data>,
     pub fua: bool,
     /// The request is so small that the log holds its new data where it must.
     pub small: bool,
-    /// Must not be coalesced.
+    /// True if it must not be coalesced.
     pub alone: bool,
     /// The client is likely to continue behind it.
     pub goes_on: bool,
 }
 
 impl Part {
-    /// Where it ends in the stripe's data.
-    pub fn end_sector(&self) -> u64 {
-        self.offset_sectors + sectors_of(&self.data)
+    /// The position behind it in the stripe's data.
+    pub fn end_sector(&self) -> StripeSector {
+        self.start_sector + sectors_of(&self.data)
     }
 }
 
 /// Parts that follow each other.
 pub(crate) struct Coalesced {
     pub stripe: u64,
-    /// The sectors of the stripe's data that it covers.
-    pub range: Range<u64>,
+    /// The part of the stripe's data that it covers.
+    pub range: Range<StripeSector>,
     pub parts: Vec<Part>,
     small: bool,
     held: bool,
     /// Rows of the strips that are locked for it, or will be.
-    locked: Option<Range<u64>>,
+    locked: Option<Range<StripSector>>,
     task: Option<TaskId>,
 }
 
 impl Coalesced {
-    fn takes(&self, stripe: u64, range: &Range<u64>, small: bool, strip: u64, small_sectors_max: u64) -> bool {
-        let sectors = self.range.end - self.range.start + range.end - range.start;
+    fn takes(&self, stripe: u64, range: &Range<StripeSector>, small: bool, strip: u64, small_sectors_max: Option<u64>) -> bool {
+        let sectors = self.range.sectors() + range.sectors();
         let follows = range.start == self.range.end || range.end == self.range.start;
-        let fits = !(small || self.small) || sectors <= small_sectors_max;
+        let fits = !(small || self.small) || small_sectors_max.is_none_or(|max| sectors <= max);
         let rows = rows_of(range, strip);
         let within = self.locked.as_ref().is_none_or(|locked| locked.start <= rows.start && rows.end <= locked.end);
         self.stripe == stripe && follows && fits && within
@@ -77,10 +78,10 @@ impl Coalesced {
 }
 
 /// Rows of the strips that a range of a stripe's data touches.
-pub(crate) fn rows_of(range: &Range<u64>, strip: u64) -> Range<u64> {
-    let start = range.start % strip;
-    let end = start + (range.end - range.start);
-    if end <= strip { start..end } else { 0..strip }
+pub(crate) fn rows_of(range: &Range<StripeSector>, strip: u64) -> Range<StripSector> {
+    let start = range.start.get() % strip;
+    let end = start + range.sectors();
+    StripSector::span(if end <= strip { start..end } else { 0..strip })
 }
 
 /// Writes to parity stripes from their arrival to their end.
@@ -183,23 +184,23 @@ impl Coalescer {
         &self,
         ready: &Ready,
         geometry: &Geometry,
-        together_sectors_max: u64,
+        together_sectors_max: Option<u64>,
         stripe: u64,
         part: Part,
     ) -> Option<Rc<Worker<usize>>> {
         let strip = geometry.strip_sectors();
-        let width = strip * geometry.data_count() as u64;
-        let range = part.offset_sectors..part.end_sector();
-        let held = part.goes_on && range.end < width;
+        let stripe_end = StripeSector::new(strip * geometry.data_count() as u64);
+        let range = part.start_sector..part.end_sector();
+        let held = part.goes_on && range.end < stripe_end;
         let mut all = self.all.borrow_mut();
         let open = &mut self.open.borrow_mut()[stripe as usize % OPEN_COUNT];
         if let Some(key) = open.take() {
             let write = &mut all[key];
             if !part.alone && write.takes(stripe, &range, part.small, strip, together_sectors_max) {
                 write.small |= part.small;
-                write.held = (write.held || held) && range.end < width;
+                write.held = (write.held || held) && range.end < stripe_end;
                 write.range = write.range.start.min(range.start)..write.range.end.max(range.end);
-                let place = if range.start < write.parts[0].offset_sectors { 0 } else { write.parts.len() };
+                let place = if range.start < write.parts[0].start_sector { 0 } else { write.parts.len() };
                 write.parts.insert(place, part);
                 if !write.held {
                     write.release(ready);
@@ -209,7 +210,7 @@ impl Coalescer {
             }
             write.release(ready);
         }
-        let (small, alone) = (part.small, part.alone || range == (0..width));
+        let (small, alone) = (part.small, part.alone || range == (StripeSector::ZERO..stripe_end));
         let mut parts = self.spare.borrow_mut().pop().unwrap_or_default();
         parts.push(part);
         let key = all.insert(Coalesced { stripe, range, parts, small, held, locked: None, task: None });
@@ -242,11 +243,11 @@ impl Coalescer {
     }
 
     /// A write begins that need not wait any longer. Returns the rows of the strips to lock.
-    pub fn begin_held(&self, key: usize, strip_sectors: u64) -> Range<u64> {
+    pub fn begin_held(&self, key: usize, strip_sectors: u64) -> Range<StripSector> {
         self.begin();
         let write = &mut self.all.borrow_mut()[key];
         let several = write.held || write.parts.len() > 1;
-        let rows = if several { 0..strip_sectors } else { rows_of(&write.range, strip_sectors) };
+        let rows = if several { StripSector::ZERO.run(strip_sectors) } else { rows_of(&write.range, strip_sectors) };
         write.locked.insert(rows).clone()
     }
 }

@@ -1,4 +1,4 @@
-//! What an administrator may ask of a running array, and the steps that each lane takes for it.
+//! Commands of an administrator to a running array, and the steps that each lane takes for them.
 //!
 //! [`carry_out`](crate::carry_out) has what each command waits for.
 
@@ -7,7 +7,7 @@ use crate::{MemberConfig, MemberId, Refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// What an administrator may ask of a running array. `N`: a drive that joins, as the format describes it.
+/// A request of an administrator to a running array. `N`: a drive that joins, as the format describes it.
 #[derive(Clone, Debug)]
 pub enum Command<N = ()> {
     /// Drops a member as if it had failed, once replay has ended (R30) and no write relies on the member's log alone (R26).
@@ -72,7 +72,7 @@ impl<N> Command<N> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandId(u64);
 
-/// What every lane does for a command.
+/// A part of a command that every lane carries out.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Waits until the log records of the last run are replayed (R30).

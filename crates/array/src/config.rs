@@ -1,14 +1,14 @@
-//! What an array is when it starts: the result of assembly, the input of the engine.
+//! The description of an array that starts: the result of assembly, the input of the engine.
 
 use crate::address::{MemberSpace, Sector, SyncSpace};
-use crate::{Geometry, LogConfig, LogRecord, MemberSector};
+use crate::{DriveSector, Geometry, LogConfig, LogRecord, MemberSector};
 use std::ops::Range;
 
 /// A member's handle within one run of an array: an index that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub usize);
 
-/// How far something is in step with the rest of the array.
+/// The extent to which something is in step with the rest of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Synced<S> {
     /// Below this sector.
@@ -56,8 +56,8 @@ pub struct MemberConfig {
     pub id: MemberId,
     /// The name that people see: a path, with a serial number where known.
     pub name: String,
-    /// First sector of the data area on the drive.
-    pub data_start_sector: u64,
+    /// First sector of the data area.
+    pub data_start_sector: DriveSector,
     /// Length of the data area.
     pub data_sectors: u64,
     /// The recovery offset: as far as this the data area holds what it should.
@@ -74,7 +74,7 @@ impl MemberConfig {
         Self {
             id,
             name: format!("member {}", id.0),
-            data_start_sector: 0,
+            data_start_sector: DriveSector::ZERO,
             data_sectors,
             recovered: Synced::All,
             by_bitmap: false,
@@ -169,27 +169,45 @@ pub enum Flaw {
     ReturnBeforeDrop,
     /// R38: parity that may be inconsistent is updated by its change.
     SuspectParityUpdated,
+    /// R23: a write is acknowledged early once this lane is resynced, before the superblocks say that all lanes are.
+    EarlyOnOneLane,
     /// R26: the command that fails a member is answered before its drop is durable.
     FailAnsweredEarly,
+    /// R26: the command that fails a member does not wait for writes that rely on its log alone.
+    FailedWhileReliedOn,
     /// R30: replay writes before the drop of missing members is durable.
     ReplayedBeforeDrop,
+    /// R30: replay waits for the drop of missing members although no member holds the records.
+    ReplayWaitsInVain,
+    /// R30: a member is failed by command during replay.
+    FailedDuringReplay,
     /// R31: clients are served before the superblocks name the missing members.
     ServedBeforeDrop,
+    /// R31: clients are served before a new log session voids the replayed records.
+    ServedBeforeSession,
+    /// R35: a degraded array whose records were replayed is not resynced.
+    SuspectParityTrusted,
     /// R19, R32: parity is repaired before this run's partial parity log has begun.
     RepairedBeforeLog,
 }
 
 impl Flaw {
     /// Every one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::ReadsUnaligned,
         Self::DegradedParityLeft,
         Self::StaleAccepted,
         Self::ReturnBeforeDrop,
         Self::SuspectParityUpdated,
+        Self::EarlyOnOneLane,
         Self::FailAnsweredEarly,
+        Self::FailedWhileReliedOn,
         Self::ReplayedBeforeDrop,
+        Self::ReplayWaitsInVain,
+        Self::FailedDuringReplay,
         Self::ServedBeforeDrop,
+        Self::ServedBeforeSession,
+        Self::SuspectParityTrusted,
         Self::RepairedBeforeLog,
     ];
 }

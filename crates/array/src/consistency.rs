@@ -7,7 +7,7 @@ use crate::{ArrayConfig, Geometry, SyncSector, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// What is known of the sync space.
+/// The knowledge about the sync space.
 pub(crate) struct Consistency {
     synced: Cell<Synced<SyncSpace>>,
     /// As far as this parity is not suspect, see [`ArrayConfig::suspects_parity`].
@@ -31,7 +31,7 @@ impl Consistency {
         }
     }
 
-    /// What superblocks say: as far as this redundancy is consistent.
+    /// The resync position of the superblocks: redundancy is consistent up to there.
     pub fn synced(&self) -> Synced<SyncSpace> {
         self.synced.get()
     }
@@ -39,6 +39,11 @@ impl Consistency {
     /// True if parity is suspect somewhere, so that superblocks must not say "clean".
     pub fn suspects_parity(&self) -> bool {
         self.parity_trusted.get() != Synced::All
+    }
+
+    /// Trusts parity everywhere, as an engine with a flaw does.
+    pub fn trust_parity(&self) {
+        self.parity_trusted.set(Synced::All);
     }
 
     /// As far as this no resync is due.

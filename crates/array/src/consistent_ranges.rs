@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many ranges are remembered, to bound memory. Beyond that all are forgotten, and resynced again when read.
+/// The number of ranges that are remembered, to bound memory. Beyond that all are forgotten, and resynced again when read.
 const PLACES_MAX: usize = 1 << 14;
 
 /// Ranges where reads have done a resync.

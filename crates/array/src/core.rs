@@ -1,4 +1,4 @@
-//! What the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
+//! The state that the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
 //!
 //! [`member_io`] sends member requests and hands back their completions. [`metadata`] keeps metadata ahead of the data it
 //! speaks of. [`failures`] is what a failed member request costs. [`client`] tracks clients' requests while parts of them run.
@@ -119,7 +119,7 @@ impl Core {
         self.flaw.get() == Some(flaw)
     }
 
-    /// What a member that comes back (`slot`) lacks, as an engine with a flaw sees it.
+    /// The config of a member that comes back (`slot`), as an engine with a flaw sees it.
     pub fn as_flawed(&self, config: MemberConfig, slot: Option<usize>) -> MemberConfig {
         match slot.is_some() && self.has(Flaw::StaleAccepted) {
             true => MemberConfig { recovered: Synced::All, by_bitmap: false, ..config },
@@ -136,7 +136,7 @@ impl Core {
         self.stripes.map(stripe)
     }
 
-    /// What lets a write go on whose log records have made progress.
+    /// The waker of writes whose log records have made progress.
     pub fn waker(&self) -> impl FnMut(Waiter) + '_ {
         |waiter| match waiter {
             Waiter::Task(task) => self.ready.wake(task),

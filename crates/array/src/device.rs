@@ -13,8 +13,8 @@ use crate::lanes::{Message, Ports, Relay};
 use crate::partition::Partition;
 use crate::status::{ArrayStatus, Event, Refusal};
 use crate::{
-    ArrayConfig, Command, CommandId, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite, MetadataWriter,
-    UpdateEnd,
+    ArrayConfig, Command, CommandId, DriveSector, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite,
+    MetadataWriter, UpdateEnd,
 };
 use commands::Running;
 use mail::Home;
@@ -32,7 +32,7 @@ const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 
 struct BoundMember {
     device: Option<Box<dyn BlockDevice>>,
-    data_start_sector: u64,
+    data_start_sector: DriveSector,
     in_flight: usize,
     /// It is released when nothing is in flight.
     leaves: bool,
@@ -47,7 +47,7 @@ struct BoundMember {
 }
 
 impl BoundMember {
-    fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
+    fn new(device: Box<dyn BlockDevice>, data_start_sector: DriveSector) -> Self {
         Self {
             device: Some(device),
             data_start_sector,
@@ -63,7 +63,7 @@ impl BoundMember {
     /// Positions of the engine's requests are in the member's data area, those of metadata are not.
     fn submit(&mut self, mut request: Request, refused: &mut Vec<Completion>) {
         if request.tag & METADATA == 0 && !matches!(request.operation, Operation::Flush) {
-            request.start_sector += self.data_start_sector;
+            request.start_sector += self.data_start_sector.get();
         }
         match &mut self.device {
             Some(device) if !self.is_closed => {
@@ -87,7 +87,7 @@ struct RunningUpdate {
     failures: IoFailures,
 }
 
-/// What comes next in a metadata update.
+/// The next step of a metadata update.
 enum UpdateStep {
     /// Members that missed the last superblock update get it (R27).
     RewriteLast,
@@ -147,7 +147,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     /// clients' requests. Only lane 0 has the `recorder`.
     ///
     /// # Panics
-    /// When lane 0 has no recorder, or another lane has one.
+    /// Lane 0 has no recorder, or another lane has one.
     pub fn on_lane(
         config: &ArrayConfig,
         devices: Vec<Box<dyn BlockDevice>>,
@@ -162,7 +162,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         let is_divided = several && config.geometry.level().is_redundant();
         let partition = if is_divided { ports.partition(&config.geometry, lane) } else { Partition::whole(&config.geometry) };
         let engine = Engine::on_lane(config, &member_limits, partition);
-        let mut starts = vec![0; devices.len()];
+        let mut starts = vec![DriveSector::ZERO; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
         for member in places {
             starts[member.id.0] = member.data_start_sector;
@@ -195,7 +195,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         self.driver.borrow().engine.status()
     }
 
-    /// How many consecutive sectors belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
+    /// The number of consecutive sectors that belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
     pub fn group_sectors(&self) -> Option<u64> {
         let driver = self.driver.borrow();
         driver.relay.as_ref().filter(|_| driver.is_divided).map(|relay| relay.partition.group_array_sectors())
@@ -230,7 +230,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         self.driver.borrow_mut().running.offers.remove(&number)
     }
 
-    /// How many members the array has had on this lane: handles are below.
+    /// The number of members that the array has had on this lane: handles are below.
     pub fn member_count(&self) -> usize {
         self.driver.borrow().members.len()
     }
@@ -442,7 +442,7 @@ impl<R: MetadataWriter> Driver<R> {
         self.metadata_write_count += 1;
         let sectors = (data.len() / SECTOR_BYTES) as u64;
         let operation = Operation::Write { from: std::iter::once(data).collect(), fua };
-        self.submit(member, Request { tag, start_sector, sectors, operation });
+        self.submit(member, Request { tag, start_sector: start_sector.get(), sectors, operation });
     }
 
     fn metadata_written(&mut self, completion: Completion) {

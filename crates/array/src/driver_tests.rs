@@ -21,9 +21,9 @@ struct Rig {
     /// This member fails its next write.
     fails: Option<MemberId>,
     answers: VecDeque<Completion>,
-    /// What members and logs were asked for.
+    /// Requests to members and logs.
     asked: Vec<String>,
-    /// What clients were answered.
+    /// Answers to clients.
     answered: Vec<String>,
 }
 

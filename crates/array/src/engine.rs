@@ -110,7 +110,7 @@ impl Engine {
         !self.core.acks_are_held()
     }
 
-    /// What the array can do as a device.
+    /// The properties of the array as a device.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -120,7 +120,7 @@ impl Engine {
         self.core.clock.set(&self.core.ready, now);
     }
 
-    /// When [`Engine::run`] next has something to do without an event.
+    /// The time at which [`Engine::run`] next has something to do without an event.
     pub fn next_wake(&self) -> Option<Nanos> {
         match (self.core.clock.next_timer(), self.core.hedge_wake()) {
             (Some(timer), Some(look)) => Some(timer.min(look)),
@@ -335,10 +335,13 @@ impl Engine {
         self.core.hedging.set_on(on && self.core.geometry.level().is_redundant());
     }
 
-    /// Has the engine break a rule of crash safety, for a simulator.
+    /// Makes the engine break a rule of crash safety, for a simulator.
     #[doc(hidden)]
     pub fn set_flaw(&mut self, flaw: Option<Flaw>) {
         self.core.flaw.set(flaw);
+        if flaw == Some(Flaw::SuspectParityTrusted) {
+            self.core.consistency.trust_parity();
+        }
     }
 
     /// Takes the events since the last call, for the event log.
@@ -379,7 +382,7 @@ impl Engine {
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
     ///
     /// # Errors
-    /// When the array is read-only.
+    /// The array is read-only.
     pub fn may_change(&self) -> Result<(), Refusal> {
         self.core.may_change()
     }
@@ -437,10 +440,9 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     let geometry = &config.geometry;
     let all = |test: fn(&Limits) -> bool| members.iter().all(test);
     let largest = |of: fn(&Limits) -> u32| members.iter().map(of).max().unwrap_or(512);
-    let width = match geometry.level() {
-        Level::Linear | Level::Raid1 => 0,
-        Level::Raid10 => geometry.strip_sectors() * geometry.slot_count() as u64,
-        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.strip_sectors() * geometry.data_count() as u64,
+    let width = match matches!(geometry.level(), Level::Linear | Level::Raid1) {
+        true => 0,
+        false => geometry.strip_sectors() * geometry.data_count() as u64,
     };
     let unmap_zeroes = all(|limits| limits.unmap_zeroes);
     Limits {

@@ -15,7 +15,7 @@ pub use parity::StripeMap;
 pub use stripe::Extent;
 
 use crate::address::sync_of_rows;
-use crate::{ArraySector, Layout, Level, MemberSector, SyncSector};
+use crate::{ArraySector, Family, Layout, Level, MemberSector, StripSector, SyncSector};
 use std::ops::Range;
 
 /// A checked geometry.
@@ -137,11 +137,11 @@ impl Geometry {
         let mut geometry =
             Self { level, layout, strip_sectors, zones, even_sectors, capacity_sectors, member_sectors, by_slots, by_data };
         geometry.zones = geometry.make_zones();
-        geometry.capacity_sectors = match level {
-            Level::Linear | Level::Raid0 => geometry.member_sectors.iter().sum(),
-            Level::Raid1 => geometry.member_sectors[0],
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.member_sectors[0] * geometry.data_count() as u64,
-            Level::Raid10 => geometry.mirror_capacity_sectors(),
+        geometry.capacity_sectors = match level.family() {
+            Family::Striped => geometry.member_sectors.iter().sum(),
+            Family::Mirror if level == Level::Raid1 => geometry.member_sectors[0],
+            Family::Mirror => geometry.mirror_capacity_sectors(),
+            Family::Parity => geometry.member_sectors[0] * geometry.data_count() as u64,
         };
         if geometry.capacity_sectors == 0 {
             return Err(GeometryError::TooSmall { sectors: smallest, strip_sectors });
@@ -181,14 +181,14 @@ impl Geometry {
 
     /// Size of the sync space; 0 for levels without redundancy.
     pub fn sync_sectors(&self) -> u64 {
-        match self.level {
-            Level::Linear | Level::Raid0 => 0,
-            Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 => self.member_sectors[0],
-            Level::Raid10 => self.capacity_sectors,
+        match self.level.family() {
+            Family::Striped => 0,
+            Family::Mirror => self.capacity_sectors,
+            Family::Parity => self.member_sectors[0],
         }
     }
 
-    /// How many members may be lost, whichever they are.
+    /// The number of members that may be lost, whichever they are.
     pub fn losses_survived(&self) -> usize {
         match (self.level, self.layout) {
             (Level::Raid1, _) => self.slot_count() - 1,
@@ -198,27 +198,27 @@ impl Geometry {
     }
 
     /// The stripe of a parity level in which array sector `sector` lies, its data strip by address, and the sector in that.
-    pub(crate) fn strip_of(&self, sector: ArraySector) -> (u64, usize, u64) {
+    pub(crate) fn strip_of(&self, sector: ArraySector) -> (u64, usize, StripSector) {
         let sector = sector.get();
         let (stripe, index) = self.by_data.divide(sector >> self.strip_sectors.trailing_zeros());
-        (stripe, index as usize, sector & (self.strip_sectors - 1))
+        (stripe, index as usize, StripSector::new(sector & (self.strip_sectors - 1)))
     }
 
     /// The rows of members that are these sectors of a stripe's strips.
     #[inline]
-    pub(crate) fn rows_of_strip(&self, stripe: u64, in_strip: &Range<u64>) -> Range<MemberSector> {
+    pub(crate) fn rows_of_strip(&self, stripe: u64, in_strip: &Range<StripSector>) -> Range<MemberSector> {
         let base = stripe * self.strip_sectors;
-        MemberSector::new(base + in_strip.start)..MemberSector::new(base + in_strip.end)
+        MemberSector::new(base + in_strip.start.get())..MemberSector::new(base + in_strip.end.get())
     }
 
     /// Where a stripe of a parity level begins in the sync space.
     pub(crate) fn sync_of_stripe(&self, stripe: u64) -> SyncSector {
-        sync_of_rows(&self.rows_of_strip(stripe, &(0..self.strip_sectors))).start
+        sync_of_rows(&self.rows_of_strip(stripe, &StripSector::ZERO.run(self.strip_sectors))).start
     }
 
     /// The stripe of a parity level in which a row lies, and the sector in its strips.
-    pub(crate) fn stripe_of_row(&self, row: MemberSector) -> (u64, u64) {
-        (row.get() / self.strip_sectors, row.get() % self.strip_sectors)
+    pub(crate) fn stripe_of_row(&self, row: MemberSector) -> (u64, StripSector) {
+        (row.get() / self.strip_sectors, StripSector::new(row.get() % self.strip_sectors))
     }
 
     /// Data strips in a stripe of a parity level.

@@ -1,7 +1,7 @@
 //! Hedged reads: a read that a member leaves unanswered for far longer than usual is asked of another copy, or of parity, as
 //! well. The first answer goes to the client. Memory that arrives too late is returned to the pool.
 //!
-//! What is usual for a member, the latencies of its clients' reads show ([`stria_block::Histogram`]). A **budget** keeps a
+//! The latencies of a member's reads for clients show what is usual for it ([`stria_block::Histogram`]). A **budget** keeps a
 //! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that has not answered after four times as long is **unresponsive** (`is_unresponsive`). Until it has answered all of
@@ -20,11 +20,11 @@ use stria_block::{Buffer, Nanos, Operation};
 
 /// A member is unresponsive when it has left a read unanswered for this many times what counts as slow.
 const SILENT_AFTER: Nanos = 4;
-/// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
+/// The time between two looks at reads under way: half of the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
 
 impl Core {
-    /// When reads under way must be looked at.
+    /// The time at which reads under way must be looked at.
     pub fn hedge_wake(&self) -> Option<Nanos> {
         (self.hedging.is_on() && self.requests_in_flight() > 0).then(|| self.hedging.due())
     }
@@ -47,27 +47,28 @@ pub(crate) fn look(core: &Rc<Core>) {
     if core.hedge_wake().is_none_or(|due| due > now) {
         return;
     }
-    let (slow, read_count): (SmallVec<[Nanos; 32]>, u64) = {
+    let (slow, read_count): (SmallVec<[Option<Nanos>; 32]>, u64) = {
         let members = core.members.borrow();
-        let slow = members.iter().map(|member| member.read_times.as_ref().map_or(Nanos::MAX, |times| times.slow_above()));
+        let slow = members.iter().map(|member| member.read_times.as_ref().map(|times| times.slow_above()));
         (slow.collect(), members.iter().map(|member| member.read_count).sum())
     };
-    let least = slow.iter().copied().min().unwrap_or(Nanos::MAX);
-    core.hedging.look_again_at(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
+    let least = slow.iter().copied().flatten().min();
+    let pause = least.map_or(*LOOK.end(), |least| (least / 2).clamp(*LOOK.start(), *LOOK.end()));
+    core.hedging.look_again_at(now.saturating_add(pause));
     // The overlay is not on the members yet.
-    if least == Nanos::MAX || core.log.stage() < crate::log::StartStage::Replayed {
+    if least.is_none() || core.log.stage() < crate::log::StartStage::Replayed {
         return;
     }
     let hedging = &core.hedging;
     hedging.earn(read_count);
     let late = core.reads_older_than(&slow);
-    let silent_after = |member: MemberId| slow[member.0].saturating_mul(SILENT_AFTER);
-    if !note_silent(core, &late, silent_after) {
+    let is_silent = |member: MemberId, age: Nanos| slow[member.0].is_some_and(|slow| age > slow.saturating_mul(SILENT_AFTER));
+    if !note_silent(core, &late, is_silent) {
         return;
     }
     for (key, member, age) in late {
         // An unresponsive member gets no further reads, so this needs no budget.
-        let is_unresponsive = age > silent_after(member);
+        let is_unresponsive = is_silent(member, age);
         if !hedging.spend(is_unresponsive) {
             continue;
         }
@@ -90,9 +91,9 @@ pub(crate) fn look(core: &Rc<Core>) {
 
 /// Marks unresponsive members. Returns `false` if there are so many that no others can answer for them: then a bus or disk
 /// behind all of them is at fault, and must not get the others' work in addition.
-fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: impl Fn(MemberId) -> Nanos) -> bool {
+fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl Fn(MemberId, Nanos) -> bool) -> bool {
     let mut members = core.members.borrow_mut();
-    let mut note = |member: MemberId, age: Nanos| members.get_mut(member).is_unresponsive |= age > silent_after(member);
+    let mut note = |member: MemberId, age: Nanos| members.get_mut(member).is_unresponsive |= is_silent(member, age);
     late.iter().for_each(|&(_, member, age)| note(member, age));
     core.hedging.each_waiting(core.now(), note);
     let parity_count = core.geometry.level().parity_count();
@@ -117,7 +118,7 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     core.others_answered(race, Some(read));
 }
 
-/// What members other than `member` say about a range, piece by piece. `None`: they cannot tell.
+/// The data of a range according to members other than `member`, piece by piece. `None`: they lack it.
 async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors): Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     if core.is_foreign(array_sector) {
         let read = core.ask_owner(array_sector, sectors, Some(member)).await?;

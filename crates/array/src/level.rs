@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What kind of redundancy an array has. 50 and 60 are a `Raid0` whose members are arrays.
+/// The kind of redundancy of an array. 50 and 60 are a `Raid0` whose members are arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// Members one after another (JBOD, md linear).
@@ -22,7 +22,18 @@ pub enum Level {
     Raid10,
 }
 
-/// How data and parity are placed.
+/// The way in which a level keeps data. Each has one implementation of the engine's duties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Without redundancy.
+    Striped,
+    /// By copies.
+    Mirror,
+    /// By parity.
+    Parity,
+}
+
+/// The placement of data and parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Linear, RAID 1 and RAID 4 have one layout each.
@@ -97,6 +108,16 @@ impl Copies {
 }
 
 impl Level {
+    /// Its family.
+    #[inline]
+    pub const fn family(self) -> Family {
+        match self {
+            Level::Linear | Level::Raid0 => Family::Striped,
+            Level::Raid1 | Level::Raid10 => Family::Mirror,
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => Family::Parity,
+        }
+    }
+
     /// Strips of parity in a stripe; 0 for levels without.
     pub fn parity_count(self) -> usize {
         match self {
@@ -108,7 +129,7 @@ impl Level {
 
     /// Whether the level keeps data when a member is lost.
     pub fn is_redundant(self) -> bool {
-        !matches!(self, Level::Linear | Level::Raid0)
+        self.family() != Family::Striped
     }
 
     /// The layout taken when none is named: mdadm's defaults.

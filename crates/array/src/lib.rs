@@ -69,7 +69,7 @@ mod task;
 mod window;
 
 pub use action::Action;
-pub use address::{ArraySector, MemberSector, SyncSector};
+pub use address::{ArraySector, DriveSector, MemberSector, StripSector, StripeSector, SyncSector};
 pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;
@@ -78,7 +78,7 @@ pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use lanes::{LaneEvents, Ports};
-pub use level::{Copies, Layout, Level, ParityLayout, Zones};
+pub use level::{Copies, Family, Layout, Level, ParityLayout, Zones};
 pub use log_record::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
 pub use record::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, MetadataWriter, NoMetadata, SlotState,

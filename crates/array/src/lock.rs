@@ -19,11 +19,12 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
+#[derive(Clone)]
 struct Entry {
     range: Range<SyncSector>,
     mode: Mode,
-    task: TaskId,
-    held: bool,
+    /// The task that waits for it. `None`: it is held.
+    waiter: Option<TaskId>,
 }
 
 #[derive(Default)]
@@ -49,7 +50,7 @@ impl State {
 
     fn hold(&mut self, key: usize) {
         let entry = &mut self.entries[key];
-        entry.held = true;
+        entry.waiter = None;
         match entry.mode {
             Mode::Exclusive => {
                 let place = self.exclusive.partition_point(|held| held.start < entry.range.start);
@@ -68,7 +69,7 @@ impl State {
 
     fn release(&mut self, key: usize, ready: &Ready) {
         let entry = self.entries.remove(key);
-        if !entry.held {
+        if entry.waiter.is_some() {
             self.waiting.retain(|&waiter| waiter != key);
         } else if entry.mode == Mode::Exclusive {
             let place = self.exclusive.partition_point(|held| held.start < entry.range.start);
@@ -80,11 +81,11 @@ impl State {
         let mut ahead = 0;
         while ahead < self.waiting.len() {
             let key = self.waiting[ahead];
-            let (range, mode, task) = (self.entries[key].range.clone(), self.entries[key].mode, self.entries[key].task);
+            let Entry { range, mode, waiter } = self.entries[key].clone();
             if self.free_for(&range, mode) && !self.conflicts_with_waiter(&range, mode, ahead) {
                 self.waiting.remove(ahead);
                 self.hold(key);
-                ready.wake(task);
+                waiter.into_iter().for_each(|task| ready.wake(task));
             } else {
                 ahead += 1;
             }
@@ -111,7 +112,7 @@ impl Locks {
         if !state.is_open_to(range, mode) {
             return None;
         }
-        let key = state.entries.insert(Entry { range: range.clone(), mode, task: TaskId::MAX, held: true });
+        let key = state.entries.insert(Entry { range: range.clone(), mode, waiter: None });
         state.hold(key);
         Some(key)
     }
@@ -133,7 +134,7 @@ impl Locks {
         let key = {
             let mut state = self.0.borrow_mut();
             let free = state.is_open_to(&range, mode);
-            let key = state.entries.insert(Entry { range, mode, task: ready.current(), held: false });
+            let key = state.entries.insert(Entry { range, mode, waiter: Some(ready.current()) });
             if free {
                 state.hold(key)
             } else {
@@ -142,7 +143,7 @@ impl Locks {
             key
         };
         let guard = Guard { locks: self, ready, key };
-        poll_fn(|_| if self.0.borrow().entries[key].held { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|_| if self.0.borrow().entries[key].waiter.is_none() { Poll::Ready(()) } else { Poll::Pending }).await;
         guard
     }
 }

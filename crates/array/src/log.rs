@@ -23,11 +23,12 @@ mod overlay;
 pub(crate) use behind::{BehindWrite, LogHolders, WriteBehind};
 pub(crate) use overlay::{Overlay, ReplayHolders};
 
+use crate::address::Sectors;
 use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
 use crate::member::Members;
 use crate::plan::Rectangle;
 use crate::task::{Ready, TaskId, Waiters};
-use crate::{LogStatus, MemberId, MemberSector};
+use crate::{LogStatus, MemberId, MemberSector, StripSector};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -79,7 +80,7 @@ struct Queue {
     in_flight: Vec<usize>,
     /// Its length.
     in_flight_sectors: u64,
-    /// What the running append declares retired, and what it may take for free.
+    /// The number below which the running append declares records retired, and the one below which space is free for it.
     retiring: u64,
     free_below: u64,
     /// The last append found no space.
@@ -96,7 +97,7 @@ struct Queue {
     flushing: bool,
 }
 
-/// What waits for records.
+/// The waiter of records.
 #[derive(Clone, Copy)]
 pub(crate) enum Waiter {
     Task(TaskId),
@@ -122,7 +123,7 @@ impl Wait {
     }
 }
 
-/// What follows when an append found no space.
+/// The consequence of an append that found no space.
 pub(crate) enum Full {
     /// Its records wait.
     Waits,
@@ -136,27 +137,27 @@ pub(crate) enum Full {
 pub(crate) struct AppendFlush {
     waits: Vec<usize>,
     count: u32,
-    /// What the newest declares retired.
+    /// The number below which the newest declares records retired.
     retiring: u64,
 }
 
-/// What replay might find about a stripe.
+/// Records of a stripe that replay might find.
 struct Covered {
     /// Its newest record.
     number: u64,
     /// All of its records are revoke records, over these rows.
-    bare: Option<Range<u64>>,
+    bare: Option<Range<StripSector>>,
 }
 
 /// Data of a stripe that a power cut may take back.
 struct Unflushed {
-    rows: Range<u64>,
+    rows: Range<StripSector>,
     written: Range<usize>,
     /// Flushes that begin after this epoch cover it.
     epoch: u64,
 }
 
-/// How far the start of the array has come.
+/// The stage that the start of the array has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StartStage {
     /// The log records of the last run are being evaluated. Nothing is served.
@@ -236,7 +237,7 @@ impl Log {
         self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
     }
 
-    /// How far the start of the array has come.
+    /// The stage that the start of the array has reached.
     pub fn stage(&self) -> StartStage {
         self.stage.get()
     }
@@ -270,9 +271,9 @@ impl Log {
         self.config.is_some_and(|config| sectors <= REDO_SECTORS_MAX && !kept(config))
     }
 
-    /// How much small requests may write together, so that their new data fits into one append.
-    pub fn together_sectors_max(&self) -> u64 {
-        self.config.map_or(u64::MAX, |config| config.append_sectors_max.saturating_sub(8 + BAND_SECTORS))
+    /// The most that small requests may write together, so that their new data fits into one append. `None`: any amount.
+    pub fn together_sectors_max(&self) -> Option<u64> {
+        self.config.map(|config| config.append_sectors_max.saturating_sub(8 + BAND_SECTORS))
     }
 
     pub fn status(&self) -> Option<LogStatus> {
@@ -302,8 +303,8 @@ impl Log {
     }
 
     /// True if some of these rows of a stripe hold data of another write that a power cut may take back.
-    pub fn is_unflushed(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> bool {
-        let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
+    pub fn is_unflushed(&self, stripe: u64, rows: &Range<StripSector>, written: &Range<usize>) -> bool {
+        let other = |old: &Unflushed| old.written != *written && old.rows.overlaps(rows);
         self.unflushed.borrow().get(&stripe).is_some_and(|list| list.iter().any(other))
     }
 
@@ -361,7 +362,7 @@ impl Log {
     /// The result of logging, once it has ended.
     ///
     /// # Errors
-    /// When a member could not log its record and cannot be dropped either.
+    /// A member could not log its record and cannot be dropped either.
     pub fn result(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait.take() else { return Ok(()) };
         self.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
@@ -450,7 +451,7 @@ impl Log {
     }
 
     /// True if replay might find an older record of these rows, whose holders are given.
-    pub fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>, mut holders: impl Iterator<Item = MemberId>) -> bool {
+    pub fn may_be_replayed(&self, stripe: u64, rows: &Range<StripSector>, mut holders: impl Iterator<Item = MemberId>) -> bool {
         let mut covered = self.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
         let overtaken = last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end);
@@ -641,7 +642,7 @@ impl Log {
         Some(AppendFlush { waits: std::mem::take(&mut queue.unflushed), count, retiring })
     }
 
-    /// That flush has ended.
+    /// Ends that flush.
     pub fn flushed(&self, member: MemberId, flush: &AppendFlush, result: Result<(), &IoError>, wake: &mut impl FnMut(Waiter)) {
         {
             let mut queues = self.queues.borrow_mut();
@@ -649,7 +650,7 @@ impl Log {
             queue.unflushed_count -= flush.count;
             match result {
                 Ok(()) => (queue.retired_below, queue.stalled) = (flush.retiring, false),
-                // What it declared must be declared again.
+                // Its declaration must be repeated.
                 Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
                 Err(_) => {}
             }

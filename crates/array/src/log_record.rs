@@ -1,5 +1,7 @@
 //! Records of the [write log](crate::log), and how it is used.
 
+use crate::StripSector;
+use crate::address::Sectors;
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::Data;
@@ -8,7 +10,7 @@ use stria_block::Data;
 /// it, bandwidth counts for more than a write in flight that a crash and a lost member may tear.
 pub const REDO_SECTORS_MAX: u64 = 128;
 
-/// How to use the log.
+/// The use of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// The size of the largest append, head included; at least [`LogRecord::APPEND_SECTORS_MIN`].
@@ -21,7 +23,7 @@ pub struct LogConfig {
     pub newest_only: bool,
 }
 
-/// What the log of one parity member holds about one write to some rows of a stripe.
+/// A record in the log of one parity member about one write to some rows of a stripe.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     /// Counts writes within one run of an array. The same on every parity member of the stripe.
@@ -29,7 +31,7 @@ pub struct LogRecord {
     /// The stripe.
     pub stripe: u64,
     /// The sectors of each strip.
-    pub rows: Range<u64>,
+    pub rows: Range<StripSector>,
     /// The data strips that are written, in address order.
     pub written: Range<usize>,
     /// 0: P, 1: Q, 2: R.
@@ -52,8 +54,7 @@ impl LogRecord {
 
     /// Sectors of partial parity and new data.
     pub fn payload_sectors(&self) -> u64 {
-        let rows = self.rows.end - self.rows.start;
-        rows * (u64::from(self.partial.is_some()) + self.new_data.len() as u64)
+        self.rows.sectors() * (u64::from(self.partial.is_some()) + self.new_data.len() as u64)
     }
 
     pub(crate) fn is_revoke(&self) -> bool {
@@ -64,13 +65,13 @@ impl LogRecord {
 /// 128 KiB: the most rows of a strip that one record covers.
 pub(crate) const BAND_SECTORS: u64 = 256;
 
-/// What an append declares besides its records, and which space it may use.
+/// Declarations of an append besides its records, and the space that it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendTerms {
     /// Records with smaller numbers are retired, on every member.
     pub retired_below: u64,
     /// The same, as this member's log is durably known to declare it: the space of these records is free (R22).
     pub free_below: u64,
-    /// How many appends before it are not known to be durable.
+    /// The number of appends before it that are not known to be durable.
     pub unsure_count: u32,
 }

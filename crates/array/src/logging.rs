@@ -1,13 +1,14 @@
 //! Logging: what the engine does with the [write log](crate::log), from the records of a write to their end.
 
 use crate::action::Action;
+use crate::address::Sectors;
 use crate::core::{Core, drop_failed_flushes, lost};
 use crate::lists::few;
 use crate::log::{Full, LogHolders, Logged, StartStage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
-use crate::{MemberId, MemberSector, MemberState, MetadataUpdate, Synced};
+use crate::{Flaw, MemberId, MemberSector, MemberState, MetadataUpdate, StripSector, Synced};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{IoError, Operation};
@@ -25,7 +26,7 @@ impl Core {
     /// True if a write to a part of one strip asks nothing of the log but to hold its record.
     pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
         let Some(config) = self.log.config else { return true };
-        let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
+        let fits = !config.newest_only && part.rows.sectors() <= BAND_SECTORS;
         fits && self.log.stage() == StartStage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
     }
 
@@ -33,7 +34,7 @@ impl Core {
     /// count until then, and records of this run rely on what the last run left in caches (R32).
     ///
     /// # Errors
-    /// When a member cannot flush and cannot be dropped.
+    /// A member cannot flush and cannot be dropped.
     pub async fn log_open(&self) -> Result<(), IoError> {
         let log = &self.log;
         if log.config.is_none() || log.stage() == StartStage::Open {
@@ -69,8 +70,8 @@ impl Core {
     /// Before a write that relies on the strips beside `written`: makes durable what these hold (R20).
     ///
     /// # Errors
-    /// When a member cannot flush and cannot be dropped.
-    pub async fn flush_neighbours(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
+    /// A member cannot flush and cannot be dropped.
+    pub async fn flush_neighbours(&self, stripe: u64, rows: &Range<StripSector>, written: &Range<usize>) -> Result<(), IoError> {
         while self.log.is_unflushed(stripe, rows, written) {
             self.flush_volatile().await?;
         }
@@ -80,7 +81,7 @@ impl Core {
     /// Logs records, and makes them durable. The write may start when this returns (R17).
     ///
     /// # Errors
-    /// When a member could not log its record and cannot be dropped either. Nothing was changed.
+    /// A member could not log its record and cannot be dropped either. Nothing was changed.
     pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
         let mut logged = self.log_append_records(groups).await?;
         match self.log.durable(&mut logged).await {
@@ -147,11 +148,11 @@ impl Core {
 
     /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
     /// if replay might find an older record of these rows (R19).
-    pub fn needs_revoke(&self, stripe: u64, rows: &Range<u64>) -> bool {
+    pub fn needs_revoke(&self, stripe: u64, rows: &Range<StripSector>) -> bool {
         self.log.config.is_some_and(|config| config.newest_only) || self.may_be_replayed(stripe, rows)
     }
 
-    fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>) -> bool {
+    fn may_be_replayed(&self, stripe: u64, rows: &Range<StripSector>) -> bool {
         let members = self.members.borrow();
         // R18: replacements count too. Their logs take part when they take the slot.
         let holders = self.map(stripe).parity.iter().flat_map(|&slot| members.targets(usize::from(slot)));
@@ -160,7 +161,7 @@ impl Core {
 
     /// The stripes of a range for which [`Core::needs_revoke`] is true, over all of their rows.
     pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
-        let rows = 0..self.geometry.strip_sectors();
+        let rows = StripSector::ZERO.run(self.geometry.strip_sectors());
         if self.log.config.is_some_and(|config| config.newest_only) {
             return stripes.clone().collect();
         }
@@ -168,7 +169,7 @@ impl Core {
     }
 
     /// Revoke records over some rows of a stripe (within the strips), for its parity members.
-    pub fn revoke_records(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
+    pub fn revoke_records(&self, stripe: u64, rows: &Range<StripSector>) -> SmallVec<[(MemberId, LogRecord); 2]> {
         let members = self.members.borrow();
         let map = self.map(stripe);
         let bare = |(parity, &slot): (usize, &u16)| {
@@ -211,7 +212,7 @@ impl Core {
         self.log_append(member);
         // Forgets stripes whose records are long retired.
         for stripe in self.log.covered_to_prune() {
-            self.may_be_replayed(stripe, &(0..self.geometry.strip_sectors()));
+            self.may_be_replayed(stripe, &StripSector::ZERO.run(self.geometry.strip_sectors()));
         }
         flush
     }
@@ -258,7 +259,7 @@ impl Core {
     /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
     ///
     /// # Errors
-    /// When a member cannot flush and cannot be dropped.
+    /// A member cannot flush and cannot be dropped.
     pub async fn flush_volatile(&self) -> Result<(), IoError> {
         let log = &self.log;
         let epoch = log.begin_epoch();
@@ -273,7 +274,7 @@ impl Core {
     pub async fn log_flush_forever(&self) {
         loop {
             self.ready.until(&self.log.stage_changed, || self.log.is_flushing()).await;
-            // What cannot be flushed cannot be retired. Writes that need its space fail.
+            // Records that cannot be flushed cannot be retired. Writes that need their space fail.
             let flushed = self.flush_volatile().await;
             self.log.end_flushing();
             if let Err(error) = flushed {
@@ -298,7 +299,8 @@ impl Core {
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
-        let resynced = self.consistency.synced() == Synced::All && self.peers.is_resynced();
+        let all_lanes = || self.peers.is_resynced() || self.has(Flaw::EarlyOnOneLane);
+        let resynced = self.consistency.synced() == Synced::All && all_lanes();
         let has_room = self.no_space.has_places(self.now());
         self.metadata.is_current() && resynced && has_room && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
     }

@@ -4,7 +4,7 @@ use crate::address::{Sectors, SyncSpace};
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArraySector, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberSector,
+    ArrayConfig, ArraySector, ArrayState, Family, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberSector,
     MemberState, MemberStatus, SlotState, Synced,
 };
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ pub(crate) struct Member {
     pub config: MemberConfig,
     pub role: MemberState,
     pub slot: Option<usize>,
-    /// What the drive can do.
+    /// The properties of the drive.
     pub limits: Limits,
     pub in_flight: usize,
     /// Where the last request ended: the best guess at the position of the heads.
@@ -220,15 +220,15 @@ impl Members {
         self.slots.iter().flat_map(|slot| [slot.member, slot.replacement]).flatten()
     }
 
-    /// What can be done with `rows` of a slot's member.
+    /// The presence of `rows` of a slot's member.
     pub fn presence(&self, slot: usize, rows: &Range<MemberSector>) -> Presence {
         let Some(id) = self.slots[slot].member else { return Presence::Missing };
         let member = &self.all[id.0];
         if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Readable } else { Presence::WriteOnly }
     }
 
-    /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is
-    /// not.
+    /// The number of `rows`, from the first on, that are alike: readable on a slot's member as the first is, or not as the first
+    /// is not.
     pub fn alike_sectors(&self, slot: usize, rows: &Range<MemberSector>) -> u64 {
         let Some(id) = self.slots[slot].member else { return rows.sectors() };
         let config = &self.all[id.0].config;
@@ -279,27 +279,27 @@ impl Members {
     fn suffices(&self, is_in_sync: impl Fn(usize) -> bool) -> bool {
         let count = self.slots.len();
         let missing = (0..count).filter(|&slot| !is_in_sync(slot)).count();
-        match self.geometry.level() {
-            Level::Linear | Level::Raid0 => missing == 0,
-            Level::Raid1 => missing < count,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => missing <= self.geometry.level().parity_count(),
-            Level::Raid10 => self
+        let level = self.geometry.level();
+        match level.family() {
+            Family::Striped => missing == 0,
+            Family::Parity => missing <= level.parity_count(),
+            Family::Mirror if level == Level::Raid1 => missing < count,
+            Family::Mirror => self
                 .strips_of_each_group()
                 .all(|sector| self.geometry.copies_of(sector, 1).0.iter().any(|copy| is_in_sync(copy.slot))),
         }
     }
 
-    /// How many more members may be lost, whichever they are.
+    /// The number of members that may still be lost, whichever they are.
     pub fn losses_survived(&self) -> usize {
         let in_sync_count = |slots: &mut dyn Iterator<Item = usize>| slots.filter(|&slot| self.is_in_sync(slot)).count();
         let count = self.geometry.slot_count();
-        match self.geometry.level() {
-            Level::Linear | Level::Raid0 => 0,
-            Level::Raid1 => in_sync_count(&mut (0..count)).saturating_sub(1),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                self.geometry.level().parity_count().saturating_sub(count - in_sync_count(&mut (0..count)))
-            }
-            Level::Raid10 => {
+        let level = self.geometry.level();
+        match level.family() {
+            Family::Striped => 0,
+            Family::Parity => level.parity_count().saturating_sub(count - in_sync_count(&mut (0..count))),
+            Family::Mirror if level == Level::Raid1 => in_sync_count(&mut (0..count)).saturating_sub(1),
+            Family::Mirror => {
                 let copies = self.strips_of_each_group().map(|sector| self.geometry.copies_of(sector, 1).0);
                 let left = copies.map(|copies| in_sync_count(&mut copies.iter().map(|copy| copy.slot)));
                 left.min().unwrap_or(0).saturating_sub(1)

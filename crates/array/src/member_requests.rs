@@ -43,7 +43,7 @@ struct BatchState {
 /// need not touch in the client's request.
 pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
 
-/// What waits for a member request.
+/// The waiter of a member request.
 pub(crate) enum Waiting {
     /// A client whose request went to one member unsplit.
     Client {

@@ -1,4 +1,4 @@
-//! What the engine wants in the members' metadata, and what is durable there.
+//! Metadata updates that the engine wants, and those that are durable.
 //!
 //! Superblock updates are numbered. A wanted number stands for "the state as it is now or later". One update of any kind runs at a
 //! time, under a lock (R5). [`recording`](crate::recording) has the tasks that make them.
@@ -30,7 +30,7 @@ pub(crate) struct MetadataUpdates {
     lock_waiters: Waiters,
     is_locked: Cell<bool>,
     running: RefCell<Option<MetadataUpdate>>,
-    /// How the last one ended.
+    /// The end of the last one.
     end: Cell<UpdateEnd>,
     ended: Waiters,
 }
@@ -200,7 +200,7 @@ impl MetadataUpdates {
         Some(member)
     }
 
-    /// That update has ended.
+    /// Ends that update.
     pub fn end_bad_blocks(&self, ready: &Ready, end: UpdateEnd) {
         self.bad.is_busy.set(false);
         self.bad.is_refused.set(end == UpdateEnd::NoSpace);
@@ -238,18 +238,18 @@ impl MetadataUpdates {
         self.running.take().expect("a metadata update runs")
     }
 
-    /// How the last one ended.
+    /// The end of the last one.
     pub fn last_end(&self) -> UpdateEnd {
         self.end.get()
     }
 
-    /// What the task of a superblock update waits by: with the requests for more, so that after one that a member failed the next
+    /// The wait of the task of a superblock update: with the requests for more, so that after one that a member failed the next
     /// is made before anything else follows from that.
     pub fn state_ended(&self) -> &Waiters {
         &self.state_changed
     }
 
-    /// What the tasks of bitmap and bad-block updates wait by.
+    /// The wait of the tasks of bitmap and bad-block updates.
     pub fn other_ended(&self) -> &Waiters {
         &self.ended
     }

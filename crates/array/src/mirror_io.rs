@@ -102,8 +102,7 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
     // Equal queues are taken by address, so that idle drives share random reads.
     let first = ((copies[0].start_sector.get() / 128) as u32 % copies.len() as u32) as usize;
     let (before, from_first) = copies.split_at(first);
-    let mut best = None;
-    let mut least = (true, usize::MAX, u64::MAX);
+    let mut best: Option<((bool, usize, u64), Copy, MemberId)> = None;
     for copy in from_first.iter().chain(before) {
         if members.presence(copy.slot, &copy.start_sector.run(sectors)) != Presence::Readable {
             continue;
@@ -112,11 +111,11 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
         let member = members.get(id);
         let distance = if member.limits.rotational { member.head_sector.get().abs_diff(copy.start_sector.get()) } else { 0 };
         let load = (member.is_unresponsive, member.in_flight, distance);
-        if load < least {
-            (best, least) = (Some((*copy, id)), load);
+        if best.is_none_or(|(least, ..)| load < least) {
+            best = Some((load, *copy, id));
         }
     }
-    best
+    best.map(|(_, copy, id)| (copy, id))
 }
 
 /// Reads `sectors` from any copy except those of `unreadable` slots. Slots that fail are added to these.

@@ -67,7 +67,7 @@ impl MirrorWrites {
         (write.pending == 0).then(|| writes.remove(key))
     }
 
-    /// How many run without a task.
+    /// The number of writes that run without a task.
     pub fn count(&self) -> usize {
         self.straight.borrow().len()
     }

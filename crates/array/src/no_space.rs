@@ -93,7 +93,7 @@ pub(crate) async fn reconcile_parity(
 /// Writes the right bytes to bad blocks of a member. If it fails to, they stay what they are.
 ///
 /// # Errors
-/// When there is still no space for them.
+/// There is still no space for them.
 pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<MemberSector>, right: Buffer) -> Result<(), IoError> {
     let wrote = core.io(std::iter::once(write_io(member, rows.start, right.freeze(), false)).collect()).await;
     match wrote.into_iter().find_map(|(result, _)| result.err()).filter(is_no_space) {
@@ -106,7 +106,7 @@ pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<Membe
 /// with that write; if a second member then had no space for its part, neither could be recovered.
 ///
 /// # Errors
-/// When there is still no space for it.
+/// There is still no space for it.
 pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<MemberSector>) -> Result<(), IoError> {
     for (index, &slot) in core.map(stripe).data.iter().enumerate() {
         let lacks = |member: &MemberId| {

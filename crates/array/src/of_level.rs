@@ -1,18 +1,18 @@
-//! Which implementation a level has.
+//! The implementation of each family of levels.
 
 /// Evaluates an expression for the personality of an array, which it calls by the name that stands before the arrow.
 macro_rules! of_level {
     ($core:expr, $personality:ident => $what:expr) => {
-        match $core.geometry.level() {
-            $crate::Level::Linear | $crate::Level::Raid0 => {
+        match $core.geometry.level().family() {
+            $crate::Family::Striped => {
                 type $personality = $crate::striped::Striped;
                 $what
             }
-            $crate::Level::Raid1 | $crate::Level::Raid10 => {
+            $crate::Family::Mirror => {
                 type $personality = $crate::mirror::Mirror;
                 $what
             }
-            $crate::Level::Raid4 | $crate::Level::Raid5 | $crate::Level::Raid6 => {
+            $crate::Family::Parity => {
                 type $personality = $crate::parity::Parity;
                 $what
             }

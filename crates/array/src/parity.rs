@@ -10,7 +10,7 @@ use crate::plan::Presence;
 use crate::status::SweepKind;
 use crate::striped::runs;
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{ArraySector, MemberId, MemberSector, SyncSector, parity_sweep, parity_write};
+use crate::{ArraySector, MemberId, MemberSector, StripeSector, SyncSector, parity_sweep, parity_write};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(crate) fn place(core: &Core, sector: ArraySector, sectors: u64) -> (usize, M
     let (stripe, index, in_strip) = core.geometry.strip_of(sector);
     let slot = usize::from(core.map(stripe).data[index]);
     let strip = core.geometry.strip_sectors();
-    (slot, MemberSector::new(stripe * strip + in_strip), sectors.min(strip - in_strip))
+    (slot, MemberSector::new(stripe * strip) + in_strip.get(), sectors.min(strip - in_strip.get()))
 }
 
 impl Personality for Parity {
@@ -102,9 +102,11 @@ impl Personality for Parity {
             );
             return core.done(request.complete(Err(error)));
         }
-        let stripes_max =
-            if core.log.config.is_some_and(|log| log.newest_only) { LogRecord::APPEND_COUNT_MAX as u64 } else { u64::MAX };
-        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).clamp(1, stripes_max);
+        let one_append = core.log.config.is_some_and(|log| log.newest_only);
+        let stripes_per_part = match (CLEAR_ROWS_SECTORS / strip).max(1) {
+            stripes if one_append => stripes.min(LogRecord::APPEND_COUNT_MAX as u64),
+            stripes => stripes,
+        };
         let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
         for edge in edges {
             let mut next = edge.start;
@@ -124,8 +126,8 @@ impl Personality for Parity {
         }
         for (start, sectors) in pieces {
             let data = smallvec![core.buffers.zeros(sectors)];
-            let part =
-                Part { parent, offset_sectors: start % width, data, fua: zeroing.fua, small: true, alone: true, goes_on: false };
+            let start_sector = StripeSector::new(start % width);
+            let part = Part { parent, start_sector, data, fua: zeroing.fua, small: true, alone: true, goes_on: false };
             parity_write::write_part(core, start / width, part);
         }
     }

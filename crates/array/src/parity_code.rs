@@ -2,6 +2,7 @@
 //! decides.
 
 use crate::StripeMap;
+use crate::address::Sectors;
 use crate::core::Core;
 use crate::lists::few;
 use crate::plan::{Method, Rectangle, Strips, WritePlan};
@@ -115,7 +116,7 @@ impl Change<'_> {
     /// from what was read.
     fn constructed(&self, read: &Found, leave_out: bool) -> Parities {
         let Self { core, map, plan, part, written } = self;
-        let len = bytes(part.rows.end - part.rows.start);
+        let len = bytes(part.rows.sectors());
         let recovered = (plan.method == Method::RecoverWrite).then(|| self.recovered(read));
         let (whole, several);
         let cuts: &[usize] = if leave_out || written.iter().all(|strip| strip.len() == 1) {
@@ -141,7 +142,7 @@ impl Change<'_> {
     /// The data strips that are neither written nor were read.
     fn recovered(&self, read: &Found) -> SmallVec<[(usize, Buffer); 2]> {
         let lost = |index: &usize| !self.part.strips.contains(index) && read.get(Unit::Data(*index)).is_none();
-        let sectors = self.part.rows.end - self.part.rows.start;
+        let sectors = self.part.rows.sectors();
         let mut recovered =
             (0..self.map.data.len()).filter(lost).map(|index| (index, self.core.buffers.take(sectors))).collect::<SmallVec<_>>();
         recover(self.core, self.map, read, &mut recovered);

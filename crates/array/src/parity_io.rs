@@ -7,7 +7,7 @@ use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
 use crate::personality::Zeroing;
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
-use crate::{ArraySector, MemberSector, StripeMap};
+use crate::{ArraySector, MemberSector, StripSector, StripeMap};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use stria_block::{Buffer, IoError, Operation, bytes};
 /// 4 KiB: the granularity at which damage is located.
 pub(crate) const PAGE_SECTORS: u64 = 8;
 
-/// What can be done with each strip over some rows. Slots in `unreadable` cannot be read.
+/// The presence of each strip over some rows. Slots in `unreadable` cannot be read.
 pub(crate) fn presences(
     core: &Core,
     map: &StripeMap,
@@ -122,7 +122,7 @@ pub(crate) async fn read_from_parity(core: &Core, array_sector: ArraySector, row
     reconstruct(core, stripe, index, &rows, &mut unreadable).await.ok()
 }
 
-/// What the other members of a parity array say about a slot's rows.
+/// The data of a slot's rows according to the other members of a parity array.
 pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Buffer> {
     let stripe = core.geometry.stripe_of_row(rows.start).0;
     let map = core.map(stripe);
@@ -224,7 +224,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     core.write_begin(&sync).await;
     let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
     let records = recorded.into_iter().map(|stripe| {
-        let mut records = core.revoke_records(stripe, &(0..strip));
+        let mut records = core.revoke_records(stripe, &StripSector::ZERO.run(strip));
         records.iter_mut().for_each(|(_, record)| record.new_data_is_zeros = small);
         records
     });

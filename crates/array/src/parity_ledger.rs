@@ -14,7 +14,7 @@ use stria_block::{Buffer, Claim, Data, IoError, Nanos, Operation, Segments, Tag}
 /// Parities that are sent or logged, as many as the plan writes.
 pub(crate) type Frozen = SmallVec<[Data; 2]>;
 
-/// What a write waits for.
+/// The events that a write waits for.
 pub(crate) enum Step {
     Reading,
     Logging(Logged),

@@ -13,14 +13,14 @@ use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{Flaw, MemberId, MemberSector, StripeMap};
+use crate::{Flaw, MemberId, MemberSector, StripSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
 use stria_parity::Strip;
 
-/// What each slot's member holds in the window, as far as it was read.
+/// The data of each slot's member in the window, as far as it was read.
 type Rows = BTreeMap<usize, Buffer>;
 
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
@@ -66,12 +66,12 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     let mut lost = false;
     let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.buffers.take(sectors))).collect();
     let mut found = Found::default();
-    // What to write where redundancy mismatches, by slot and row.
+    // The writes that correct mismatches, by slot and row.
     let mut repairs: Vec<(usize, MemberSector, Buffer)> = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
         let (stripe, in_strip) = core.geometry.stripe_of_row(row);
-        let end = rows.end.min(row + (strip - in_strip));
+        let end = rows.end.min(row + (strip - in_strip.get()));
         let map = core.map(stripe);
         let at = bytes(row - rows.start)..bytes(end - rows.start);
         let start = row;
@@ -150,7 +150,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
     if work.kind == SweepKind::Resync && !unreadable.is_empty() {
-        // What could not be read was computed from some of the rest. Now everything can be compared.
+        // Data that could not be read was computed from some of the rest. Now everything can be compared.
         return Box::pin(piece(core, work, rows, page)).await;
     }
     let members = core.members.borrow();
@@ -380,7 +380,7 @@ fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
 
 /// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members, but
 /// fewer than it has parities (R38). If that is not possible, the write goes on without.
-pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip: &Range<u64>) {
+pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip: &Range<StripSector>) {
     let on_members = core.geometry.rows_of_strip(stripe, rows_of_strip);
     if core.consistency.covers(&sync_of_rows(&on_members)) {
         return;

@@ -34,7 +34,7 @@ use crate::parity_code::Parities;
 use crate::parity_ledger::Frozen;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
-use crate::{MemberId, MemberSector};
+use crate::{MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -65,8 +65,8 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request, goes_on: boo
     for stripe in stripes {
         let start = range.start.max(stripe * width);
         let end = range.end.min((stripe + 1) * width);
-        let (offset_sectors, data) = (start - stripe * width, data.take(bytes(end - start)));
-        write_part(core, stripe, Part { parent, offset_sectors, data, fua, small, alone, goes_on });
+        let (start_sector, data) = (StripeSector::new(start - stripe * width), data.take(bytes(end - start)));
+        write_part(core, stripe, Part { parent, start_sector, data, fua, small, alone, goes_on });
     }
 }
 
@@ -99,7 +99,7 @@ fn may_be_early(core: &Core, sectors: u64, small: bool, fua: bool) -> bool {
 /// True if the records of a part hold its new data: where several strips are written together, so that a crash leaves old data or
 /// new, and where the write is acknowledged early.
 fn logs_new_data(core: &Core, part: &Rectangle, small: bool, early: bool) -> bool {
-    let sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
+    let sectors = part.rows.sectors() * part.strips.len() as u64;
     small && (part.strips.len() > 1 || early) && core.log.has_room_for(sectors)
 }
 

@@ -39,7 +39,7 @@ impl Partition {
         Self { lane, lane_count, group_sectors, data_count, by_data, by_lanes }
     }
 
-    /// How much of a window lies in one group, if it starts with one.
+    /// The part of a window that lies in one group, if it starts with one.
     pub fn window(&self, sectors: u64) -> u64 {
         if self.lane_count == 1 { sectors } else { sectors.min(self.group_sectors) }
     }

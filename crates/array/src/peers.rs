@@ -1,4 +1,4 @@
-//! What one lane's engine knows of the others: which member fills which slot, and from when on.
+//! The knowledge of one lane's engine about the others: which member fills which slot, and from when on.
 //!
 //! Each engine drops members by itself, and hears of those that others dropped. Every other change of slots begins on the
 //! coordinator. A rebuilding member is in sync when every lane has rebuilt its partition of it (R43).
@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::Completion;
 
-/// What an engine knows of the other lanes.
+/// The knowledge of an engine about the other lanes.
 pub(crate) struct Peers {
     /// Spares that the coordinator gave a slot, and the slot.
     assigned: RefCell<Vec<(MemberId, usize)>>,
@@ -87,7 +87,7 @@ impl Peers {
         self.rebuilt.borrow_mut().insert(target.member, (target, from_start));
     }
 
-    /// What [`Peers::note_rebuilt`] was told, while other lanes still rebuild their partition of a member.
+    /// Reports to [`Peers::note_rebuilt`], while other lanes still rebuild their partition of a member.
     pub fn rebuilt(&self, member: MemberId) -> Option<(RebuildTarget, bool)> {
         self.rebuilt.borrow().get(&member).copied()
     }

@@ -1,9 +1,9 @@
-//! What a level owes the engine. The engine validates requests and dispatches them; a level is one implementation of
+//! The duties of a level. The engine validates requests and dispatches them; a level is one implementation of
 //! [`Personality`], in one file: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
 //! [`parity`](crate::parity) (RAID 4, 5, 6).
 //!
-//! A new level, such as triple parity or a declustered layout, is a name in [`Level`], its addresses in [`geometry`](crate::geometry),
-//! how many losses it survives in [`member`](crate::member), an implementation of these duties, and a line in [`of_level`](crate::of_level):
+//! A new level, such as triple parity or a declustered layout, is a name in [`Level`], its addresses in [`geometry`](crate::geometry), how many losses it survives in [`member`](crate::member), an implementation of these duties, and
+//! a line in [`of_level`](crate::of_level):
 //!
 //! | duty | what a level does |
 //! | --- | --- |
@@ -36,7 +36,7 @@ pub(crate) struct Run {
     pub pieces: Pieces,
 }
 
-/// What a run is read from.
+/// The source that a run is read from.
 pub(crate) enum Source {
     Member(MemberId),
     /// The others, since this one is unresponsive; it is asked if they cannot tell.
@@ -47,7 +47,7 @@ pub(crate) enum Source {
 
 pub(crate) type Runs = SmallVec<[(Run, Source); 8]>;
 
-/// How a range is zeroed.
+/// The way in which a range is zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zeroing {
     /// It is durable when it ends.
@@ -90,10 +90,10 @@ pub(crate) trait Personality {
     /// The slot and sector of a member that knows whether the first of these sectors are a hole, and for how many it does.
     fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64);
 
-    /// What members other than `member` say about a place, piece by piece, each with its offset. `None`: they cannot tell.
+    /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
     async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
-    /// What the others say of `rows` of a slot, which lie at `sync` in the sync space. The caller has their lock.
+    /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
     async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
 
     /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and

@@ -1,4 +1,4 @@
-//! How a write to a part of a parity stripe is done: pure functions of which members are there and what is written.
+//! Plans of writes to a part of a parity stripe: pure functions of which members are there and what is written.
 //!
 //! A request covers a stripe in at most three **rectangles**: rows over which the same data strips are written. Each is planned
 //! by itself, for the fewest member reads:
@@ -12,13 +12,14 @@
 //! | data only | nothing | nothing: no parity member is there |
 
 use crate::lists::few;
+use crate::{StripSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 /// Small lists of strips.
 pub type Strips = SmallVec<[usize; 6]>;
 
-/// What can be done with a strip over some rows.
+/// The access to a strip over some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Read and write.
@@ -32,29 +33,30 @@ pub enum Presence {
 /// Rows of a stripe over which the same data strips are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rectangle {
-    /// Sectors from the start of the strip.
-    pub rows: Range<u64>,
+    /// The sectors of each strip.
+    pub rows: Range<StripSector>,
     /// Data strips by address.
     pub strips: Range<usize>,
 }
 
-/// Cuts `range`, in sectors of the stripe's data, into rectangles.
-pub fn rectangles(range: Range<u64>, strip_sectors: u64) -> SmallVec<[Rectangle; 3]> {
+/// Cuts a range of a stripe's data into rectangles.
+pub fn rectangles(range: Range<StripeSector>, strip_sectors: u64) -> SmallVec<[Rectangle; 3]> {
+    let range = range.start.get()..range.end.get();
+    let part = |rows, strips| Rectangle { rows: StripSector::span(rows), strips };
     let first = (range.start / strip_sectors) as usize;
     let last = ((range.end - 1) / strip_sectors) as usize;
     let head = range.start % strip_sectors;
     let tail = range.end - last as u64 * strip_sectors;
     if first == last {
-        return smallvec![Rectangle { rows: head..tail, strips: first..last + 1 }];
+        return smallvec![part(head..tail, first..last + 1)];
     }
-    let low = Rectangle { rows: 0..head.min(tail), strips: first + 1..last + 1 };
-    let middle =
-        Rectangle { rows: head.min(tail)..head.max(tail), strips: if head < tail { first..last + 1 } else { first + 1..last } };
-    let high = Rectangle { rows: head.max(tail)..strip_sectors, strips: first..last };
+    let low = part(0..head.min(tail), first + 1..last + 1);
+    let middle = part(head.min(tail)..head.max(tail), if head < tail { first..last + 1 } else { first + 1..last });
+    let high = part(head.max(tail)..strip_sectors, first..last);
     [low, middle, high].into_iter().filter(|part| !part.rows.is_empty() && !part.strips.is_empty()).collect()
 }
 
-/// How parity is kept.
+/// The way in which parity is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// All data strips are new.
@@ -69,7 +71,7 @@ pub enum Method {
     DataOnly,
 }
 
-/// What to read, and how to keep parity.
+/// The strips to read, and the way to keep parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
     /// The way parity is kept.
@@ -143,7 +145,7 @@ pub fn plan_write(
     plan(Method::RecoverWrite, read_data, read_parity)
 }
 
-/// What to read to recover every data strip that cannot be read.
+/// The strips to read for recovering every data strip that cannot be read.
 ///
 /// # Errors
 /// [`Unrecoverable`] when there are more of them than parities to read.
@@ -168,9 +170,9 @@ mod tests {
         for start in 0..24 {
             for end in start + 1..=24 {
                 let mut covered = vec![0; 24];
-                for rectangle in rectangles(start..end, 6) {
+                for rectangle in rectangles(StripeSector::span(start..end), 6) {
                     for strip in rectangle.strips.clone() {
-                        for row in rectangle.rows.clone() {
+                        for row in rectangle.rows.start.get()..rectangle.rows.end.get() {
                             covered[strip * 6 + row as usize] += 1;
                         }
                     }

@@ -17,7 +17,7 @@ const SAVED_MAX: u64 = 32;
 /// Hedged reads.
 pub(crate) struct Hedging {
     is_on: Cell<bool>,
-    /// When to look next.
+    /// The time of the next look.
     due: Cell<Nanos>,
     races: RefCell<Slab<Race>>,
     /// Reads that were counted, and how many of them are not spent yet.
@@ -55,7 +55,7 @@ impl Hedging {
         self.is_on.set(is_on);
     }
 
-    /// When to look at reads under way.
+    /// The time at which reads under way are looked at.
     pub fn due(&self) -> Nanos {
         self.due.get()
     }

@@ -5,7 +5,7 @@
 //! update before all of its writes have ended.
 
 use crate::address::{MemberSpace, SyncSpace};
-use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, MemberSector, Refusal, Synced};
+use crate::{AppendTerms, DriveSector, LogRecord, MemberConfig, MemberId, MemberSector, Refusal, Synced};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
@@ -29,7 +29,7 @@ pub struct SlotState {
     pub replacement: Option<MemberProgress>,
 }
 
-/// What every superblock of the array must say.
+/// The contents that every superblock of the array must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayState {
     /// No write is in flight, and everything written is durable: a crash now needs no resync.
@@ -86,7 +86,7 @@ pub enum MetadataUpdate {
     ResetLog,
 }
 
-/// How a metadata update ended.
+/// The end of a metadata update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateEnd {
     /// It is durable on all members but those that failed.
@@ -106,8 +106,8 @@ pub type IoFailures = Vec<(MemberId, IoError)>;
 pub struct MetadataWrite {
     /// The member.
     pub member: MemberId,
-    /// The first sector, counted from the start of the drive (not of the data area).
-    pub start_sector: u64,
+    /// The first sector.
+    pub start_sector: DriveSector,
     /// A multiple of the member's logical block.
     pub data: Data,
 }
@@ -124,7 +124,7 @@ pub trait MetadataWriter: Clone {
     /// takes part from the next superblock update that names it.
     ///
     /// # Errors
-    /// When it may not join, which is the default.
+    /// It may not join, which is the default.
     fn admit(&mut self, member: MemberId, newcomer: &Self::Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
         let _ = (member, newcomer);
         Err(Refusal("this format takes no new members".into()))
@@ -161,8 +161,8 @@ pub trait MetadataWriter: Clone {
         Vec::new()
     }
 
-    /// What lanes must know to append to the members' logs. Called again after each [`MetadataWriter::reset_log`] and each change of
-    /// members.
+    /// The layout that lanes need to append to the members' logs. Called again after each [`MetadataWriter::reset_log`] and each
+    /// change of members.
     fn log_layout(&self) -> <Self::Log as LaneLog>::Layout;
 }
 

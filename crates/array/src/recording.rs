@@ -17,7 +17,7 @@ impl Core {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;
         }
-        if replays {
+        if replays && !self.has(Flaw::ServedBeforeSession) {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
             let _ = self.log_open().await;
         }

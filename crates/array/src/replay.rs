@@ -9,6 +9,7 @@
 mod over;
 
 use crate::action::Action;
+use crate::address::Sectors;
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
 use crate::log::{ReplayHolders, StartStage};
@@ -17,7 +18,7 @@ use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
-use crate::{Flaw, MemberSector, StripeMap, SyncSector};
+use crate::{Flaw, MemberSector, StripSector, StripeMap, SyncSector};
 use over::{Newest, Over};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -57,8 +58,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     if lacks {
         core.raise_ack_barrier();
     }
-    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() && core.log.replay_has_holders(&core.members.borrow()) {
-        core.wait_for_ack_barrier_or(|| !core.log.replay_has_holders(&core.members.borrow())).await;
+    let has_holders = || core.has(Flaw::ReplayWaitsInVain) || core.log.replay_has_holders(&core.members.borrow());
+    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() && has_holders() {
+        core.wait_for_ack_barrier_or(|| !has_holders()).await;
     }
     for pieces in core.log.overlay.pieces().chunks(BATCH) {
         let mut batch = Batch::new();
@@ -93,7 +95,7 @@ fn give_up(core: &Core, error: &IoError) {
 /// Rows of a stripe for which the same record counts.
 struct Piece<'a> {
     stripe: u64,
-    rows: Range<u64>,
+    rows: Range<StripSector>,
     /// The record of each parity, of the newest write that all parities have one of. Empty: there is none.
     newest: Newest<'a>,
     /// The parities whose members were in sync at the start.
@@ -112,8 +114,7 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
     let mut over = Over::default();
     let mut pieces = Vec::new();
     over.walk(records, |rows, over| {
-        for start in rows.clone().step_by(BAND_SECTORS as usize) {
-            let rows = start..rows.end.min(start + BAND_SECTORS);
+        for rows in rows.in_steps(BAND_SECTORS) {
             let there = presences(core, core.map(stripe), &core.geometry.rows_of_strip(stripe, &rows), &Strips::new());
             let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Readable).collect();
             pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
@@ -123,19 +124,19 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
 }
 
 /// The part of a record's bytes that covers `rows`.
-fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
-    &data[bytes(rows.start - record.rows.start)..][..bytes(rows.end - rows.start)]
+fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<StripSector>) -> &'a [u8] {
+    &data[bytes(rows.start - record.rows.start)..][..bytes(rows.sectors())]
 }
 
 /// Computes what some rows of a piece must hold, into the overlay.
-async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
+async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) {
     let Piece { stripe, newest, parities, .. } = piece;
     if newest.is_empty() {
         return;
     }
     let map = core.map(*stripe);
     let on_member = core.geometry.rows_of_strip(*stripe, &rows);
-    let sectors = rows.end - rows.start;
+    let sectors = rows.sectors();
     let mut unreadable = Strips::new();
     loop {
         let written = newest[0].written.clone();
@@ -157,8 +158,8 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             }
             // R34: what can be read of a strip must not be replaced by what parity says, because of what cannot be read beside
             // it.
-            for start in rows.clone().step_by(block as usize) {
-                Box::pin(compute_rows(core, piece, start..rows.end.min(start + block))).await;
+            for rows in rows.in_steps(block) {
+                Box::pin(compute_rows(core, piece, rows)).await;
             }
             return;
         };
@@ -208,12 +209,12 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
 fn recover(
     core: &Core,
     map: &StripeMap,
-    rows: &Range<u64>,
+    rows: &Range<StripSector>,
     records: &[&LogRecord],
     found: &Found,
     lost: &mut [(usize, Buffer)],
 ) -> Result<(), ()> {
-    let len = bytes(rows.end - rows.start);
+    let len = bytes(rows.sectors());
     let zeros = core.buffers.zero_bytes(len);
     let less: SmallVec<[(usize, Buffer); 2]> = records
         .iter()

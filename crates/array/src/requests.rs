@@ -14,7 +14,7 @@ pub(crate) struct Parent {
     start_sector: ArraySector,
     pending: usize,
     error: Option<IoError>,
-    /// What goes back to the client: a write's data. A read's memory is collected in `read`.
+    /// The operation that goes back to the client, with a write's data. A read's memory is collected in `read`.
     operation: Operation,
     read: SmallVec<[(u64, Segments<Buffer>); 2]>,
     /// True if the memory of a read came in one piece, and goes back so.
@@ -22,7 +22,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// When the client asked, if this is a read or a write.
+    /// The time of the request, if it is a read or a write.
     pub fn begun_io(&self) -> Option<Nanos> {
         matches!(self.operation, Operation::Read { .. } | Operation::Write { .. }).then_some(self.begun)
     }
@@ -148,7 +148,7 @@ impl Requests {
         self.pass_through_count.set(self.pass_through_count.get() - 1);
     }
 
-    /// How many are at one member unsplit.
+    /// The number of requests that are at one member unsplit.
     pub fn passed_through(&self) -> usize {
         self.pass_through_count.get()
     }
@@ -176,7 +176,7 @@ impl Requests {
         self.resyncing.set(self.resyncing.get() - 1);
     }
 
-    /// How many are under way.
+    /// The number of requests under way.
     pub fn count(&self) -> usize {
         self.parents.borrow().len() + self.pass_through_count.get() + self.resyncing.get()
     }

@@ -1,4 +1,4 @@
-//! What is known of [members without space](crate::no_space).
+//! The knowledge about [members without space](crate::no_space).
 
 use crate::task::Waiters;
 use crate::{MemberId, MemberSector, SyncSector};
@@ -9,7 +9,7 @@ use stria_block::{IoError, Nanos};
 /// A minute: for so long the event is not reported again, and no write is acknowledged early.
 const CAREFUL_FOR: Nanos = 60_000_000_000;
 
-/// What is known about members without space.
+/// The knowledge about members without space.
 #[derive(Default)]
 pub(crate) struct NoSpace {
     /// Until then other members may have no space either.

@@ -26,7 +26,7 @@ pub struct MemberStatus {
     pub id: MemberId,
     /// The name that people see.
     pub name: String,
-    /// What it does.
+    /// Its state.
     pub role: MemberState,
     /// Its slot, or the last one it had.
     pub slot: Option<usize>,
@@ -123,9 +123,9 @@ pub struct ArrayStatus {
     pub sweep: Option<SweepStatus>,
     /// Mismatching sectors that the last finished scrub found.
     pub mismatch_sectors: Option<u64>,
-    /// That scrub repaired them.
+    /// True if that scrub repaired them.
     pub mismatch_repaired: bool,
-    /// How many more members may be lost, whichever they are.
+    /// The number of members that may still be lost, whichever they are.
     pub losses_survived: usize,
     /// Set bits of the write-intent bitmap, and bits in all.
     pub intent: Option<(usize, usize)>,
@@ -220,7 +220,7 @@ impl LogStatus {
     }
 }
 
-/// What the write log did since the array started.
+/// The work of the write log since the array started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogStatus {
     /// Writes to members' logs.
@@ -322,7 +322,7 @@ pub enum Event {
         mismatch_sectors: u64,
         /// Members that a scrub found wrong, with the count of their wrong sectors.
         wrong: Vec<(MemberId, u64)>,
-        /// How long it took.
+        /// Its duration.
         duration: Nanos,
     },
     /// A sweep was stopped before its end.
@@ -334,16 +334,16 @@ pub enum Event {
     },
     /// A sweep found sectors that no member can read and redundancy cannot recover.
     Unreadable {
-        /// Where in the sync space.
+        /// The position in the sync space.
         sync_sector: SyncSector,
-        /// How many sectors.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A mismatch.
     Mismatch {
-        /// Where in the sync space.
+        /// The position in the sync space.
         sync_sector: SyncSector,
-        /// How many sectors.
+        /// The number of sectors.
         sectors: u64,
         /// The member that is wrong and its slot, where redundancy can tell.
         culprit: Option<(MemberId, usize)>,

@@ -1,4 +1,4 @@
-//! What stands in the slots of each stripe, and the code of its parity.
+//! The layout of each stripe over the slots, and the code of its parity.
 
 use crate::geometry::Divisor;
 use crate::{Geometry, StripeMap};

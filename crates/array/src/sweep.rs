@@ -28,11 +28,11 @@ const WINDOW_COUNT_MAX: usize = 32;
 const SKIPS_MAX: u32 = 512;
 /// Clients count as working for this long after their last request.
 const CLIENT_PAUSE: Nanos = 20_000_000;
-/// How often progress is written to the superblocks: the most that a crash costs.
+/// The time between two writes of progress to the superblocks: the most that a crash costs.
 const CHECKPOINT: Nanos = 10_000_000_000;
 /// 20 s: reported speed and time left are based on so long a time.
 const SPEED_OVER: Nanos = 20_000_000_000;
-/// How often progress is sampled for that.
+/// The time between two samples of progress for that.
 const MARK_EVERY: Nanos = 1_000_000_000;
 /// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
@@ -93,7 +93,7 @@ pub(crate) struct Sweeper {
     cancelled: Cell<bool>,
     paused: Cell<bool>,
     stopped: Cell<bool>,
-    /// What the last finished scrub found, in sectors, and whether it repaired that.
+    /// The finding of the last finished scrub, in sectors, and whether it repaired that.
     last_mismatch: Cell<Option<(u64, bool)>>,
     speed_min: Cell<u64>,
     speed_max: Cell<u64>,
@@ -168,7 +168,7 @@ impl Sweeper {
         }
     }
 
-    /// What the last finished scrub found, in sectors, and whether it repaired that.
+    /// The finding of the last finished scrub, in sectors, and whether it repaired that.
     pub fn last_mismatch(&self) -> Option<(u64, bool)> {
         self.last_mismatch.get()
     }
@@ -275,7 +275,7 @@ fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced<SweepSp
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
 type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool, u64);
 
-/// What should run now. On a read-only array only a scrub without repair.
+/// The sweep that should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if sweeper.paused.get() || core.run.is_stopping() || !core.geometry.level().is_redundant() {
         return None;
@@ -382,7 +382,7 @@ async fn run(
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
     let mut error = sweep.error.borrow_mut().take();
     if kind == (SweepKind::Scrub { repair: true }) && error.is_none() {
-        // What was repaired must survive a power cut.
+        // Repairs must survive a power cut.
         error = core.flush_volatile().await.err().map(|error| error.to_string());
     }
     let mismatch_sectors = sweep.mismatch_sectors.get();
@@ -391,7 +391,7 @@ async fn run(
         let no_space = core.no_space.is_careful(core.now());
         sweeper.gave_up.set(kind == SweepKind::Rebuild && targets_alive(core, &sweep) && !no_space);
         core.event(Event::SweepStopped { kind, reason });
-        // What failed now may work later; at once it would fail again.
+        // A sweep that failed now may work later; at once it would fail again.
         let due = core.now() + AGAIN_AFTER;
         let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
         while again && core.now() < due && !core.run.is_stopping() {
@@ -597,7 +597,7 @@ async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
     }
 }
 
-/// When a window of this size may start; `None`: now.
+/// The time at which a window of this size may start; `None`: now.
 fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
     let clients = core.requests_in_flight() > 0 || core.now() < core.activity.last_request().saturating_add(CLIENT_PAUSE);
     let (min, max) = (sweeper.speed_min.get().min(sweeper.speed_max.get()), sweeper.speed_max.get());

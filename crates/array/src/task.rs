@@ -16,13 +16,13 @@ use std::task::{Context, Poll, Waker};
 pub(crate) type TaskId = usize;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task's number.
+/// A task's turn: its first, or one of the next.
 enum Turn {
     First(Task),
     Next(TaskId),
 }
 
-/// What tasks share with their runner.
+/// The state that tasks share with their runner.
 #[derive(Default)]
 pub(crate) struct Ready {
     queue: RefCell<VecDeque<Turn>>,
@@ -73,7 +73,8 @@ pub(crate) struct Crew<J>(RefCell<Vec<Rc<Worker<J>>>>);
 
 /// One task of a crew.
 pub(crate) struct Worker<J> {
-    task: Cell<TaskId>,
+    /// `None`: its task has not run yet.
+    task: Cell<Option<TaskId>>,
     job: Cell<Option<J>>,
 }
 
@@ -87,16 +88,16 @@ impl<J> Crew<J> {
     /// Gives a job to an idle worker. If none is idle, returns a new worker, whose task must be spawned.
     pub fn hand(&self, ready: &Ready, job: J) -> Option<Rc<Worker<J>>> {
         let Some(worker) = self.0.borrow_mut().pop() else {
-            return Some(Rc::new(Worker { task: Cell::new(TaskId::MAX), job: Cell::new(Some(job)) }));
+            return Some(Rc::new(Worker { task: Cell::new(None), job: Cell::new(Some(job)) }));
         };
         worker.job.set(Some(job));
-        ready.wake(worker.task.get());
+        ready.wake(worker.task.get().expect("an idle worker has run"));
         None
     }
 
     /// The next job of a worker, which is idle until it comes.
     pub async fn job(&self, ready: &Ready, worker: &Rc<Worker<J>>) -> J {
-        if worker.task.replace(ready.current()) != TaskId::MAX {
+        if worker.task.replace(Some(ready.current())).is_some() {
             self.0.borrow_mut().push(Rc::clone(worker));
         }
         poll_fn(|_| worker.job.take().map_or(Poll::Pending, Poll::Ready)).await

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// a processor's caches from reading to writing, and for clients not to feel it.
 pub(crate) const WINDOW_SECTORS: u64 = 256;
 
-/// What a window found.
+/// The findings of a window.
 #[derive(Default)]
 pub(crate) struct Found {
     pub mismatch_sectors: u64,
@@ -51,7 +51,7 @@ impl Found {
     }
 }
 
-/// What a sweep does in its windows.
+/// The work of a sweep in its windows.
 pub(crate) struct Work<'a> {
     pub kind: SweepKind,
     /// The members to rebuild.

@@ -25,7 +25,11 @@ impl MetadataWriter for Recorder {
     }
     fn record_state(&mut self, state: &ArrayState, _: u64) -> Vec<MetadataWrite> {
         self.0 = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member)).collect();
-        let write = |&member: &MemberId| MetadataWrite { member, start_sector: 0, data: Buffer::zeroed(SECTOR_BYTES).freeze() };
+        let write = |&member: &MemberId| MetadataWrite {
+            member,
+            start_sector: DriveSector::ZERO,
+            data: Buffer::zeroed(SECTOR_BYTES).freeze(),
+        };
         self.0.iter().map(write).collect()
     }
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {

@@ -66,7 +66,7 @@ impl TellingRecorder {
         let write = |&member: &MemberId| {
             let mut data = Buffer::zeroed(512);
             data[0] = number;
-            MetadataWrite { member, start_sector: 0, data: data.freeze() }
+            MetadataWrite { member, start_sector: DriveSector::ZERO, data: data.freeze() }
         };
         self.members.iter().map(write).collect()
     }
@@ -156,7 +156,10 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
         let (told, open) = (Rc::<RefCell<Told>>::default(), Open::default());
         let sectors = geometry.member_sectors(0);
         let faults: Vec<Rc<RefCell<FaultPlan>>> = (0..5).map(|_| Rc::default()).collect();
-        let member = |id| MemberConfig { data_start_sector: METADATA_SECTORS, ..MemberConfig::in_sync(MemberId(id), sectors) };
+        let member = |id| MemberConfig {
+            data_start_sector: DriveSector::new(METADATA_SECTORS),
+            ..MemberConfig::in_sync(MemberId(id), sectors)
+        };
         let config = ArrayConfig {
             slots: (0..5).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
@@ -279,7 +282,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
     let record = LogRecord {
         number: 1,
         stripe: 0,
-        rows: 0..8,
+        rows: StripSector::span(0..8),
         written: 0..1,
         parity: 0,
         partial: Some(bytes()),

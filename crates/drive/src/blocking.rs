@@ -10,7 +10,7 @@ use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_B
 
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
-/// How much is bounced, or zeroed by writing, at once.
+/// The amount that is bounced, or zeroed by writing, at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
 const RETRIES_MAX: u8 = 16;
@@ -48,7 +48,10 @@ pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), 
     result.map_err(|trouble| match trouble {
         Trouble::Errno(errno) => io_error(drive.name(), action, start_sector, sectors, errno),
         Trouble::End(done) => drive.ends_within(start_sector, sectors, done),
-        Trouble::Slow => IoError::new(ErrorKind::Unsupported, format!("member {} has no quick way to write zeros", drive.name())),
+        Trouble::Slow => IoError::new(
+            ErrorKind::Unsupported,
+            format!("member {} has no quick way to write zeros: send the request without the fast flag", drive.name()),
+        ),
     })
 }
 

@@ -61,7 +61,7 @@ pub enum DriveError {
     System {
         /// As it was given.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The system's words.
         source: io::Error,
@@ -77,14 +77,14 @@ pub enum DriveError {
     Lane {
         /// The lane's name.
         name: String,
-        /// What was tried.
+        /// The operation that was tried.
         action: &'static str,
         /// The system's words.
         source: io::Error,
     },
 }
 
-/// What to do when the system refused to set up a ring (io_uring_setup(2), *ERRORS*).
+/// The remedy when the system refused to set up a ring (io_uring_setup(2), *ERRORS*).
 fn ring_remedy(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::NOMEM) => {
@@ -100,7 +100,7 @@ fn ring_remedy(source: &io::Error) -> &'static str {
     }
 }
 
-/// What a system call on a member should do, for [`io_error`].
+/// The purpose of a system call on a member, for [`io_error`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,
@@ -127,7 +127,7 @@ impl Action {
 /// The error of a request to the member `name` that the system ended with `errno`.
 pub(crate) fn io_error(name: impl std::fmt::Display, action: Action, start_sector: u64, sectors: u64, errno: Errno) -> IoError {
     let kind = match errno {
-        // What the block layer's status codes become: medium error, protection, critical target, remote.
+        // Errors that stand for the block layer's status codes: medium error, protection, critical target, remote.
         Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG if action == Action::Read => ErrorKind::Medium,
         Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::NOMEDIUM | Errno::STALE => ErrorKind::Gone,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => ErrorKind::NoSpace,

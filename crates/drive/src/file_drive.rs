@@ -35,7 +35,7 @@ pub struct FileDrive {
     at_hand: Vec<(Job, i32)>,
     completions: Vec<Completion>,
     workers: Workers,
-    /// How many of its requests are with its threads, as last reported to the ring.
+    /// The number of its requests that are with its threads, as last reported to the ring.
     told_count: usize,
     flushes: Flushes,
     spare_pieces: Vec<Pieces>,
@@ -46,7 +46,7 @@ pub struct FileDrive {
     /// Why the drive is not reached in the way that was asked for.
     way_note: Option<String>,
     watched: Rc<Watched>,
-    /// What was last seen of the space that its file takes, and in which turn.
+    /// The space that its file took when last seen, and the turn of that look.
     room: Room,
     looked_at: Option<Nanos>,
 }
@@ -60,7 +60,7 @@ struct Flushes {
     next: Vec<Request>,
 }
 
-/// How reads and writes reach a drive and come back.
+/// The way of reads and writes to a drive and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// Through the block layer or the file system; completions raise interrupts.
@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-/// What a drive's [`DriveWatch`] shares with it.
+/// The state that a drive's [`DriveWatch`] shares with it.
 #[derive(Default)]
 struct Watched {
     way: Cell<Way>,
@@ -116,12 +116,12 @@ impl DriveWatch {
         self.drive.upgrade()
     }
 
-    /// How its reads and writes go now.
+    /// The way of its reads and writes now.
     pub fn way(&self) -> Way {
         self.watched.way.get()
     }
 
-    /// How long its requests take.
+    /// The durations of its requests.
     pub fn timings(&self) -> Timings {
         self.watched.timings.borrow().clone()
     }
@@ -180,7 +180,7 @@ impl FileDrive {
         DriveWatch { ring, jobs, watched, drive: self.drive.downgrade() }
     }
 
-    /// What kind of drive it is.
+    /// The kind of drive.
     pub fn info(&self) -> &DriveInfo {
         self.drive.info()
     }
@@ -403,7 +403,7 @@ fn gives_room_back(operation: &Operation) -> bool {
     matches!(operation, Operation::WriteZeroes { .. })
 }
 
-/// How to reach a drive, and why not in the way that was asked for.
+/// The way to reach a drive, and the reason if it is not the one that was asked for.
 fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
     let (name, polled) = (drive.name(), drive.io().poll && drive.info().io_poll);
     let note =

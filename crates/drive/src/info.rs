@@ -1,4 +1,4 @@
-//! What a drive is: everything that is known without reading its sectors.
+//! The properties of a drive: everything that is known without reading its sectors.
 
 use crate::within::within;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -31,7 +31,7 @@ pub(crate) enum Waits {
 }
 
 impl Waits {
-    /// What requests to this open drive wait for.
+    /// The things that requests to this open drive wait for.
     pub(crate) fn of(file: &File, kind: DriveKind, block_bytes: u32) -> Self {
         /// linux/magic.h: tmpfs, ramfs.
         const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -72,7 +72,7 @@ pub enum Identity {
     },
 }
 
-/// What [`probe`](crate::probe) finds.
+/// The findings of [`probe`](crate::probe).
 #[derive(Clone, Debug)]
 pub struct DriveInfo {
     /// As it was given.

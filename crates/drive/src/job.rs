@@ -27,7 +27,7 @@ const RWF_NOWAIT: i32 = 8;
 const PIECES_MAX: usize = 1024;
 /// One system call moves less than 2 GiB (`MAX_RW_COUNT`); this is aligned and well below.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
-/// How much is bounced at once.
+/// The amount that is bounced at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
 const RETRIES_MAX: u8 = 16;

@@ -76,10 +76,24 @@ enum Message<D> {
     BreakOff,
 }
 
+/// The time at which the lane was to take its next turn, or began this one. `None`: it sleeps until a message arrives.
+struct TurnDue(AtomicU64);
+
+impl TurnDue {
+    const NEVER: Nanos = Nanos::MAX;
+
+    fn set(&self, due: Option<Nanos>) {
+        self.0.store(due.unwrap_or(Self::NEVER), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Nanos> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&due| due != Self::NEVER)
+    }
+}
+
 struct Shared<D> {
     name: String,
-    /// When the lane was to take its next turn, or began this one. [`Nanos::MAX`]: it sleeps until a message arrives.
-    turn_due: AtomicU64,
+    turn_due: TurnDue,
     /// The kernel's number of the thread.
     thread_id: AtomicI32,
     mailbox: Arc<Mailbox<Message<D>>>,
@@ -110,7 +124,7 @@ impl Lane {
         Self { cpus, ..self }
     }
 
-    /// How long the lane may poll for the next event before it sleeps, if recent events came that quickly. Zero: it sleeps at
+    /// The time that the lane may poll for the next event before it sleeps, if recent events came that quickly. Zero: it sleeps at
     /// once. [`Duration::MAX`]: it never sleeps.
     pub fn spin_max(self, spin_max: Duration) -> Self {
         Self { spin_max, ..self }
@@ -129,10 +143,10 @@ impl Lane {
     /// Starts the thread, builds the device there, and returns when that is done.
     ///
     /// # Errors
-    /// What `build` returns, or a [`DriveError`] when there is no thread, no such processor, or no io_uring.
+    /// The error of `build`, or a [`DriveError`] when there is no thread, no such processor, or no io_uring.
     ///
     /// # Panics
-    /// When `build` does.
+    /// The function `build` panics.
     pub fn spawn<D, E>(self, build: impl FnOnce(&Ring) -> Result<D, E> + Send + 'static) -> Result<LaneHandle<D>, E>
     where
         D: BlockDevice + 'static,
@@ -159,7 +173,7 @@ impl Lane {
                 };
                 let shared = Arc::new(Shared {
                     name: self.name,
-                    turn_due: AtomicU64::new(Nanos::MAX),
+                    turn_due: TurnDue(AtomicU64::new(TurnDue::NEVER)),
                     thread_id: AtomicI32::new(rustix::thread::gettid().as_raw_nonzero().get()),
                     mailbox,
                     limits: device.limits().clone(),
@@ -190,7 +204,7 @@ impl Lane {
 /// Restricts this thread to some processors, counted from 0. Does nothing if none are named.
 ///
 /// # Errors
-/// When a number is out of range, or none of the processors exists.
+/// A number is out of range, or none of the processors exists.
 pub fn keep_to(cpus: &[usize]) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -242,15 +256,15 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         }
     }
 
-    /// How long the lane has been in its present turn, or overdue to begin one. Does not wait for the lane.
+    /// The time that the lane has been in its present turn, or overdue to begin one. Does not wait for the lane.
     pub fn stands_still(&self) -> Duration {
-        let due = self.shared.turn_due.load(Ordering::Relaxed);
-        Duration::from_nanos(if self.is_running() { monotonic_now().saturating_sub(due) } else { 0 })
+        let due = self.shared.turn_due.get().filter(|_| self.is_running());
+        Duration::from_nanos(due.map_or(0, |due| monotonic_now().saturating_sub(due)))
     }
 
     /// True if the lane is at work, or will be at some time without a message.
     pub fn is_awake(&self) -> bool {
-        self.shared.turn_due.load(Ordering::Relaxed) != Nanos::MAX
+        self.shared.turn_due.get().is_some()
     }
 
     /// Its name, and the kernel function in which its thread waits, if the kernel reports one: for a lane that stands still.
@@ -391,7 +405,7 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     let _ = catch_unwind(AssertUnwindSafe(|| clients.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));
 }
 
-/// How a lane's work ended, if not by a panic of its own.
+/// The end of a lane's work, if not by a panic of its own.
 enum End {
     Stopped,
     BrokenOff,
@@ -416,7 +430,7 @@ fn serve<D: BlockDevice>(
         let now = monotonic_now();
         ring.set_now(now);
         request_table.set_now(now);
-        shared.turn_due.store(now, Ordering::Relaxed);
+        shared.turn_due.set(Some(now));
         let mut leaves = false;
         for message in inbox.drain(..) {
             match message {
@@ -471,7 +485,7 @@ fn serve<D: BlockDevice>(
             ring.poll();
             std::hint::spin_loop();
         } else if shared.mailbox.prepare_sleep() {
-            shared.turn_due.store(wake.unwrap_or(Nanos::MAX), Ordering::Relaxed);
+            shared.turn_due.set(wake);
             ring.wait(wake.map(|wake| Duration::from_nanos(wake - now)));
             shared.mailbox.awake();
         } else {

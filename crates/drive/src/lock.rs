@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The kernel closes files of a killed process's ring in its own time, and late on a busy machine.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
 
-/// How long the files behind loop devices may take to be compared with one that is open.
+/// The time in which the files behind loop devices must be compared with one that is open.
 const LOOP_FILE_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long the file behind a loop device may take to be looked at before the device is read.
+/// The time that a look at the file behind a loop device may take before the device is read.
 const LOOP_DEVICE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Repeats `attempt` until it returns `Some`, or patience ends.

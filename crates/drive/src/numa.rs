@@ -19,7 +19,7 @@ fn node_above(device: &Path) -> Option<u32> {
     device.ancestors().find_map(|folder| told(folder).filter(|&node| node >= 0)).and_then(|node| u32::try_from(node).ok())
 }
 
-/// How many nodes have processors.
+/// The number of nodes that have processors.
 pub fn node_count() -> usize {
     std::fs::read_to_string("/sys/devices/system/node/has_cpu").map_or(1, |list| numbers(&list).len())
 }

@@ -1,7 +1,7 @@
 //! Commands for NVMe drives past the block layer: `/dev/ngXnY`, which lies beside the block device `/dev/nvmeXnY`.
 //!
-//! What the block layer would do for a request is done here: address logical blocks, keep to the size that the controller takes
-//! at once, and read its status. The block device stays open, exclusively, so that nothing else uses the drive, and for
+//! The work that the block layer would do for a request is done here: address logical blocks, keep to the size that the controller
+//! takes at once, and read its status. The block device stays open, exclusively, so that nothing else uses the drive, and for
 //! requests that have no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
@@ -37,7 +37,7 @@ pub(crate) struct Passthrough {
     pub transfer_bytes_max: usize,
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Command {
     /// `len` bytes at `start`, into memory.
@@ -75,7 +75,7 @@ impl Passthrough {
         let found = file.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
         let is_it = format!("{}:{}", rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())) == number.trim();
         if !(found.file_type().is_char_device() && is_it) {
-            return Err(format!("{} is not its device for commands", path.display()));
+            return Err(format!("{} is the device for commands of another drive", path.display()));
         }
         let namespace = u32::try_from(namespace).map_err(|_| no_nvme())?;
         let block_bytes = u64::from(info.limits.logical_block_bytes);
@@ -148,7 +148,7 @@ fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
         || block_bytes != u64::from(limits.logical_block_bytes)
         || size_bytes != Some(limits.size_sectors * 512)
     {
-        return Err("it reports another size than its block device".into());
+        return Err("its size differs from that of its block device".into());
     }
     Ok(())
 }

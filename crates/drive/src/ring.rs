@@ -11,11 +11,13 @@
 //! waits until none is left, or, if a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs.
 //! One thread has the ring (`Rc`), as single-issuer mode requires.
 
+mod entry;
 mod setup;
 mod side;
 
 use crate::DriveError;
 use crate::job::Job;
+use entry::Entry;
 use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
@@ -34,18 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_block::{Arena, Buffer, Nanos};
 
-/// The completion that is the eventfd's, not a slot's.
-const WAKE: u64 = u64::MAX;
-/// The completion that reports that something has ended on the side that is not polled.
-const SIDE: u64 = u64::MAX - 1;
-/// The completion of an entry that cancels an alarm or a watch.
-const REMOVED: u64 = u64::MAX - 2;
-/// Set in the completions of alarms; the rest is the alarm's index.
-const ALARM: u64 = 1 << 33;
-/// Set in the completions of watched sockets; the rest is the watch's index. Slots have smaller numbers.
-const WATCH: u64 = 1 << 32;
-
-/// How long a ring that is dropped waits for its drives. Memory that a hanging drive may still access is never freed.
+/// The time that a ring that is dropped waits for its drives. Memory that a hanging drive may still access is never freed.
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Files that a ring can have registered, its sides as many; further drives use their descriptors.
@@ -106,7 +97,7 @@ struct Inner {
     driven: bool,
     now: Nanos,
     wake_fd: Arc<OwnedFd>,
-    /// What a lane provides for other threads to call.
+    /// The function that a lane provides for other threads to call.
     nudge: Option<Arc<dyn Fn() + Send + Sync>>,
     wake_armed: bool,
     wake_count: Buffer,
@@ -127,7 +118,7 @@ struct Alarm {
     after: Box<Timespec>,
 }
 
-/// What a ring has done since it was made.
+/// The work of a ring since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     /// Calls into the kernel: to submit, to sleep, or both at once.
@@ -161,7 +152,7 @@ impl Ring {
         Ok(Self(Rc::new(RefCell::new(Inner::new(modes)?))))
     }
 
-    /// How the ring was set up, the best mode that the kernel has: for status displays.
+    /// The mode in which the ring was set up, the best that the kernel has: for status displays.
     pub fn setup(&self) -> &'static str {
         self.0.borrow().setup
     }
@@ -214,7 +205,7 @@ impl Ring {
         self.0.borrow().sides.iter().any(Side::is_polling)
     }
 
-    /// What it has done so far.
+    /// The work that it has done so far.
     pub fn counters(&self) -> RingCounters {
         self.0.borrow().counters
     }
@@ -266,7 +257,7 @@ impl Ring {
     pub(crate) unsafe fn push(&self, entry: squeue::Entry, job: Job, ended: &Rc<EndedJobs>) {
         let inner = &mut *self.0.borrow_mut();
         let slot = inner.keep(job, ended);
-        inner.queue(entry.user_data(slot));
+        inner.queue(entry.user_data(Entry::Slot(slot).number()));
     }
 
     /// The same, on the side of this kind, which must have been opened.
@@ -277,7 +268,7 @@ impl Ring {
         let inner = &mut *self.0.borrow_mut();
         let slot = inner.keep(job, ended);
         inner.counters.entry_count += 1;
-        inner.side(polled).queue(entry.user_data(slot));
+        inner.side(polled).queue(entry.user_data(Entry::Slot(slot).number()));
     }
 
     /// Watches a socket once: [`Ring::take_ready`] returns `key` when it is readable (or its peer has ended), or with `room`,
@@ -288,7 +279,7 @@ impl Ring {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), u32::from(events.bits()));
         let inner = &mut *self.0.borrow_mut();
         let watch = inner.watches.insert((key, Arc::clone(socket)));
-        inner.queue(entry.build().user_data(WATCH | watch as u64));
+        inner.queue(entry.build().user_data(Entry::Watch(watch).number()));
     }
 
     /// True if a watched socket has become ready.
@@ -352,7 +343,10 @@ impl Inner {
         let (uring, setup) = set_up(modes, |_| {})?;
         let params = uring.params();
         if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel's io_uring lacks what is needed: use Linux 5.11 or later",
+            ));
         }
         // Linux 5.19. Without it every entry uses its descriptor.
         let has_files = uring.submitter().register_files_sparse(FILES_MAX).is_ok();
@@ -387,7 +381,7 @@ impl Inner {
     }
 
     /// Puts a job into a slot, and returns its number.
-    fn keep(&mut self, job: Job, ended: &Rc<EndedJobs>) -> u64 {
+    fn keep(&mut self, job: Job, ended: &Rc<EndedJobs>) -> usize {
         self.counters.job_count += 1;
         let occupant = Some((job, Rc::clone(ended)));
         let slot = match self.free.pop() {
@@ -400,7 +394,7 @@ impl Inner {
                 self.slots.len() as u32 - 1
             }
         };
-        u64::from(slot)
+        slot as usize
     }
 
     fn side(&mut self, polled: bool) -> &mut Side {
@@ -468,7 +462,7 @@ impl Inner {
                 let before = side.in_kernel;
                 for completion in side.uring.completion() {
                     side.in_kernel -= 1;
-                    end(&mut self.slots, &mut self.free, completion.user_data(), completion.result());
+                    end(&mut self.slots, &mut self.free, Entry::of(completion.user_data()), completion.result());
                 }
                 any_ended |= side.in_kernel < before;
                 if !side.has_more() {
@@ -504,12 +498,12 @@ impl Inner {
         if !self.wake_armed {
             self.wake_armed = true;
             let entry = opcode::Read::new(Fd(self.wake_fd.as_raw_fd()), self.wake_count.as_mut_ptr(), 8);
-            self.queue(entry.build().user_data(WAKE));
+            self.queue(entry.build().user_data(Entry::Wake.number()));
         }
         if let Some(side) = self.sides.iter_mut().find(|side| side.in_kernel > 0 && !side.watched) {
             side.watched = true;
             let entry = opcode::PollAdd::new(Fd(side.uring.as_raw_fd()), u32::from(PollFlags::IN.bits()));
-            self.queue(entry.build().user_data(SIDE));
+            self.queue(entry.build().user_data(Entry::Side.number()));
         }
         if let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) {
             self.set_alarm(timeout);
@@ -533,7 +527,7 @@ impl Inner {
         }
         let key = self.alarms.insert(Alarm { due, after: Box::new(Timespec::from(timeout)) });
         let entry = opcode::Timeout::new(&*self.alarms[key].after);
-        self.queue(entry.build().user_data(ALARM | key as u64));
+        self.queue(entry.build().user_data(Entry::Alarm(key).number()));
     }
 
     /// The system call. `want` 1: sleeps until there is a completion.
@@ -552,13 +546,13 @@ impl Inner {
         let before = self.in_kernel;
         for completion in self.uring.completion() {
             self.in_kernel -= 1;
-            match completion.user_data() {
-                WAKE => self.wake_armed = false,
-                SIDE => self.sides.iter_mut().for_each(|side| side.watched = false),
-                REMOVED => {}
-                alarm if alarm & ALARM != 0 => drop(self.alarms.remove((alarm & !ALARM) as usize)),
-                watch if watch & WATCH != 0 => self.ready.push(self.watches.remove(watch as u32 as usize).0),
-                slot => end(&mut self.slots, &mut self.free, slot, completion.result()),
+            match Entry::of(completion.user_data()) {
+                Entry::Wake => self.wake_armed = false,
+                Entry::Side => self.sides.iter_mut().for_each(|side| side.watched = false),
+                Entry::Cancelled => {}
+                Entry::Alarm(key) => drop(self.alarms.remove(key)),
+                Entry::Watch(key) => self.ready.push(self.watches.remove(key).0),
+                slot @ Entry::Slot(_) => end(&mut self.slots, &mut self.free, slot, completion.result()),
             }
         }
         self.in_kernel < before
@@ -566,8 +560,9 @@ impl Inner {
 }
 
 /// Takes a completed job out of its slot.
-fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: u64, result: i32) {
-    let (job, ended) = slots[slot as usize].take().expect("the kernel completes an entry once");
+fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: Entry, result: i32) {
+    let Entry::Slot(slot) = slot else { unreachable!("{slot:?} is no job") };
+    let (job, ended) = slots[slot].take().expect("the kernel completes an entry once");
     free.push(slot as u32);
     ended.borrow_mut().push((job, result));
 }
@@ -595,14 +590,14 @@ impl Drop for Inner {
         }
         let alarms: Vec<usize> = self.alarms.iter().map(|(key, _)| key).collect();
         for key in alarms {
-            self.queue(opcode::TimeoutRemove::new(ALARM | key as u64).build().user_data(REMOVED));
+            self.queue(opcode::TimeoutRemove::new(Entry::Alarm(key).number()).build().user_data(Entry::Cancelled.number()));
         }
-        // What the kernel has will end by itself: requests when their drive answers; the wake-up, alarms and the watch were
-        // just cancelled. A drive that hangs may never answer, so an alarm ends the wait.
+        // Entries that the kernel has will end by themselves: requests when their drive answers; the wake-up, alarms and the watch
+        // were just cancelled. A drive that hangs may never answer, so an alarm ends the wait.
         let until = Instant::now() + LAST_JOBS;
         let last = self.alarms.insert(Alarm { due: 0, after: Box::new(Timespec::from(LAST_JOBS)) });
         let entry = opcode::Timeout::new(&*self.alarms[last].after);
-        self.queue(entry.build().user_data(ALARM | last as u64));
+        self.queue(entry.build().user_data(Entry::Alarm(last).number()));
         let mut left = Ok(());
         for side in &mut self.sides {
             while left.is_ok() && side.in_kernel > 0 && Instant::now() < until {
@@ -610,7 +605,7 @@ impl Drop for Inner {
                 let before = side.in_kernel;
                 for completion in side.uring.completion() {
                     side.in_kernel -= 1;
-                    end(&mut self.slots, &mut self.free, completion.user_data(), completion.result());
+                    end(&mut self.slots, &mut self.free, Entry::of(completion.user_data()), completion.result());
                 }
                 if side.in_kernel == before {
                     std::thread::sleep(Duration::from_millis(1));
@@ -621,7 +616,7 @@ impl Drop for Inner {
             if self.sides.iter().any(|side| side.watched) {
                 // Repeated if necessary: a watch that has fired, but has not reported it yet, cannot be cancelled; if it then
                 // finds nothing, it goes on watching.
-                self.queue(opcode::PollRemove::new(SIDE).build().user_data(REMOVED));
+                self.queue(opcode::PollRemove::new(Entry::Side.number()).build().user_data(Entry::Cancelled.number()));
             }
             self.refill();
             left = self.try_enter(1);

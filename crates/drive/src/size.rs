@@ -34,10 +34,10 @@ type LoopInfo = [u64; 29];
 
 /// Space that a file may lose between two checks without suspicion: file systems merge blocks of their own.
 const ROOM_SLACK_BYTES: u64 = 64 << 10;
-/// How often a file that lacks space is checked again, a millisecond apart, before it is lost.
+/// The number of checks of a file that lacks space, a millisecond apart, before it is lost.
 const LOOKS: usize = 20;
 
-/// What is known about an open drive's size; shared by all its handles.
+/// The knowledge about an open drive's size; shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct Size {
     /// The file that is the member, or that is behind a loop device.
@@ -61,7 +61,7 @@ struct Backing {
     tells_room: bool,
 }
 
-/// What one handle saw at its last check: space that vanishes although Stria freed none was cut off.
+/// The observation of one handle at its last check: space that vanishes although Stria freed none was cut off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room(Option<Seen>);
 

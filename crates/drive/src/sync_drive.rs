@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES};
 
-/// What a drive is opened for.
+/// The purpose for which a drive is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read, also while other software uses it.
@@ -29,7 +29,7 @@ pub enum Access {
     Exclusive,
 }
 
-/// How requests should reach a drive that offers more than the usual way.
+/// The way in which requests should reach a drive that offers more than the usual one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoOptions {
     /// Poll for the completions of reads and writes, instead of taking interrupts.
@@ -42,7 +42,7 @@ pub struct IoOptions {
 #[derive(Clone, Debug)]
 pub struct SyncDrive(Arc<Opened>);
 
-/// How long to wait for a drive to be closed.
+/// The time to wait for a drive to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 /// A [`SyncDrive`] that does not keep the drive open.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Drop for Opened {
 /// Inspects the drive at `path` and closes it again. Changes nothing, takes no lock.
 ///
 /// # Errors
-/// When there is none, it may not be read, or it cannot be a member.
+/// There is no such drive, it may not be read, or it cannot be a member.
 pub fn probe(path: &Path) -> Result<DriveInfo, DriveError> {
     SyncDrive::open(path, Access::ReadOnly).map(|drive| drive.info().clone())
 }
@@ -140,17 +140,17 @@ impl SyncDrive {
         Ok(Self(Arc::new(Opened { file: Some(file), info, access, io, passthrough, size })))
     }
 
-    /// What kind of drive it is.
+    /// The kind of drive.
     pub fn info(&self) -> &DriveInfo {
         &self.0.info
     }
 
-    /// What it was opened for.
+    /// The purpose for which it was opened.
     pub fn access(&self) -> Access {
         self.0.access
     }
 
-    /// How requests should reach it.
+    /// The way in which requests should reach it.
     pub(crate) fn io(&self) -> IoOptions {
         self.0.io
     }
@@ -177,7 +177,7 @@ impl SyncDrive {
         self.0.size.has_holes(self.file())
     }
 
-    /// What is known of its size.
+    /// The knowledge about its size.
     pub(crate) fn size(&self) -> &Size {
         &self.0.size
     }
@@ -231,7 +231,7 @@ impl SyncDrive {
     /// nothing on other drives, and on file systems that cannot allocate ahead.
     ///
     /// # Errors
-    /// When the file system has not enough space.
+    /// The file system has not enough space.
     pub fn allocate(&self, sectors: Range<u64>) -> Result<(), IoError> {
         self.check_writable()?;
         let bytes = |sectors: u64| sectors * SECTOR_BYTES as u64;
@@ -280,7 +280,7 @@ impl SyncDrive {
         self.0.info.path.display()
     }
 
-    /// What transfers must be aligned to, in bytes: memory; offset and length.
+    /// The alignment of transfers, in bytes: of memory; of offset and length.
     pub(crate) fn alignment(&self) -> (usize, usize) {
         match &self.0.info {
             info if info.direct => (info.memory_align_bytes as usize, info.limits.logical_block_bytes as usize),

@@ -18,7 +18,7 @@ pub enum NotInTime {
 /// Runs `work` on a thread, and waits at most `patience` for its result.
 ///
 /// # Errors
-/// When there is no result in time.
+/// There is no result in time.
 pub fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotInTime> {
     result_by(Instant::now() + patience, begin(work))
 }

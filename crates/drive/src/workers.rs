@@ -22,7 +22,7 @@ use stria_block::{ErrorKind, IoError, Nanos, Request};
 const THREADS_MAX: usize = 16;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How long dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
+/// The time that dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 /// A call needs little stack: the memory of its request lies elsewhere.
 const STACK_BYTES: usize = 256 << 10;
@@ -71,7 +71,7 @@ fn thread_name(info: &DriveInfo) -> String {
     format!("{DRIVE}{}", stria_block::file_name(&name))
 }
 
-/// How the names of these threads begin.
+/// The beginning of the names of these threads.
 const DRIVE: &str = "drive ";
 
 /// The drives, by name, that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
@@ -120,7 +120,10 @@ impl Workers {
                 Err(_) if state.threads > 0 => {}
                 Err(error) => {
                     let (number, drive, work) = state.queue.pop_back().expect("just put there");
-                    let context = format!("member {}: no thread for a request: {error}", drive.name());
+                    let context = format!(
+                        "member {}: cannot start a thread for a request: {error}; raise the limit that `ulimit -u` shows",
+                        drive.name()
+                    );
                     state.done.push((number, work, Err(IoError::new(ErrorKind::Other, context))));
                     return;
                 }
@@ -135,7 +138,7 @@ impl Workers {
         self.open.first().map(|&(since, _)| since)
     }
 
-    /// How many requests have not ended.
+    /// The number of requests that have not ended.
     pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }

@@ -1,4 +1,4 @@
-//! What a drive carries already, from its first and last MiB and a few sectors between them: asked before anything is
+//! The present contents of a drive, by its first and last MiB and a few sectors between them: asked before anything is
 //! overwritten.
 //!
 //! Knows the signatures of what people keep on drives: RAID members (`firmware_raid` has those of mainboards), partition
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// Something recognised on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What it is: "ext4 file system".
+    /// Its kind: "ext4 file system".
     pub name: &'static str,
     /// Label, UUID, name: as far as it tells. May be empty.
     pub detail: String,
@@ -98,7 +98,7 @@ const MAGICS: &[Magic] = &[
     magic("device-mapper snapshot", 0, b"SnAp"),
 ];
 
-/// What was read of a drive: its two ends, and the places of marks farther inside.
+/// The parts of a drive that were read: its two ends, and the places of marks farther inside.
 struct Ends {
     drive_sectors: u64,
     /// First sector and bytes.
@@ -141,7 +141,7 @@ impl Ends {
     }
 }
 
-/// What lies on a drive of `drive_sectors`, the outermost first. Empty: nothing that is known.
+/// The contents of a drive of `drive_sectors`, the outermost first. Empty: nothing that is known.
 pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     let head_end = drive_sectors.min(WINDOW_SECTORS);
     let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8).max(head_end);

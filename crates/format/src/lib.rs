@@ -1,4 +1,4 @@
-//! What is written on drives, as pure functions: bytes in, decisions and bytes out.
+//! The formats of drives' contents, as pure functions: bytes in, decisions and bytes out.
 //!
 //! Owns the Linux md format, versions 1.x ([`md`]), and the knowledge of what else a drive may carry
 //! ([`detect`]). Does not know how bytes reach a drive: callers hand in closures that read, and carry

@@ -5,7 +5,9 @@
 
 mod support;
 
-use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, Synced};
+use stria_array::{
+    AppendTerms, LaneLog, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, StripSector, Synced,
+};
 use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdMetadata, Options};
 use stria_parity::crc32c;
 use support::running::*;
@@ -123,7 +125,7 @@ fn append(log: &mut MdLog, member: usize, stripe: u64, number: u64, retired_belo
     let record = LogRecord {
         number,
         stripe,
-        rows: 0..1,
+        rows: StripSector::span(0..1),
         written: 0..2,
         parity: 0,
         partial: None,
@@ -207,7 +209,7 @@ fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
     let kept = [append(&mut lanes[1], 0, 1, 1, 1), append(&mut lanes[0], 1, 0, 3, 1)];
     apply(&mut drives, &kept);
     assert_eq!(replayed(&drives), [(0, 1), (0, 2), (0, 3), (0, 3), (1, 1)]);
-    drives[0].write(writes[1].start_sector, &[0; 512]);
+    drives[0].write(writes[1].start_sector.get(), &[0; 512]);
     assert_eq!(replayed(&drives), [(1, 1)]);
     assert_eq!(started(&drives, &Options::default()).config.synced, Synced::up_to(0));
     let sentence = refused(&without(&drives, &[2]), &Options::default());
@@ -238,7 +240,7 @@ fn who_returns_in_a_session_begins_anew_on_every_lane() {
     let mut cramped = drives[1].candidate();
     cramped.found.as_mut().expect("a member").superblock.header.data_offset = 1024;
     let refusal = recorder.take_back(MemberId(3), &cramped).expect_err("its ring has no two parts").to_string();
-    assert!(refusal.contains("too little room before its data"), "{refusal}");
+    assert!(refusal.contains("too little space before its data"), "{refusal}");
 
     recorder.take_back(MemberId(3), &drives[1].candidate()).expect("by the bitmap");
     tell(&mut lanes, &recorder);
@@ -323,7 +325,7 @@ fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Rang
                     .map(|index| LogRecord {
                         number: append * LogRecord::APPEND_COUNT_MAX as u64 + index,
                         stripe: 0,
-                        rows: 0..sectors,
+                        rows: StripSector::span(0..sectors),
                         written: 0..2,
                         parity: 0,
                         partial: None,

@@ -331,7 +331,7 @@ fn new_spare_joins_and_takes_a_slot() {
     let adopt =
         Adopt { name: "drive3".into(), size_sectors: DRIVE_SECTORS + 999, logical_block_bytes: 512, device_uuid: [99; 16] };
     let (config, writes) = start.recorder.adopt(MemberId(3), &adopt).expect("large enough");
-    assert_eq!(config.data_sectors, DRIVE_SECTORS + 999 - config.data_start_sector);
+    assert_eq!(config.data_sectors, DRIVE_SECTORS + 999 - config.data_start_sector.get());
     apply(&mut drives, &writes);
     assert_eq!(assembled(&drives, &Options::default()).drives[3].verdict, Verdict::Spare, "also before the next record");
     state.spares.push(MemberId(3));
@@ -347,7 +347,7 @@ fn new_spare_joins_and_takes_a_slot() {
 
     let small = Adopt { size_sectors: 50_000, ..adopt };
     let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
-    assert!(sentence.contains("50000 sectors, a member needs"), "{sentence}");
+    assert!(sentence.contains("50000 sectors, and a member needs"), "{sentence}");
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn stale_bitmaps_vouch_for_no_page_before_all_are_made_anew() {
             writes = start.recorder.record_state(&state, NOW);
         }
         let mut torn = drives.clone();
-        apply(&mut torn, &writes.iter().filter(|write| write.start_sector <= 16).cloned().collect::<Vec<_>>());
+        apply(&mut torn, &writes.iter().filter(|write| write.start_sector.get() <= 16).cloned().collect::<Vec<_>>());
         assert_eq!(started(&torn, &Options::default()).config.intent.expect("bitmap").dirty.len(), all);
         if last {
             break;

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use stria_array::address::MemberSpace;
-use stria_array::{Geometry, Layout, Level, MemberId, MemberProgress, MetadataWriter, Synced};
+use stria_array::{DriveSector, Geometry, Layout, Level, MemberId, MemberProgress, MetadataWriter, Synced};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;
@@ -539,7 +539,11 @@ fn same_places(test: &str, sizes: &[u64]) {
                 let bitmap = bitmap.expect("sound");
                 let geometry = &creation.geometry;
                 assert_eq!(bitmap.header.sync_size, geometry.sync_sectors(), "{name}");
-                let drives = creation.writes.iter().find(|write| write.drive == disk && write.start_sector == 0).expect("head");
+                let drives = creation
+                    .writes
+                    .iter()
+                    .find(|write| write.drive == disk && write.start_sector == DriveSector::ZERO)
+                    .expect("head");
                 let made = stria_format::md::Bitmap::parse(&drives.bytes[16 * 512..], &create.uuid).expect("ours");
                 assert_eq!(made.header.chunksize, bitmap.header.chunksize, "{name}");
                 assert_eq!((made.header.version, made.header.daemon_sleep), (bitmap.header.version, bitmap.header.daemon_sleep));

@@ -56,7 +56,7 @@ fn a_count_of_records_that_no_array_makes_is_refused() {
             let mut drives = stale_and_fresh();
             change(&mut drives[altered], |superblock| superblock.header.events = events);
             let (assemblies, strangers) = assemble(&candidates(&drives), &Options::default());
-            assert!(strangers[0].reason.contains(&format!("counts {events} records")), "{}", strangers[0]);
+            assert!(strangers[0].reason.contains(&format!("counts {events} superblock updates")), "{}", strangers[0]);
             assert_eq!((strangers.len(), strangers[0].drive, assemblies.len()), (1, altered, 1));
         }
     }
@@ -344,7 +344,7 @@ fn a_drive_joins_whatever_places_the_array_has_and_costs_no_more_than_it_needs()
         assert!(written < 4 << 20, "{written} bytes");
         let mut new = MemoryDrive::new(2, size_sectors);
         for write in &writes {
-            new.write(write.start_sector, &write.data);
+            new.write(write.start_sector.get(), &write.data);
         }
         drives.push(new);
         let assembly = assembled(&drives, &Options::default());

@@ -81,7 +81,7 @@ fn dirty(logs: &[Vec<u8>; 4]) -> Vec<MemoryDrive> {
 /// What a record says, its bytes by their first.
 fn told(record: &LogRecord) -> (u64, std::ops::Range<u64>, std::ops::Range<usize>, Option<(usize, u8)>) {
     let partial = record.partial.as_ref().map(|data| (data.len() / 512, data[0]));
-    (record.stripe, record.rows.clone(), record.written.clone(), partial)
+    (record.stripe, record.rows.start.get()..record.rows.end.get(), record.written.clone(), partial)
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
     let entry = |sector: u64| by_hand(sector, &[(sector, 512, 512, 3, &[sector as u8; 512])]);
     let read = |log: Vec<u8>| {
         let start = started(&dirty(&[empty(), empty(), empty(), log]), &Options::default());
-        let rows: Vec<u64> = start.config.replay.iter().map(|record| record.rows.start).collect();
+        let rows: Vec<u64> = start.config.replay.iter().map(|record| record.rows.start.get()).collect();
         (rows, start.config.synced)
     };
     assert_eq!(read([entry(1), entry(2), entry(3)].concat()), (vec![3], Synced::All));

@@ -80,7 +80,8 @@ fn newcomers_and_members_that_return_are_marked() {
     let (_, place) = start.recorder.take_back(MemberId(5), &drives[1].candidate()).expect("by the bitmap");
     state.slots[1].member = Some(stria_array::MemberProgress { member: place.id, recovered: Synced::up_to(0), by_bitmap: true });
     let writes = start.recorder.record_state(&state, NOW);
-    let returned = writes.iter().find(|write| write.member == MemberId(5) && write.start_sector == 8).expect("its superblock");
+    let returned =
+        writes.iter().find(|write| write.member == MemberId(5) && write.start_sector.get() == 8).expect("its superblock");
     drives[1].write(8, &returned.data);
     assert!(is_marked(&drives[1]));
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 /// A drive whose data is verified.
 pub(crate) type Checked = IntegrityDevice<FileDrive>;
 
-/// For levels on which nothing else shows that other software wrote to the drive.
+/// A warning for levels on which nothing else shows that other software wrote to the drive.
 pub(crate) const ADVICE: &str = ": the drive changed them, or Linux wrote to the array, which leaves no trace at this level; \
                       `stria serve --forget-checksums` accepts the present data";
 
@@ -26,7 +26,7 @@ pub(crate) struct ReadyDrive {
 /// Looks at a member's checksums, where it has some, and makes old ones void.
 ///
 /// # Errors
-/// When they are a later program's, or old ones cannot be made void.
+/// The checksums are a later program's, or old ones cannot be made void.
 pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<ReadyDrive, HostError> {
     let name = &candidate.name;
     let Some(found) = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref()) else {
@@ -47,7 +47,7 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
     }
     let read_only = drive.access() == Access::ReadOnly;
     if void && !read_only {
-        // Must be durable before a superblock claims that Stria was the last to write.
+        // The header must be durable before a superblock claims that Stria was the last to write.
         drive.write_at(header.sector(), &header.encode())?;
         drive.sync()?;
     }

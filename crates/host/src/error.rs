@@ -6,7 +6,7 @@ use stria_drive::{DriveError, LaneStopped};
 use stria_format::md::assemble::AssembleError;
 use stria_tree::JoinError;
 
-/// What went wrong, by what the caller does about it.
+/// An error, by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A drive could not be opened.

@@ -1,9 +1,11 @@
-//! What drives carry: inspected, refused, or wiped.
+//! The contents of drives: inspected, refused, or wiped.
 
 use crate::HostError;
 use crate::answers::open_each;
 use std::ops::Range;
 use std::path::PathBuf;
+use stria_array::DriveSector;
+use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
 use stria_format::detect::{detect, wipes_in_turn};
@@ -15,9 +17,9 @@ const ZERO_SECTORS: u64 = 512;
 /// A drive and what it carries.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// What kind of drive it is.
+    /// The kind of drive.
     pub info: DriveInfo,
-    /// What it carries.
+    /// Its contents.
     pub candidate: Candidate,
 }
 
@@ -70,15 +72,18 @@ pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
 }
 
 /// Zeroes sectors. Those that are zero already stay as they are: image files keep their holes.
-pub(crate) fn zero(drive: &SyncDrive, sectors: Range<u64>) -> Result<(), HostError> {
-    let mut start = sectors.start;
-    while start < sectors.end {
-        let count = (sectors.end - start).min(ZERO_SECTORS);
+pub(crate) fn zero(drive: &SyncDrive, sectors: &Range<DriveSector>) -> Result<(), HostError> {
+    for part in sectors.in_steps(ZERO_SECTORS) {
+        let (start, count) = (part.start.get(), part.sectors());
         let is_zero = read(drive, start, count).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == 0));
         if !is_zero {
             drive.write_at(start, &vec![0; bytes(count)])?;
         }
-        start += count;
     }
     Ok(())
+}
+
+/// Allocates the space of sectors where the drive is a file with holes.
+pub(crate) fn allocate(drive: &SyncDrive, sectors: &Range<DriveSector>) -> Result<(), IoError> {
+    drive.allocate(sectors.start.get()..sectors.end.get())
 }

@@ -21,9 +21,9 @@ use stria_tree::{ArrayCommand, Binder, Joined, Member, MemberDrive, NewMetadata,
 /// A drive that is a member, and how it answers.
 #[derive(Clone)]
 pub struct HostedDrive {
-    /// What kind of drive it is.
+    /// The kind of drive.
     pub info: DriveInfo,
-    /// How it answers.
+    /// The state of its answers.
     pub watch: DriveWatch,
     /// The device that verifies its data, if it has checksums.
     pub(crate) checked: Option<Checked>,
@@ -72,7 +72,7 @@ impl Deref for HostedDrive {
 pub struct Notice {
     /// The array's name.
     pub array: String,
-    /// What kind of event.
+    /// The kind of event.
     pub kind: NoticeKind,
     /// The event in words, with names instead of handles.
     pub text: String,
@@ -92,7 +92,7 @@ pub enum NoticeKind {
 /// Five seconds: a drive that leaves a request unanswered for so long is reported. SSDs take milliseconds, and a hard disk that
 /// spins up is worth a line.
 const SILENT_AFTER: Nanos = 5_000_000_000;
-/// How often drives are checked: for their size, and for unanswered requests.
+/// The time between two checks of drives: for their size, and for unanswered requests.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
 /// Where to send events.
@@ -111,7 +111,7 @@ pub struct HostedArray {
     /// Which of the array's lanes this is. 0: its home lane, which makes the metadata updates.
     lane: usize,
     reporter: Option<EventSender>,
-    /// When to check drives next.
+    /// The time of the next check of drives.
     look_at: Nanos,
     /// Commands for arrays of this tree.
     given: Vec<Given>,
@@ -129,7 +129,7 @@ struct Given {
 /// Puts drives on a lane's ring.
 struct OnRing<'a> {
     ring: &'a Ring,
-    /// What the administrator must know of them.
+    /// The notices for the administrator about them.
     told: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ impl HostedArray {
         self.tree.find(|drive| drive.checked.is_some()).is_some()
     }
 
-    /// What its metadata says; on the home lane only.
+    /// Its metadata; on the home lane only.
     pub fn description(&self) -> Description {
         self.tree.recorder().description()
     }
@@ -256,7 +256,7 @@ impl HostedArray {
         }
     }
 
-    /// What the checksums of a member have found; `None`: it has none.
+    /// The findings of a member's checksums; `None`: it has none.
     pub fn checksum_counts(&self, member: MemberId) -> Option<Counts> {
         self.members().get(member.0)?.drive()?.checked.as_ref().map(IntegrityDevice::counts)
     }
@@ -264,7 +264,7 @@ impl HostedArray {
     /// The array in this tree that uses the drive at `path`, by index, and the drive's handle there: the newest, if it came back.
     ///
     /// # Errors
-    /// When no array of the tree uses it.
+    /// No array of the tree uses it.
     pub(crate) fn place_of(&self, path: &Path) -> Result<(usize, MemberId), HostError> {
         // Asks no file system: it may wait for a drive that hangs.
         let is_it = |known: &HostedDrive| known.path == path || known.real_path == path;
@@ -308,7 +308,7 @@ impl HostedArray {
     /// Drops a drive as if it had failed, and drives the array until that is done. For an array on one lane.
     ///
     /// # Errors
-    /// When data would be lost.
+    /// Data would be lost.
     pub fn fail(&mut self, path: &Path) -> Result<(), HostError> {
         let (index, member) = self.place_of(path)?;
         let answer = self.give(index, Command::Fail(member));
@@ -323,16 +323,16 @@ impl HostedArray {
         self.array(index).members()[member.0].drive().and_then(|drive| drive.watch.drive())
     }
 
-    /// How a drive joins, with handles instead of paths.
+    /// The way in which a drive joins, with handles instead of paths.
     fn aim(&self, aim: &Aim) -> Result<stria_tree::Aim, HostError> {
         let replaces = aim.replaces.as_deref().map(|old| self.place_of(old)).transpose()?;
         Ok(stria_tree::Aim { array: aim.span.clone(), force: aim.force, replaces })
     }
 
-    /// What is to be written to a drive before it [joins](HostedArray::offer_first); on the home lane.
+    /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the home lane.
     ///
     /// # Errors
-    /// When it may not join.
+    /// The drive may not join.
     pub(crate) fn metadata_for(&self, new: &NewDriveFound, aim: &Aim) -> Result<Option<NewMetadata>, HostError> {
         Ok(self.tree.plan_join(new, &self.aim(aim)?)?.writes)
     }
@@ -340,7 +340,7 @@ impl HostedArray {
     /// Offers a drive on the home lane under a number, and says by which command it joins.
     ///
     /// # Errors
-    /// When it may not join, or not as it was prepared to.
+    /// The drive may not join, or not as it was prepared to.
     pub(crate) fn offer_first(&mut self, prepared: PreparedDrive, aim: &Aim, number: u64) -> Result<Joined, HostError> {
         let PreparedDrive { new, ready, is_new } = prepared;
         let (aim, ring) = (self.aim(aim)?, self.ring.clone());
@@ -376,7 +376,7 @@ impl HostedArray {
     /// words.
     ///
     /// # Errors
-    /// When they belong to different spans.
+    /// The drives belong to different spans.
     pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<(usize, ArrayCommand, String), HostError> {
         let ((index, member), (other, spare_member)) = (self.place_of(old)?, self.place_of(spare)?);
         let (old, spare) = (old.display(), spare.display());
@@ -395,8 +395,8 @@ impl HostedArray {
         work(&mut SyncIo::new(self, &ring))
     }
 
-    /// What lies on the array: the superblock of the array above, of which this one is marked as a span, or of any array. Clients
-    /// may have written it.
+    /// The contents of the array: the superblock of the array above, of which this one is marked as a span, or of any array.
+    /// Clients may have written it.
     pub(crate) fn candidate(&mut self, upper_uuid: Option<&[u8; 16]>) -> Candidate {
         let (name, limits) = (self.name().to_owned(), self.limits().clone());
         let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);

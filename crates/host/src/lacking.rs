@@ -1,4 +1,4 @@
-//! What the administrator must know about an array that starts: what it lacks, and what a crash left behind.
+//! Warnings to the administrator about an array that starts: what it lacks, and what a crash left behind.
 
 use stria_array::{ArrayConfig, SlotConfig, Synced};
 

@@ -19,14 +19,14 @@ use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
-/// How often a stop looks whether it is done.
+/// The time between two looks of a stop whether it is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long a path may take to be looked up; a file system that hangs does not answer.
+/// The time that looking up a path may take; a file system that hangs does not answer.
 const LOOK_UP: Duration = Duration::from_secs(1);
-/// How long a stop waits for a drive that does not answer, before it goes on without it.
+/// The time that a stop waits for a drive that does not answer, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
 
-/// How a lane's ring was set up, and what it has done.
+/// The set-up of a lane's ring, and its work so far.
 pub type RingReport = (&'static str, RingCounters);
 
 /// An array that runs on one lane or several.
@@ -109,7 +109,7 @@ impl ArrayLanes {
     /// The present state of the array.
     ///
     /// # Errors
-    /// When a lane has ended.
+    /// A lane has ended.
     pub fn report(&self) -> Result<ArrayReport, HostError> {
         Ok(ArrayReport::joined(self.each(|array| ArrayReport::of(array))?))
     }
@@ -183,7 +183,7 @@ impl ArrayLanes {
     /// Drops a drive as if it had failed.
     ///
     /// # Errors
-    /// When data would be lost.
+    /// Data would be lost.
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.home(|array| array.command(|engine| engine.may_change()))??;
@@ -198,7 +198,7 @@ impl ArrayLanes {
     /// Removes a failed drive or a spare, and closes it.
     ///
     /// # Errors
-    /// When it holds a slot.
+    /// The drive holds a slot.
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         let path = self.known(path)?;
@@ -213,7 +213,7 @@ impl ArrayLanes {
     /// in words. `span`: the array of the tree to add it to, by name.
     ///
     /// # Errors
-    /// When the drive carries something and `force` is not set, or is unsuitable.
+    /// The drive carries something and `force` is not set, or it is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         self.home(|array| array.command(|engine| engine.may_change()))??;
         AllLanes(self).commit_drops()?;
@@ -246,7 +246,7 @@ impl ArrayLanes {
     /// As [`ArrayLanes::replace`], with a spare that is there already; `None`: `spare` is not one.
     ///
     /// # Errors
-    /// When `old` is not in sync, or they belong to different spans.
+    /// The drive `old` is not in sync, or they belong to different spans.
     pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
         let _turn = self.one_at_a_time();
         let (old, spare) = (self.known(old)?, self.known(spare)?);
@@ -262,7 +262,7 @@ impl ArrayLanes {
     /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was stopped.
     ///
     /// # Errors
-    /// When another sweep runs on any lane, or there is nothing to compare.
+    /// Another sweep runs on some lane, or there is nothing to compare.
     pub fn scrub(&self, repair: bool, from_sector: u64) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         if self.merger.is_paused() {
@@ -285,7 +285,7 @@ impl ArrayLanes {
     /// Stops a scrub before its end.
     ///
     /// # Errors
-    /// When there is nothing to compare.
+    /// There is nothing to compare.
     pub fn cancel_scrub(&self) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.needs_redundancy()?;
@@ -295,7 +295,7 @@ impl ArrayLanes {
     /// Pauses sweeps at the end of their windows, or lets them go on.
     ///
     /// # Errors
-    /// When the array has no redundancy.
+    /// The array has no redundancy.
     pub fn pause(&self, paused: bool) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.merger.set_paused(paused);
@@ -306,7 +306,7 @@ impl ArrayLanes {
     /// leaves a setting as it is.
     ///
     /// # Errors
-    /// When the array has no redundancy.
+    /// The array has no redundancy.
     pub fn set_speed(&self, min: Option<u64>, max: Option<u64>, target: Option<Option<LatencyTarget>>) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.engines(move |engine| {
@@ -320,7 +320,7 @@ impl ArrayLanes {
     /// The present state of the array, and its lanes' rings; `None` if a lane does not answer in time.
     ///
     /// # Errors
-    /// When a lane has ended.
+    /// A lane has ended.
     pub fn report_within(&self, patience: Duration) -> Result<Option<(ArrayReport, Vec<RingReport>)>, HostError> {
         let end = Instant::now() + patience;
         let (mut reports, mut rings) = (Vec::new(), Vec::new());
@@ -387,7 +387,7 @@ impl ArrayLanes {
     /// that do not answer are not waited for without limit, see `ArrayLanes::stop_without`; `told` receives what was done.
     ///
     /// # Errors
-    /// When a lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
+    /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
         self.home(|array| array.begin_stop())?;

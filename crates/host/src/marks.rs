@@ -11,12 +11,7 @@ use crate::open::ArrayPlan;
 use stria_array::Level;
 use stria_drive::SyncDrive;
 use stria_format::md::Superblock;
-use stria_tree::PlannedMember;
-
-/// The name of a span of the array called `upper`.
-pub(crate) fn span_name(upper: &str, index: usize) -> String {
-    format!("{upper}-span{index}")
-}
+use stria_tree::{PlannedMember, span_name};
 
 /// True if Stria made this array over arrays before spans were marked, and some marks are missing.
 pub(crate) fn is_ours_without_marks(plan: &ArrayPlan) -> bool {
@@ -37,7 +32,7 @@ pub(crate) fn is_ours_without_marks(plan: &ArrayPlan) -> bool {
 /// Marks the spans, on every drive below them. Returns what was done, in words.
 ///
 /// # Errors
-/// When a drive cannot be written. Marks that were written are valid; opening the array again writes the others.
+/// A drive cannot be written. Marks that were written are valid; opening the array again writes the others.
 pub(crate) fn write(plan: &ArrayPlan) -> Result<String, HostError> {
     for member in &plan.members {
         let PlannedMember::Array(span) = member else { continue };

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use stria_array::{Event, LaneEvents};
 use stria_block::Nanos;
 
-/// What the lanes of one array and its spans have reported.
+/// Reports of the lanes of one array and its spans.
 pub(crate) struct EventMerger {
     lane_count: usize,
     heard: Mutex<Heard>,
@@ -19,7 +19,7 @@ pub(crate) struct EventMerger {
 
 #[derive(Default)]
 struct Heard {
-    /// By array.
+    /// The reports by array.
     events: BTreeMap<[u8; 16], LaneEvents>,
     silent: BTreeMap<PathBuf, Silent>,
 }
@@ -30,7 +30,7 @@ struct Silent {
     lanes: BTreeSet<usize>,
 }
 
-/// What is new about a drive.
+/// News about a drive.
 pub(crate) enum Hush {
     /// Nothing new.
     Nothing,

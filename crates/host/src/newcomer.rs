@@ -8,7 +8,7 @@
 use crate::HostError;
 use crate::answers::{ANSWERS_WITHIN, not_in_time};
 use crate::checked::{ReadyDrive, prepare_drive};
-use crate::examine::{candidate_of, wipe};
+use crate::examine::{allocate, candidate_of, wipe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use stria_format::md::recorder::Adopt;
 use stria_tree::NewMetadata;
 use uuid::Uuid;
 
-/// What the home lane must know about a drive that joins.
+/// A drive that joins, as the home lane must know it.
 pub(crate) type NewDriveFound = stria_tree::NewDrive<Identity>;
 
 /// A drive that was opened and inspected.
@@ -27,7 +27,7 @@ pub struct NewDrive {
     new: Arc<NewDriveFound>,
 }
 
-/// How a drive joins.
+/// The way in which a drive joins.
 #[derive(Clone, Debug)]
 pub(crate) struct Aim {
     /// The array of the tree, by name.
@@ -50,7 +50,7 @@ impl NewDrive {
     /// Opens a drive for an array, to be reached in the same way as its others.
     ///
     /// # Errors
-    /// When it is in use, cannot be opened, or does not answer in time.
+    /// The drive is in use, cannot be opened, or does not answer in time.
     pub fn open(path: &Path, io: IoOptions) -> Result<Self, HostError> {
         let asked = path.to_owned();
         in_time(path, "to be opened and read, and nothing was changed", move |_| {
@@ -75,7 +75,7 @@ impl NewDrive {
     /// Writes the metadata, and waits until it is durable.
     ///
     /// # Errors
-    /// When it cannot be written, or the drive does not answer in time.
+    /// The drive cannot be written, or does not answer in time.
     pub(crate) fn prepare(self, metadata: Option<NewMetadata>) -> Result<PreparedDrive, HostError> {
         let Self { drive, path, new } = self;
         in_time(&path, "to take its metadata, and did not join", move |is_late| {
@@ -85,13 +85,13 @@ impl NewDrive {
             let mut candidate = new.candidate.clone();
             if let Some(NewMetadata { writes, places }) = metadata {
                 for place in places {
-                    drive.allocate(place)?;
+                    allocate(&drive, &place)?;
                 }
                 on_time()?;
                 wipe(&drive)?;
                 for write in writes {
                     on_time()?;
-                    drive.write_at(write.start_sector, &write.data)?;
+                    drive.write_at(write.start_sector.get(), &write.data)?;
                 }
                 drive.sync()?;
                 candidate = candidate_of(&drive);

@@ -8,7 +8,7 @@
 use crate::answers::open_each;
 use crate::checked::{ReadyDrive, prepare_drive};
 use crate::choose::block_devices;
-use crate::examine::{candidate_of, refuse_twins};
+use crate::examine::{allocate, candidate_of, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
 use stria_tree::{Nested, Plan, PlannedMember, Provider, nest, plan_new};
 
-/// How to open.
+/// The way in which arrays are opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Start although data may be lost.
@@ -29,7 +29,7 @@ pub struct OpenOptions {
     pub forget_checksums: bool,
     /// Search for another array on arrays without a mark, so many levels deep. mdadm marks none, nor did Stria up to 2026.
     pub nested: u8,
-    /// How requests should reach the drives.
+    /// The way in which requests should reach the drives.
     pub io: IoOptions,
 }
 
@@ -44,7 +44,7 @@ pub struct PlannedArray {
     pub drives: Vec<PathBuf>,
 }
 
-/// What was found on a set of drives.
+/// The arrays that were found on a set of drives.
 pub struct Found {
     /// Arrays that can be opened and are not part of another.
     pub arrays: Vec<PlannedArray>,
@@ -60,13 +60,13 @@ const NO_POLLING: &str = "none of the drives offers polled completion: NVMe driv
 /// An array of this machine's drives that can be bound on any lane.
 pub(crate) type ArrayPlan = Plan<ReadyDrive>;
 
-/// For several arrays that may be spans without a mark.
+/// A hint for several arrays that may be spans without a mark.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
 
 /// Finds the arrays on `paths`. Nothing is written, no drive is locked.
 ///
 /// # Errors
-/// When a drive cannot be opened or is named twice. An array that cannot start says so in its assembly.
+/// A drive cannot be opened or is named twice. An array that cannot start says so in its assembly.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default());
     find_on(opened.into_iter().collect::<Result<_, _>>()?, options)
@@ -102,7 +102,7 @@ fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<
 /// Opens the one array that lies on `paths`, on this thread's ring.
 ///
 /// # Errors
-/// When there is none or more than one, or it cannot start, with the reason.
+/// There is no array or more than one, or it cannot start, with the reason.
 pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
     let (array, _, warnings) = open_at_home(paths, ring, options, 1)?;
     if !options.read_only {
@@ -143,7 +143,7 @@ fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
             PlannedMember::Array(span) => told.extend(make_room(span, options)),
             PlannedMember::Drive(drive) => {
                 let mut places = plan.start.recorder.metadata_places(MemberId(index)).into_iter();
-                let lacking = places.find_map(|place| drive.drive.allocate(place).err());
+                let lacking = places.find_map(|place| allocate(&drive.drive, &place).err());
                 let what = "its metadata have holes, so writes fail with \"no space\" until there is space";
                 told.extend(lacking.map(|error| format!("{}; {what}", error.context)));
             }

@@ -19,13 +19,13 @@ pub struct ArrayReport {
     pub geometry: Geometry,
     /// Its state.
     pub status: ArrayStatus,
-    /// What its metadata says. Only the home lane knows it.
+    /// Its metadata. Only the home lane knows it.
     pub description: Option<Description>,
-    /// By handle.
+    /// The members, by handle.
     pub members: Vec<MemberReport>,
 }
 
-/// What a member is made of.
+/// The thing that a member is made of.
 #[derive(Clone, Debug)]
 pub enum MemberReport {
     /// A drive.
@@ -39,15 +39,15 @@ pub enum MemberReport {
 /// A drive that is a member.
 #[derive(Clone, Debug)]
 pub struct DriveReport {
-    /// What kind of drive it is.
+    /// The kind of drive.
     pub info: DriveInfo,
-    /// How its reads and writes reach it.
+    /// The way in which its reads and writes reach it.
     pub way: Way,
-    /// How long its requests take.
+    /// The durations of its requests.
     pub timings: Timings,
     /// The arrival time of the oldest request that it has not answered, by the clock of lanes.
     pub oldest: Option<Nanos>,
-    /// What its checksums have found; `None`: it has none.
+    /// The findings of its checksums; `None`: it has none.
     pub checksums: Option<Counts>,
 }
 

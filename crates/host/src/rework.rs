@@ -6,6 +6,7 @@ use crate::HostError;
 use crate::answers::open_each;
 use crate::examine::{refuse_twins, wipe, zero};
 use std::path::PathBuf;
+use stria_array::DriveSector;
 use stria_block::bytes;
 use stria_drive::{Access, IoOptions, SyncDrive};
 use stria_format::md::create::name_bytes;
@@ -26,7 +27,7 @@ fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError>
 /// most superblock updates counts, as always: repeat the command. Returns how many drives were written.
 ///
 /// # Errors
-/// When the name cannot be one, or a drive is in use or cannot be written.
+/// The name is invalid, or a drive is in use or cannot be written.
 pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, HostError> {
     let set_name = name_bytes(name).map_err(|error| HostError::Usage(error.to_string()))?;
     let drives = lock_all(paths)?;
@@ -46,7 +47,7 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
 
 /// Writes a superblock in place. What lies behind it in its 4 KiB stays.
 fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
-    let start_sector = superblock.header.super_offset;
+    let start_sector = superblock.start_sector().get();
     let mut block = vec![0; SUPERBLOCK_BYTES];
     drive.read_at(start_sector, &mut block)?;
     let encoded = superblock.encode();
@@ -58,7 +59,7 @@ fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
 /// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data.
 ///
 /// # Errors
-/// When a drive is in use or cannot be written.
+/// A drive is in use or cannot be written.
 pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
     let drives = lock_all(paths)?;
     for (drive, _) in &drives {
@@ -71,7 +72,7 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
         let start = header.super_offset.min(header.data_offset);
         let end = (header.data_offset + HEAD_SECTORS).min(drive.info().limits.size_sectors);
         let block = u64::from(drive.info().limits.logical_block_bytes) / bytes(1) as u64;
-        zero(drive, start / block * block..end / block * block)?;
+        zero(drive, &DriveSector::span(start / block * block..end / block * block))?;
         drive.sync()?;
     }
     Ok(())

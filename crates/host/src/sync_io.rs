@@ -74,7 +74,7 @@ impl SyncIo<'_, HostedArray> {
     /// Stops the array cleanly.
     ///
     /// # Errors
-    /// When the superblocks of some array of the tree cannot say clean.
+    /// The superblocks of some array of the tree cannot say clean.
     pub fn stop(&mut self) -> Result<(), HostError> {
         self.device.begin_stop();
         self.run_until(|array, _| array.is_stopped());

@@ -1,14 +1,13 @@
-//! What becomes of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
+//! The way of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
 //! spare, or fills the slot of a member that it replaces.
 //!
-//! On the coordinator [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks
-//! again, since the array may have changed meanwhile, and says by which command the drive joins. Then every other lane is offered
-//! the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
+//! On the coordinator [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks again, since the array may have changed meanwhile, and says by which command the drive joins. Then every other lane is
+//! offered the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
 
 use crate::ArrayCommand;
 use crate::tree::{MemberDrive, Tree};
 use std::ops::Range;
-use stria_array::{Command, MemberId, MemberState, MetadataWrite, Refusal};
+use stria_array::{Command, DriveSector, MemberId, MemberState, MetadataWrite, Refusal};
 use stria_block::BlockDevice;
 use stria_format::md::recorder::{Adopt, Newcomer};
 use stria_format::md::{Candidate, Superblock};
@@ -30,18 +29,18 @@ impl From<Refusal> for JoinError {
     }
 }
 
-/// What the coordinator must know about a drive that joins.
+/// A drive that joins, as the coordinator must know it.
 #[derive(Clone, Debug)]
 pub struct NewDrive<I> {
     /// Stays the same when the drive leaves and comes back.
     pub identity: I,
-    /// What lies on it.
+    /// Its contents.
     pub candidate: Candidate,
-    /// What it is, should it become a spare.
+    /// Its description, should it become a spare.
     pub adopt: Adopt,
 }
 
-/// How a drive joins.
+/// The way in which a drive joins.
 #[derive(Clone, Debug, Default)]
 pub struct Aim {
     /// The array of the tree, by name, for a drive that was never a member; `None`: the one that lacks a member most.
@@ -61,7 +60,7 @@ pub struct Joining {
     pub writes: Option<NewMetadata>,
     /// The member that it replaces.
     pub replaces: Option<MemberId>,
-    /// What happens, in words.
+    /// A sentence about what happens.
     pub text: String,
 }
 
@@ -70,8 +69,8 @@ pub struct Joining {
 pub struct NewMetadata {
     /// The metadata for the drive. They are written in this order, and are durable before the drive is offered.
     pub writes: Vec<MetadataWrite>,
-    /// Ranges of the drive, in sectors, whose space is allocated first.
-    pub places: Vec<Range<u64>>,
+    /// Ranges of the drive whose space is allocated first.
+    pub places: Vec<Range<DriveSector>>,
 }
 
 /// A drive that the coordinator has offered.
@@ -83,14 +82,14 @@ pub struct Joined {
     pub offer: u64,
     /// The command by which the drive joins.
     pub command: ArrayCommand,
-    /// What is done, in words.
+    /// A sentence about what is done.
     pub text: String,
 }
 
 /// Refuses to overwrite a drive that carries something, unless forced.
 ///
 /// # Errors
-/// What it carries.
+/// Its contents.
 pub fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), JoinError> {
     if force {
         return Ok(());
@@ -112,10 +111,10 @@ fn refused(error: impl std::fmt::Display) -> JoinError {
 }
 
 impl<D: MemberDrive> Tree<D> {
-    /// What a drive is to become; nothing is changed. On the coordinator.
+    /// Decides what a drive is to become; nothing is changed. On the coordinator.
     ///
     /// # Errors
-    /// When the array may not change, the drive carries something and `aim` does not allow to overwrite that, or it does not suit.
+    /// The array may not change, the drive does not suit, or it carries something and `aim` does not allow to overwrite that.
     pub fn plan_join(&self, new: &NewDrive<D::Identity>, aim: &Aim) -> Result<Joining, JoinError> {
         self.command(|engine| engine.may_change())?;
         let drive = &new.adopt.name;
@@ -169,10 +168,10 @@ impl<D: MemberDrive> Tree<D> {
         Ok(Joining { array: index, writes, replaces, text })
     }
 
-    /// What a drive is to be given to become a spare of an array of this tree. On the coordinator.
+    /// The metadata that make a drive a spare of an array of this tree. On the coordinator.
     ///
     /// # Errors
-    /// When it does not suit.
+    /// The drive does not suit.
     pub fn metadata_of_spare(&self, index: usize, adopt: &Adopt) -> Result<NewMetadata, JoinError> {
         let array = self.array(index);
         let (theirs, ours) = (adopt.logical_block_bytes, array.device().limits().logical_block_bytes);
@@ -215,7 +214,7 @@ impl<D: MemberDrive> Tree<D> {
     /// are durable. `bind` puts it on the lane. Waits for no drive.
     ///
     /// # Errors
-    /// When it may not join, or not as it was prepared to.
+    /// The drive may not join, or not as it was prepared to.
     pub fn offer_first(
         &mut self,
         new: &NewDrive<D::Identity>,

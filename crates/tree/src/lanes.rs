@@ -19,13 +19,13 @@ pub trait Lanes {
     /// Runs `work` on every lane, the coordinator first.
     ///
     /// # Errors
-    /// When a lane has ended.
+    /// A lane has ended.
     fn on_each(&mut self, work: impl Fn(&mut Tree<Self::Drive>) + Clone + Send + 'static) -> Result<(), Self::Error>;
 
     /// The arrays of the tree that have redundancy, by index.
     ///
     /// # Errors
-    /// When the coordinator has ended.
+    /// The coordinator has ended.
     fn redundant_arrays(&mut self) -> Result<Vec<usize>, Self::Error>;
 
     /// Gives a command to an array of the tree, and polls every lane until it is answered.

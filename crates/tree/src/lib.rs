@@ -2,22 +2,25 @@
 //!
 //! The host and the simulator open, command and stop arrays by this code. Drives, clock and names are theirs ([`Provider`],
 //! [`Binder`], [`MemberDrive`]); which array lies on which, how lanes are bound, in which order arrays start and stop, and what
-//! becomes of a drive that is added are decided here.
+//! becomes of a drive that is added, and what a new array consists of, are decided here.
 //!
 //! ```text
 //!   nest (drives to plans) ─ Plan::bind (on every lane) ─ activate ─ commands ─ stop
 //!                                                            └ add: plan_join ─ write ─ offer ─ Command::Add
+//!   NewTree::plan (drives to bytes) ─ TreeCreation::carry_out
 //! ```
 //!
 //! Changes that concern several lanes are methods of [`Lanes`]. Nothing here waits, and nothing knows files, rings, threads or clocks.
 #![forbid(unsafe_code)]
 
+mod create;
 mod join;
 mod lanes;
 mod nest;
 mod plan;
 mod tree;
 
+pub use create::{ArrayCreation, Maker, NewTree, SpanIdentity, TreeCreation, span_name};
 pub use join::{Aim, JoinError, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
 pub use lanes::Lanes;
 pub use nest::{Nested, Provider, nest, plan_new};

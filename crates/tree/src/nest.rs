@@ -1,6 +1,6 @@
 //! Arrays on arrays: from drives to the arrays on them, level by level.
 //!
-//! What an array carries is its clients' data. It is a member of another array only if its own superblock is marked so, or if
+//! The contents of an array are its clients' data. It is a member of another array only if its own superblock is marked so, or if
 //! the administrator says so. Other arrays are not searched.
 //!
 //! Everything is read before anything is written. The result is plans: an array is bound from its plan, on every lane alike.
@@ -38,7 +38,7 @@ pub trait Provider {
     fn read(&mut self, array: &Plan<Self::Ready>, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, Self::Error>;
 }
 
-/// What lies on some drives.
+/// The arrays on some drives.
 pub struct Nested<R> {
     /// Arrays that are not part of another.
     pub arrays: Vec<Plan<R>>,
@@ -48,7 +48,7 @@ pub struct Nested<R> {
     pub strangers: Vec<Stranger>,
 }
 
-/// What a member is made of.
+/// The thing that a member is made of.
 enum Source<D, R> {
     Drive(D),
     Array(Box<Plan<R>>),
@@ -128,7 +128,7 @@ pub fn nest<P: Provider>(
 /// Plans an array that was just written on these drives, by its identity. It has no content yet.
 ///
 /// # Errors
-/// When it is not there or cannot start, or the provider's.
+/// The array is not there or cannot start, or the provider failed.
 pub fn plan_new<P: Provider>(
     provider: &mut P,
     drives: Vec<(Candidate, P::Drive)>,

@@ -1,4 +1,4 @@
-//! How lanes make their parts of an array: the same tree on every lane, of drives that were opened once.
+//! The plan by which lanes make their parts of an array: the same tree on every lane, of drives that were opened once.
 
 use crate::tree::{Member, MemberDrive, Tree};
 use stria_array::{ArrayDevice, MemberId, Ports};
@@ -14,14 +14,14 @@ const LANES_MAX: usize = 64;
 pub struct Plan<R> {
     /// The array's identity.
     pub uuid: [u8; 16],
-    /// How it starts.
+    /// Its start.
     pub start: Start,
-    /// By handle.
+    /// The members, by handle.
     pub members: Vec<PlannedMember<R>>,
     ports: Ports<LogLayout>,
 }
 
-/// What a member is made of.
+/// The thing that a member is made of.
 #[derive(Clone)]
 pub enum PlannedMember<R> {
     /// A drive.

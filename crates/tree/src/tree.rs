@@ -24,7 +24,7 @@ pub trait MemberDrive: Clone {
     fn close(&self) -> bool;
 }
 
-/// What a member is made of.
+/// The thing that a member is made of.
 #[derive(Clone)]
 pub enum Member<D: MemberDrive> {
     /// A drive.
@@ -185,12 +185,12 @@ impl<D: MemberDrive> Tree<D> {
         self.device.status()
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         self.device.take_events()
     }
 
-    /// How many consecutive sectors one lane owns, see [`ArrayDevice::group_sectors`].
+    /// The number of consecutive sectors that one lane owns, see [`ArrayDevice::group_sectors`].
     pub fn group_sectors(&self) -> Option<u64> {
         self.device.group_sectors()
     }

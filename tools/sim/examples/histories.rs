@@ -18,7 +18,7 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// How many.
+    /// Their number.
     #[arg(long, default_value_t = 1)]
     count: u64,
     /// Arrays of one level only.

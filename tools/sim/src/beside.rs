@@ -1,4 +1,4 @@
-//! What clients feel of a rebuild, and how fast it is beside them, on [modelled SSDs](crate::ssd) in virtual time.
+//! The latency of clients beside a rebuild, and the speed of the rebuild, on [modelled SSDs](crate::ssd) in virtual time.
 
 use crate::chance::Chance;
 use crate::modelled::Modelled;
@@ -8,10 +8,10 @@ use stria_array::{LatencyTarget, Level};
 use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
 use stria_format::md::LogChoice;
 
-/// How long speeds may be looked for before anything is counted.
+/// The time that the search for a speed may take before anything is counted.
 const WARM_UP: Nanos = 8_000_000_000;
 
-/// What to measure.
+/// The measurement to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The drives.
@@ -22,19 +22,19 @@ pub struct Plan {
     pub members: usize,
     /// 4 KiB random requests of clients at once.
     pub depth: u64,
-    /// How many of them read.
+    /// The number of them that read.
     pub read_percent: u64,
-    /// What the rebuild leaves them.
+    /// The latency that the rebuild leaves them.
     pub target: Option<LatencyTarget>,
     /// The rebuild is held: what clients have without it, at less redundancy.
     pub held: bool,
-    /// How long to count.
+    /// The time to count.
     pub time: Nanos,
-    /// What the engine costs.
+    /// The cost of the engine.
     pub cost: Cost,
 }
 
-/// What it came to.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Requests of clients a second.
@@ -48,7 +48,7 @@ pub struct Outcome {
 /// Measures.
 ///
 /// # Errors
-/// When the array cannot be.
+/// The array is impossible.
 pub fn beside(plan: &Plan) -> Result<Outcome, String> {
     let Plan { drive, level, members, cost, .. } = *plan;
     let meter = Rc::new(Meter::default());

@@ -15,7 +15,7 @@ use stria_block::{Buffer, Completion, ErrorKind, Nanos, Operation, Request, byte
 /// Far beyond every timer.
 const PATIENCE: Nanos = 120_000_000_000;
 
-/// What befalls a drive.
+/// The fault that befalls a drive.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     Refuses(Refusal),
@@ -34,7 +34,7 @@ struct Beyond {
 /// Runs the history of a seed; of one family of arrays where that is named.
 ///
 /// # Errors
-/// What never ends.
+/// Requests that never end.
 pub fn run(seed: u64, family: Option<&str>, hear: Option<Box<dyn FnMut(&str)>>) -> Result<(), String> {
     let mut chance = Chance::new(seed, 20);
     let mut setup = Setup::draw(&mut chance, family);
@@ -79,7 +79,7 @@ impl Beyond {
         if self.chance.one_in(2) {
             self.wait("all requests to end", 0)?;
         }
-        // What is still under way ends before the stop does.
+        // Requests under way end before the stop does.
         self.node.stop(&self.power).map_err(|error| format!("the stop does not end: {error:?}"))
     }
 

@@ -10,12 +10,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which histories.
+/// A choice of histories.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first seed.
     pub from: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// No new ones after this.
     pub time_max: Option<Duration>,
@@ -25,7 +25,7 @@ pub struct Plan {
     pub jobs: usize,
     /// With what seeds did not have at first.
     pub extras: Extras,
-    /// How.
+    /// The rules of each run.
     pub rules: Rules,
 }
 
@@ -36,7 +36,7 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Histories that ended.
@@ -47,11 +47,11 @@ pub struct Report {
     pub client_requests: u64,
     /// Crashes.
     pub crashes: u64,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
-    /// By family and what was met: how often.
+    /// The count of each thing that was met, by family.
     pub met: BTreeMap<(String, String), u64>,
-    /// By family and what was met together: how often.
+    /// The count of things that were met together, by family.
     pub crossed: BTreeMap<String, Crossed>,
     /// The failure of the lowest seed that failed.
     pub failure: Option<(u64, Failure)>,
@@ -60,7 +60,7 @@ pub struct Report {
 /// Runs one history; a panic is a failure too.
 ///
 /// # Errors
-/// What must never be.
+/// An outcome that must never be.
 pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
     caught(history, || run(history, rules))
 }
@@ -68,7 +68,7 @@ pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
 /// Runs a history in whatever way; a panic is a failure too.
 ///
 /// # Errors
-/// What must never be.
+/// An outcome that must never be.
 pub fn caught(history: &History, run: impl FnOnce() -> Result<Tally, Failure>) -> Result<Tally, Failure> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -80,8 +80,8 @@ pub fn caught(history: &History, run: impl FnOnce() -> Result<Tally, Failure>) -
     })
 }
 
-/// Has the allocator keep what histories give back. glibc's asks the system for every large piece anew, and has it zeroed, until
-/// a larger one was freed; each array that starts has 1 MiB of zeros.
+/// Makes the allocator keep memory that histories give back. glibc's asks the system for every large piece anew, and has it
+/// zeroed, until a larger one was freed; each array that starts has 1 MiB of zeros.
 pub fn keep_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(16 << 20)));
 }
@@ -142,7 +142,7 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
     report
 }
 
-/// What a failure is a case of.
+/// The class of a failure.
 fn lost_words(failure: &Failure) -> String {
     let what = &failure.what;
     let kinds = [

@@ -1,14 +1,14 @@
-//! What was met together: which kind of request, in which state of the array, beside which fault.
+//! Things that were met together: which kind of request, in which state of the array, beside which fault.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_array::plan::{Method, Presence, plan_write, rectangles};
-use stria_array::{ArrayStatus, Geometry, MemberState, SweepKind, Synced};
+use stria_array::{ArrayStatus, Geometry, MemberState, StripeSector, SweepKind, Synced};
 
 /// Kind of request, state, fault; how often.
 pub type Crossed = BTreeMap<(&'static str, &'static str, &'static str), u64>;
 
-/// How a write of some sectors of the array is carried out, by the plan of the first stripe that it touches, if parity is kept.
+/// The method of a write of some sectors of the array, by the plan of the first stripe that it touches, if parity is kept.
 pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>) -> &'static str {
     if geometry.level().parity_count() == 0 {
         return "write";
@@ -25,7 +25,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     };
     let data: Vec<Presence> = map.data.iter().map(presence).collect();
     let parity: Vec<Presence> = map.parity.iter().map(presence).collect();
-    let first = rectangles(within, strip).swap_remove(0);
+    let first = rectangles(StripeSector::span(within), strip).swap_remove(0);
     match plan_write(&data, &parity, first.strips, status.synced == Synced::All).map(|plan| plan.method) {
         Ok(Method::Full) => "full-stripe write",
         Ok(Method::ReadModifyWrite) => "read-modify-write",

@@ -19,7 +19,7 @@ use stria_block::{
     BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
 };
 
-/// What kind of drive.
+/// The kind of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
     /// Size.
@@ -32,11 +32,11 @@ pub struct Model {
     pub volatile_cache: bool,
     /// Quick zeroes are understood, and discards, which do nothing.
     pub unmap: bool,
-    /// How long a request takes, in units of some 20 µs.
+    /// The duration of a request, in units of some 20 µs.
     pub slowness: u64,
 }
 
-/// What a power cut leaves of what was not durable.
+/// The part of data that was not durable that a power cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
@@ -53,15 +53,15 @@ struct Unflushed {
     sectors: u64,
     /// `None`: zeros.
     data: Option<Segments<Data>>,
-    /// When it ended, in the drive's count of ends; `u64::MAX`: not yet.
-    ended: u64,
+    /// The time of its end, in the drive's count of ends; `None`: not yet.
+    ended: Option<u64>,
     id: u64,
 }
 
 struct Queued {
     due: Nanos,
     request: Request,
-    /// For a flush: the count of ends when it began.
+    /// The count of ends when it began, if it is a flush.
     mark: u64,
     /// A write that was on its way when the drive was cut short, and is done all the same.
     lands: bool,
@@ -98,15 +98,15 @@ pub struct Refusal {
 
 /// One drive.
 pub struct Drive {
-    /// What a trace calls it.
+    /// Its name in a trace.
     number: usize,
     limits: Limits,
     model: Model,
     power: Rc<Power>,
     chance: Chance,
-    /// What reads see.
+    /// The contents that reads see.
     image: Image,
-    /// What is sure to be there after a power cut; `None`: the same.
+    /// The contents that are sure to be there after a power cut; `None`: the same.
     durable: Option<Image>,
     unflushed: Vec<Unflushed>,
     ends: u64,
@@ -131,21 +131,21 @@ pub struct Drive {
     bad_grows_to: u64,
     /// The next write to data is not done, or done elsewhere; data end there.
     loses_write: Option<(Option<u64>, u64)>,
-    /// What should lie here, and does not.
+    /// Data that should lie here, and does not.
     pub witnesses: Vec<Witness>,
-    /// How often it was made a member: no identity comes twice.
+    /// The number of times it was made a member: no identity comes twice.
     pub adopted: usize,
     /// Flushes and FUA are acknowledged, and nothing is made durable.
     lies: bool,
-    /// For a mutant: where bits lie that are to be cleared.
+    /// The place of bits that a mutant clears.
     bits_at: Option<u64>,
     /// Where it ends, if it was cut short.
     end: Option<u64>,
     /// It was cut short while it was open: nothing is done any more until it is opened anew.
     is_lost: bool,
-    /// How often it was opened.
+    /// The number of times it was opened.
     openings: u32,
-    /// How often another drive has taken its place.
+    /// The number of times another drive has taken its place.
     renewals: u32,
 }
 
@@ -217,12 +217,12 @@ impl Drive {
         }
     }
 
-    /// What it is.
+    /// The verdict.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// How large it is now.
+    /// Its present size.
     pub fn sectors(&self) -> u64 {
         self.end.unwrap_or(self.model.sectors)
     }
@@ -267,7 +267,7 @@ impl Drive {
         self.renewals += 1;
     }
 
-    /// How often another drive has taken its place.
+    /// The number of times another drive has taken its place.
     pub fn renewals(&self) -> u32 {
         self.renewals
     }
@@ -284,7 +284,7 @@ impl Drive {
         self.limits.size_sectors = self.sectors();
     }
 
-    /// What reads see.
+    /// The contents that reads see.
     pub fn image(&self) -> &Image {
         &self.image
     }
@@ -441,7 +441,7 @@ impl Drive {
 
     /// Everything that was taken is durable: an orderly power-down.
     pub fn sync(&mut self) {
-        self.persist(u64::MAX - 1);
+        self.persist_where(|write| write.ended.is_some());
     }
 
     /// Power goes: what was not durable is kept or lost as `keep` says, and so is what had not ended.
@@ -449,7 +449,7 @@ impl Drive {
         let mut left: Vec<Unflushed> = std::mem::take(&mut self.unflushed);
         let mut queue = std::mem::take(&mut self.queue);
         self.next_due = Nanos::MAX;
-        // What had not been taken may come in any order.
+        // Requests that had not been taken may come in any order.
         while !queue.is_empty() {
             let queued = queue.swap_remove(self.chance.below(queue.len() as u64) as usize);
             let Request { start_sector, sectors, operation, .. } = queued.request;
@@ -459,7 +459,7 @@ impl Drive {
                 Operation::Read { .. } | Operation::Flush | Operation::Extents { .. } => continue,
             };
             if queued.taken.is_none() {
-                left.push(Unflushed { start_sector, sectors, data, ended: u64::MAX, id: 0 });
+                left.push(Unflushed { start_sector, sectors, data, ended: None, id: 0 });
             }
         }
         let atom = self.model.atom_sectors;
@@ -566,7 +566,7 @@ impl Drive {
                 start_sector: request.start_sector,
                 sectors: request.sectors,
                 data: data.cloned(),
-                ended: u64::MAX,
+                ended: None,
                 id: self.next_id,
             });
         }
@@ -577,13 +577,13 @@ impl Drive {
         self.ends += 1;
         // A flush may have made it durable before it ended.
         if let Some(write) = self.unflushed.iter_mut().rev().find(|write| write.id == id) {
-            write.ended = self.ends;
+            write.ended = Some(self.ends);
         }
     }
 
     /// Makes durable what had ended by `mark`.
     fn persist(&mut self, mark: u64) {
-        self.persist_where(|write| write.ended <= mark);
+        self.persist_where(|write| write.ended.is_some_and(|ended| ended <= mark));
     }
 
     /// Makes some writes durable, and first what they lie upon, so that nothing older comes to lie on them later.
@@ -610,7 +610,7 @@ impl Drive {
         });
     }
 
-    /// What a drive that was cut short makes of a request.
+    /// The answer of a drive that was cut short to a request.
     fn shortness(&mut self, request: &Request) -> Option<IoError> {
         let end = self.end?;
         let behind = request.end_sector() > end;
@@ -664,7 +664,7 @@ impl Drive {
             bad.end = (bad.end + 8).min(end);
             self.power.bad_grew.set(true);
         }
-        // What overlaps becomes one, or what heals would make ever more ranges of the same sectors.
+        // Overlapping ranges become one; otherwise healing would make ever more ranges of the same sectors.
         self.bad.sort_unstable_by_key(|bad| bad.start);
         self.bad.dedup_by(|later, earlier| {
             let joins = later.start <= earlier.end;
@@ -686,7 +686,7 @@ impl Drive {
         self.bad = std::mem::take(&mut self.bad).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
     }
 
-    /// What a mutant makes of a request before the drive sees it. `true`: it ends at once, and nothing is done.
+    /// Lets a mutant change a request before the drive sees it. `true`: it ends at once, and nothing is done.
     fn is_swallowed(&self, lane: usize, request: &Request) -> bool {
         let Some(mutant) = self.mutant else { return false };
         let metadata = request.start_sector < self.data_start_sector;
@@ -757,7 +757,7 @@ impl Drive {
         true
     }
 
-    /// What is written after a lost write is what should lie there.
+    /// A write after a lost write changes what should lie there.
     fn correct_witnesses(&mut self, request: &Request) {
         let Operation::Write { from, .. } = &request.operation else { return };
         for (start, right) in &mut self.witnesses {
@@ -770,7 +770,7 @@ impl Drive {
         }
     }
 
-    /// What a mutant makes of a request that the drive is to carry out. Returns the handle that receives its end.
+    /// Lets a mutant change a request that the drive is to carry out. Returns the handle that receives its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
             Some(mutant @ (Mutant::PartialWrong | Mutant::RedoWrong)) => {
@@ -801,7 +801,7 @@ impl Drive {
         owner
     }
 
-    /// What a mutant does once a write has ended.
+    /// Lets a mutant act once a write has ended.
     fn mutate_after(&mut self, request: &Request) {
         if self.mutant != Some(Mutant::IntentClearedEarly) {
             return;
@@ -856,7 +856,7 @@ impl Drive {
         let short = if lands { None } else { self.shortness(&request) };
         if let Some(error) = short.or_else(|| self.fault(&request)) {
             self.tell_of(&request, || format!("fails ({error})"));
-            // What reads see of it is as durable by a flush as if it had not failed.
+            // The part of it that reads see is as durable by a flush as if it had not failed.
             if let Some(id) = taken {
                 self.end_of(id);
             }
@@ -904,7 +904,7 @@ fn is_write(operation: &Operation) -> bool {
     matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. })
 }
 
-/// What of a write is lost.
+/// The part of a write that is lost.
 fn lost_words(lost: &[u64], sectors: u64) -> String {
     match lost.len() as u64 {
         0 => "is kept".into(),

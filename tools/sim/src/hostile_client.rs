@@ -13,7 +13,7 @@ use stria_block::SECTOR_BYTES;
 use stria_format::md::superblock::{CLEAN, MAGIC, SUPERBLOCK_BYTES};
 use stria_format::md::{Role, Superblock};
 
-/// What may be written at a sector of the array.
+/// Bytes that may be written at a sector of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A superblock of version 1.`minor` of a drive that is the array.

@@ -91,7 +91,7 @@ impl Node {
         Array { node: self, index: self.leaves[leaf] }
     }
 
-    /// What all lanes are as one device.
+    /// The properties of all lanes as one device.
     pub fn limits(&self) -> &Limits {
         self.home().limits()
     }
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// When the next turn is due.
+    /// The time at which the next turn is due.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.lanes.iter().zip(&self.naps).filter_map(|(lane, nap)| Some(lane.next_wake()?.max(*nap))).min()
     }
@@ -180,7 +180,7 @@ impl Node {
         Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
     }
 
-    /// What lies on it of the array above; without one, of whatever array.
+    /// The metadata on it of the array above; without one, of any array.
     pub(crate) fn candidate(&mut self, power: &Power, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
         let (name, limits): (String, Limits) = (self.home().name().to_owned(), self.limits().clone());
         let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
@@ -195,7 +195,7 @@ impl Node {
     /// Lets time run until no drive has anything to do.
     ///
     /// # Errors
-    /// When the power goes.
+    /// The power went.
     pub(crate) fn come_to_rest(&mut self, power: &Power) -> Result<(), MountError> {
         let is_busy = |node: &Self| {
             let tree = node.home().tree();
@@ -207,7 +207,7 @@ impl Node {
     /// Stops it in good order, and its spans after it.
     ///
     /// # Errors
-    /// When the power goes.
+    /// The power went.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
         self.home().begin_stop();
         self.run_until(power, |node, _| node.home().is_stopped()).map(drop)
@@ -228,8 +228,8 @@ impl Node {
         &mut self.lanes
     }
 
-    /// What the lanes must know about a drive that is to join a leaf, and how it joins. `stale`: as a mutant would see it, whatever
-    /// it missed.
+    /// A drive that is to join a leaf, as the lanes must know it, and the way in which it joins. `stale`: as a mutant would see
+    /// it, whatever it missed.
     pub(crate) fn newcomer(
         &self,
         leaf: usize,
@@ -251,7 +251,7 @@ impl Node {
     /// Offers a drive that was prepared to every lane.
     ///
     /// # Errors
-    /// When it may not join.
+    /// The drive may not join.
     pub(crate) fn offer(&mut self, prepared: &Prepared, power: &Rc<Power>) -> Result<Joined, JoinError> {
         let Prepared { new, is_new, aim, ready } = prepared;
         let mut binder = OnLane::new(power);
@@ -293,7 +293,7 @@ impl<'a> Array<'a> {
         ArrayStatus::joined(self.lanes().map(Tree::status).collect())
     }
 
-    /// What happened since the last call, of all lanes merged.
+    /// The events since the last call, of all lanes merged.
     pub fn take_events(self) -> Vec<Event> {
         let mut events = self.node.events[self.index].borrow_mut();
         let mut told = Vec::new();
@@ -370,7 +370,7 @@ impl<'a> Array<'a> {
         self.home().members().iter().filter_map(|member| member.drive()?.checked.as_ref())
     }
 
-    /// What a drive is to be given to become a spare, and its identity there.
+    /// The metadata that make a drive a spare, and its identity there.
     pub(crate) fn metadata_of_spare(
         self,
         adopt: &stria_format::md::recorder::Adopt,

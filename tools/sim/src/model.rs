@@ -1,4 +1,4 @@
-//! What clients may see: durable linearizability, sector by sector.
+//! A model of what clients may see: durable linearizability, sector by sector.
 //!
 //! Every sector has the **versions** that it may hold. A write adds one when it begins. When it ends, it is the only one
 //! that reads may see, but for writes that ran beside it; what it replaced may still come back after a power cut, until a
@@ -65,7 +65,7 @@ impl Sector {
 /// A read that clients must not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lie {
-    /// Where.
+    /// The position.
     pub sector: u64,
     /// Found, as the number of a write where it is one.
     pub found: Option<u32>,
@@ -83,7 +83,7 @@ pub struct Model {
     reads: Vec<Moment>,
     /// Checksums of what reads have found and no client wrote.
     found: Vec<u64>,
-    /// What some writes put into some sectors instead of the usual.
+    /// Contents that some writes put into some sectors instead of the usual.
     pub contents: Contents,
 }
 
@@ -94,7 +94,7 @@ fn stamp(write: u32, sector: u64) -> u64 {
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What write `write` puts into the sectors from `sector` on.
+/// The contents that write `write` puts into the sectors from `sector` on.
 pub fn fill(write: u32, sector: u64, bytes: &mut [u8]) {
     for (index, bytes) in bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
         let mut word = stamp(write, sector + index as u64);

@@ -8,7 +8,7 @@ use stria_block::{BlockDevice, bytes};
 use stria_format::md::assemble::Start;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdMetadata, Options, assemble};
 
-/// What it is made of.
+/// The members.
 #[derive(Clone, Debug)]
 pub(crate) struct Modelled {
     pub drive: Figures,
@@ -37,7 +37,7 @@ impl Modelled {
             return Err(format!("RAID {} keeps no write log of its own", self.level));
         }
         let first = start.config.slots.iter().find_map(|slot| slot.member.as_ref());
-        let data_start = first.map_or(0, |member| member.data_start_sector);
+        let data_start = first.map_or(0, |member| member.data_start_sector.get());
         let drive = |index: usize| {
             Box::new(Ssd::new(self.drive, self.cost, data_start, Rc::clone(meter), Chance::new(9, index as u64)))
                 as Box<dyn BlockDevice>
@@ -99,7 +99,7 @@ impl Created {
         create.plan().map_err(|error| error.to_string())
     }
 
-    /// How it starts. Members are counted without the missing one, spares last.
+    /// Its start. Members are counted without the missing one, spares last.
     ///
     /// # Errors
     /// In words, when the array cannot be.
@@ -120,7 +120,7 @@ impl Created {
 fn read(creation: &Creation, drive: usize, start: u64, sectors: u64) -> Vec<u8> {
     let mut found = vec![0; bytes(sectors)];
     for write in creation.writes.iter().filter(|write| write.drive == drive) {
-        let written = write.start_sector..write.start_sector + write.bytes.len() as u64 / 512;
+        let written = write.start_sector.get()..write.start_sector.get() + write.bytes.len() as u64 / 512;
         let both = start.max(written.start)..(start + sectors).min(written.end);
         if both.start < both.end {
             let from = bytes(both.start - written.start)..bytes(both.end - written.start);

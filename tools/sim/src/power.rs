@@ -12,7 +12,7 @@ pub struct Power {
     events: Cell<u64>,
     /// Requests begun.
     requests: Cell<u64>,
-    cut_at: Cell<u64>,
+    cut_at: Cell<Option<u64>>,
     allowed: Cell<bool>,
     off: Cell<bool>,
     /// A client's flush runs: tells a client's flush of the members from one of the engine's own.
@@ -29,7 +29,8 @@ pub struct Power {
     pub lanes: Cell<usize>,
     /// [`Setup::late_sweeps`](crate::setup::Setup::late_sweeps).
     pub late_sweeps: Cell<bool>,
-    /// How many lanes the arrays have that were started last, and the sectors that are dealt out to each in turn, for mutants that mind.
+    /// The number of lanes of the arrays that were started last, and the sectors that are dealt out to each in turn, for mutants
+    /// that mind.
     pub shares: Cell<(usize, u64)>,
     /// The seed by which lanes miss turns; `None`: they take all.
     pub naps: Cell<Option<u64>>,
@@ -47,7 +48,7 @@ impl Default for Power {
         Self {
             events: Cell::new(0),
             requests: Cell::new(0),
-            cut_at: Cell::new(u64::MAX),
+            cut_at: Cell::new(None),
             allowed: Cell::new(true),
             off: Cell::new(false),
             client_flush: Cell::new(0),
@@ -76,7 +77,7 @@ impl Power {
         let events = self.events.get() + 1;
         self.events.set(events);
         self.requests.set(self.requests.get() + u64::from(begins));
-        if events > self.cut_at.get() && self.allowed.get() {
+        if self.cut_at.get().is_some_and(|cut_at| events > cut_at) && self.allowed.get() {
             self.off.set(true);
         }
         !self.off.get()
@@ -84,17 +85,17 @@ impl Power {
 
     /// From now on nothing happens on the drives after `events` more events; those of requests that run stay open.
     pub fn cut_after(&self, events: u64) {
-        self.cut_at.set(self.events.get().saturating_add(events));
+        self.cut_at.set(Some(self.events.get().saturating_add(events)));
     }
 
     /// Whether a cut waits to come.
     pub fn is_armed(&self) -> bool {
-        self.cut_at.get() != u64::MAX
+        self.cut_at.get().is_some()
     }
 
     /// Takes a cut back that has not come.
     pub fn disarm(&self) {
-        self.cut_at.set(u64::MAX);
+        self.cut_at.set(None);
     }
 
     /// While not allowed, a cut that is due waits.

@@ -1,4 +1,4 @@
-//! What the write log costs on [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata, 4 KiB
+//! The cost of the write log on [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata, 4 KiB
 //! random writes, once with the log and once without.
 //!
 //! The engine's processor time passes on the same clock ([`COST`]). One lane, as an array runs on one.
@@ -11,16 +11,16 @@ use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
 use stria_format::md::{LogChoice, MdMetadata};
 
-/// What a write costs where members are memory (`cargo run --release -p stria-bench --example log 200 5`, Zen 5, quiet): RAID 5 of 4
-/// at QD 32 makes 459,000 writes a second without the log, of four requests to members each, and 334,500 with it; where members
-/// do nothing, 1,244,000 and 747,000. A copy in memory stands for what the kernel takes for a request to a drive.
+/// The cost of a write where members are memory (`cargo run --release -p stria-bench --example log 200 5`, Zen 5, quiet): RAID 5
+/// of 4 at QD 32 makes 459,000 writes a second without the log, of four requests to members each, and 334,500 with it; where
+/// members do nothing, 1,244,000 and 747,000. A copy in memory stands for what the kernel takes for a request to a drive.
 pub const COST: Cost = Cost { client_ns: 580, request_ns: 400, log_page_ns: 570 };
 /// 64 GiB: where clients write.
 const REGION_SECTORS: u64 = 128 << 20;
 /// Writes before anything is counted: bits are set, logs begun, buffers full.
 const WARM_UP: u64 = 20_000;
 
-/// What to measure.
+/// The measurement to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The drives.
@@ -33,11 +33,11 @@ pub struct Plan {
     pub depth: u64,
     /// Requests that count.
     pub writes: u64,
-    /// What the engine costs; nothing: the drives alone are measured.
+    /// The cost of the engine; nothing: the drives alone are measured.
     pub cost: Cost,
 }
 
-/// What one side of it came to.
+/// The result of one side of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Writes of clients a second.
@@ -68,7 +68,7 @@ pub struct Price {
 /// Measures both sides.
 ///
 /// # Errors
-/// When the array cannot be.
+/// The array is impossible.
 pub fn price(plan: &Plan) -> Result<Price, String> {
     Ok(Price { without: side(plan, LogChoice::None)?, with: side(plan, LogChoice::Auto)? })
 }

@@ -1,4 +1,4 @@
-//! What array a history is about: drawn from the seed, small, so that edges are common.
+//! The array of a history: drawn from the seed, small, so that edges are common.
 
 use crate::chance::Chance;
 use crate::drive::Model;
@@ -236,7 +236,7 @@ impl Setup {
         self.log || self.partial_parity.is_some()
     }
 
-    /// How much one request may write without being torn where a crash meets a lost member.
+    /// The most that one request may write without being torn where a crash meets a lost member.
     pub fn untorn_sectors_max(&self) -> u64 {
         match self.partial_parity {
             // The new data is in no log, so it is old or new only where no two strips share a row.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub fn shrink(history: &History, failure: Failure, rules: Rules, time_max: Duration) -> (History, Failure) {
     let begun = Instant::now();
     let mut best = (history.clone(), failure);
-    // What comes after the failure has no part in it.
+    // Steps after the failure have no part in it.
     let mut shorter = best.0.clone();
     shorter.steps.truncate(best.1.step + 1);
     if let Err(failure) = try_history(&shorter, rules) {

@@ -1,6 +1,6 @@
 //! An SSD by its published figures, in virtual time, as an array's member: for prices, not for proofs; it keeps no bytes.
 //!
-//! What it has, and no more:
+//! It has these parts, and no more:
 //! - **Units** (dies): a 4 KiB read keeps one of them busy, which its address chooses, so reads queue where they meet.
 //! - **A write buffer**: a write ends when it is taken in. Behind it pages of 32 KiB are programmed, unit by unit in turn, as
 //!   fast as the drive writes sequentially. When programming lags a buffer behind, writes wait for it. A read that meets a
@@ -22,17 +22,17 @@ use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, Request, by
 const PROGRAM_BYTES: u64 = 32 << 10;
 /// 128 KiB: what is written so is soon overwritten as one.
 const STREAM_BYTES: u64 = 128 << 10;
-/// How far programming may lag behind what was taken in.
+/// The amount by which programming may lag behind what was taken in.
 const BUFFER_NS: Nanos = 4_000_000;
 /// 20 µs: how long a read waits for a program to be suspended.
 const SUSPEND_NS: Nanos = 20_000;
 
-/// What is published about a drive.
+/// The published figures of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// On the command line.
     pub key: &'static str,
-    /// Which drive.
+    /// The drive.
     pub name: &'static str,
     /// The source.
     pub source: &'static str,
@@ -52,9 +52,9 @@ pub struct Figures {
     pub link_bytes_per_s: u64,
     /// Sequential writing, sustained.
     pub write_bytes_per_s: u64,
-    /// What a flush takes; `None`: nothing can be lost, so it takes nothing.
+    /// The time that a flush takes; `None`: nothing can be lost, so it takes nothing.
     pub flush_ns: Option<Nanos>,
-    /// What lies before the data costs as much as random writes do.
+    /// True if the space before the data costs as much as random writes do.
     pub amplifies_all: bool,
 }
 
@@ -142,12 +142,12 @@ impl Meter {
     }
 }
 
-/// What a processor spends.
+/// The time that a processor spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For each request of a client, beside those to members.
+    /// The time for each request of a client, beside those to members.
     pub client_ns: Nanos,
-    /// For each request to a member.
+    /// The time for each request to a member.
     pub request_ns: Nanos,
     /// More, for each 4 KiB of an append to the log.
     pub log_page_ns: Nanos,
@@ -195,7 +195,7 @@ pub struct Ssd {
     /// The unit that is programmed next, and bytes that wait for a page to be full.
     turn: usize,
     gathered: u64,
-    /// When the newest program ends.
+    /// The time at which the newest program ends.
     programs_end: Nanos,
     link_free: Nanos,
     /// The newest flush's start and end.
@@ -225,7 +225,7 @@ impl Ssd {
         }
     }
 
-    /// When a read ends that begins now.
+    /// The time at which a read ends that begins now.
     fn read(&mut self, sector: u64, sectors: u64) -> Nanos {
         let mut end = 0;
         for page in sector / 8..(sector + sectors).div_ceil(8) {
@@ -243,7 +243,7 @@ impl Ssd {
         end
     }
 
-    /// When a write that begins now is taken in.
+    /// The time at which a write that begins now is taken in.
     fn write(&mut self, sector: u64, sectors: u64) -> Nanos {
         let now = self.meter.now();
         let len = bytes(sectors) as u64;
@@ -267,7 +267,7 @@ impl Ssd {
         self.programs_end = self.programs_end.max(unit.programs_end);
     }
 
-    /// When what was taken in by `taken` is durable.
+    /// The time at which everything that was taken in by `taken` is durable.
     fn durable(&mut self, taken: Nanos) -> Nanos {
         let Some(flush_ns) = self.figures.flush_ns else { return taken };
         if self.flush.0 < taken {

@@ -138,7 +138,7 @@ fn metadata_words(start_sector: u64, bytes: &[u8]) -> Option<String> {
     None
 }
 
-/// What a superblock says, in one line.
+/// The contents of a superblock, in one line.
 fn superblock_words(superblock: &Superblock) -> String {
     let header = &superblock.header;
     let role = |role: &Role| match role {

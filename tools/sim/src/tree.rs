@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{Level, MemberId};
+use stria_array::MemberId;
 use stria_block::{BlockDevice, Buffer, ErrorKind, IoError, Nanos, Operation, bytes};
 use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
@@ -22,7 +22,10 @@ use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock};
 use stria_integrity::{Header, IntegrityDevice};
-use stria_tree::{Aim, Binder, JoinError, MemberDrive, Nested, NewDrive, Plan, Provider, nest, plan_new};
+use stria_tree::{
+    Aim, ArrayCreation, Binder, JoinError, Maker, MemberDrive, Nested, NewDrive, NewTree, Plan, Provider, SpanIdentity, nest,
+    plan_new,
+};
 
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
@@ -48,7 +51,7 @@ pub const SUPERBLOCK: Range<u64> = 8..16;
 /// Seconds since 1970 when virtual time begins.
 pub const UNIX_SECONDS: u64 = 1_700_000_000;
 
-/// How long anything may take in virtual time: far beyond every stall and timer.
+/// The time that anything may take in virtual time: far beyond every stall and timer.
 pub const PATIENCE: Nanos = 600_000_000_000;
 
 /// An identity for the `n`-th thing that needs one.
@@ -97,7 +100,7 @@ fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
         .map(|part| part.into_iter().map(zeros).collect())
 }
 
-/// What md wrote on a drive.
+/// The metadata that md wrote on a drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let size_sectors = drive.sectors();
     let (name, block) = (drive_name(index), bytes(drive.model().block_sectors) as u32);
@@ -125,6 +128,11 @@ pub fn superblock_of(drive: &Drive) -> Option<Superblock> {
 /// # Errors
 /// In words, when the array cannot be.
 pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), String> {
+    let creation = new_tree(setup, drives).plan().map_err(|error| error.to_string())?;
+    creation.carry_out(&mut OnDrives { setup, drives, power })
+}
+
+fn new_tree(setup: &Setup, drives: &Drives) -> NewTree {
     let member = |index: usize| {
         let drive = drives[index].borrow();
         let model = drive.model();
@@ -135,108 +143,84 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             device_uuid: identity(1, index),
         }
     };
-    let first_spare = setup.member_count * setup.span_count;
-    let mut plans: Vec<(Vec<usize>, Creation)> = Vec::new();
-    for span in 0..setup.span_count {
-        let mut places: Vec<usize> = (span * setup.member_count..(span + 1) * setup.member_count).collect();
-        let spares: Vec<usize> = if span == 0 { (first_spare..first_spare + setup.spare_count).collect() } else { Vec::new() };
-        let create = Create {
-            name: if setup.span_count > 1 { format!("tank-span{span}") } else { "tank".into() },
-            homehost: None,
-            uuid: identity(2, span),
-            level: setup.level,
-            layout: setup.layout,
-            strip_sectors: setup.strip_sectors,
-            members: places.iter().map(|&place| Some(member(place))).collect(),
-            spares: spares.iter().map(|&place| member(place)).collect(),
-            data_offset_sectors: Some(setup.data_start()),
-            member_sectors_max: None,
-            bitmap: setup
-                .intent_chunk_bytes
-                .map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
-            log: if setup.closes_write_hole() { LogChoice::Auto } else { LogChoice::None },
-            checksums: setup.checksums,
-            assume_clean: setup.assume_clean,
-            span_of: (setup.span_count > 1).then(|| identity(2, setup.span_count)),
-            unix_seconds: UNIX_SECONDS,
-        };
-        places.extend(spares);
-        plans.push((places, create.plan().map_err(|error| error.to_string())?));
-    }
-    for (places, plan) in &plans {
-        for write in &plan.writes {
-            drives[places[write.drive]].borrow_mut().put(write.start_sector, &write.bytes);
-        }
-        if let Some(log) = setup.partial_parity {
-            let members: Vec<_> = places.iter().map(|&place| &drives[place]).collect();
-            partial_parity::begin(&members, log);
-            if !setup.assume_clean {
-                partial_parity::spoil(&members, &plan.geometry, setup.data_start());
-            }
-        }
-    }
-    if setup.span_count == 1 {
-        return Ok(());
-    }
-    let block = drives[..first_spare].iter().map(|drive| drive.borrow().model().block_sectors).max().unwrap_or(1);
-    let upper = Create {
+    let member_count = setup.member_count * setup.span_count;
+    let span_count = if setup.span_count > 1 { setup.span_count } else { 0 };
+    let array = Create {
         name: "tank".into(),
         homehost: None,
-        uuid: identity(2, setup.span_count),
-        level: Level::Raid0,
-        layout: Level::Raid0.default_layout(),
+        uuid: identity(2, span_count),
+        level: setup.level,
+        layout: setup.layout,
         strip_sectors: setup.strip_sectors,
-        members: plans
-            .iter()
-            .enumerate()
-            .map(|(span, (_, plan))| {
-                Some(CreateMember {
-                    name: format!("span{span}"),
-                    size_sectors: plan.geometry.capacity_sectors(),
-                    logical_block_bytes: bytes(block) as u32,
-                    device_uuid: identity(3, span),
-                })
-            })
-            .collect(),
-        spares: Vec::new(),
-        data_offset_sectors: None,
+        members: (0..member_count).map(|index| Some(member(index))).collect(),
+        spares: (member_count..member_count + setup.spare_count).map(member).collect(),
+        data_offset_sectors: Some(setup.data_start()),
         member_sectors_max: None,
-        bitmap: BitmapChoice::None,
-        log: LogChoice::None,
-        checksums: false,
-        assume_clean: true,
+        bitmap: setup.intent_chunk_bytes.map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
+        log: if setup.closes_write_hole() { LogChoice::Auto } else { LogChoice::None },
+        checksums: setup.checksums,
+        assume_clean: setup.assume_clean,
         span_of: None,
         unix_seconds: UNIX_SECONDS,
     };
-    let upper = upper.plan().map_err(|error| error.to_string())?;
-    // What lies above is written through the spans, so that their parity covers it.
-    for (span, (places, _)) in plans.iter().enumerate() {
-        let mut opener = Opener::new(drives, power);
-        let places_found = opener.look(places);
-        let plan = plan_new(&mut opener, places_found, &identity(2, span)).map_err(|error| format!("{error:?}"))?;
+    let spans = (0..span_count).map(|span| SpanIdentity { array: identity(2, span), member: identity(3, span) }).collect();
+    // Short strips, so that few requests reach every span.
+    NewTree { array, spans, upper_strip_sectors: Some(setup.strip_sectors) }
+}
+
+struct OnDrives<'a> {
+    setup: &'a Setup,
+    drives: &'a Drives,
+    power: &'a Rc<Power>,
+}
+
+impl Maker for OnDrives<'_> {
+    type Error = String;
+
+    /// New drives hold zeros, so none are written.
+    fn write_drives(&mut self, array: &ArrayCreation) -> Result<(), String> {
+        let Self { setup, drives, .. } = self;
+        for write in &array.creation.writes {
+            drives[array.drives[write.drive]].borrow_mut().put(write.start_sector.get(), &write.bytes);
+        }
+        if let Some(log) = setup.partial_parity {
+            let members: Vec<_> = array.drives.iter().map(|&drive| &drives[drive]).collect();
+            partial_parity::begin(&members, log);
+            if !setup.assume_clean {
+                partial_parity::spoil(&members, &array.creation.geometry, setup.data_start());
+            }
+        }
+        Ok(())
+    }
+
+    fn write_span(&mut self, span: &ArrayCreation, upper: &Creation, index: usize) -> Result<(), String> {
+        let mut opener = Opener::new(self.drives, self.power);
+        let found = opener.look(&span.drives);
+        let plan = plan_new(&mut opener, found, &span.uuid).map_err(|error| format!("{error:?}"))?;
         let mut node = opener.bind(plan);
         node.activate();
         node.top().command(|engine| engine.pause(true));
-        for write in upper.writes.iter().filter(|write| write.drive == span) {
+        for write in upper.writes.iter().filter(|write| write.drive == index) {
             let from = std::iter::once(Buffer::copy_of(&write.bytes).freeze()).collect();
             let sectors = write.bytes.len() as u64 / 512;
-            node.request(power, write.start_sector, sectors, Operation::Write { from, fua: true })
+            node.request(self.power, write.start_sector.get(), sectors, Operation::Write { from, fua: true })
                 .map_err(|error| error.to_string())?;
         }
-        node.stop(power).map_err(|error| format!("{error:?}"))?;
+        node.stop(self.power).map_err(|error| format!("{error:?}"))?;
         drop(node);
-        places.iter().for_each(|&place| drives[place].borrow_mut().orphan());
+        for &drive in &span.drives {
+            let mut drive = self.drives[drive].borrow_mut();
+            drive.orphan();
+            drive.sync();
+        }
+        Ok(())
     }
-    for drive in drives {
-        drive.borrow_mut().sync();
-    }
-    Ok(())
 }
 
 /// Opens the one array on the drives that are there, all of it, and lets it loose.
 ///
 /// # Errors
-/// When it cannot be opened, or the power goes.
+/// The array cannot be opened, or the power went.
 pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
     let mut opener = Opener::new(drives, power);
@@ -366,7 +350,7 @@ impl<'a> OnLane<'a> {
         let config = &array.start.config;
         let wanted = self.power.mutant.get() == Some(Mutant::ParitySwapped) && config.geometry.level().parity_count() == 2;
         let data_start =
-            || config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector);
+            || config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector.get());
         let new = || Swap::new(config.geometry.clone(), data_start(), Rc::clone(self.power));
         wanted.then(|| Rc::clone(self.swaps.entry(array.uuid).or_insert_with(new)))
     }
@@ -422,7 +406,7 @@ impl Provider for Opener<'_> {
     fn begin_level(&mut self, assemblies: &mut [Assembly]) {
         let power = self.power;
         for start in assemblies.iter_mut().filter_map(|assembly| assembly.outcome.as_mut().ok()) {
-            // What a mutant forgets.
+            // A mutant forgets this.
             if power.mutant.get() == Some(Mutant::ReplaySkipped) {
                 start.config.replay.clear();
             }
@@ -450,7 +434,7 @@ impl Provider for Opener<'_> {
     }
 }
 
-/// What the lanes must know about a drive that is to join.
+/// A drive that is to join, as the lanes must know it.
 fn newcomer(drives: &Drives, drive: usize) -> NewDrive<(usize, u32)> {
     let candidate = candidate_of(drive, &drives[drive].borrow());
     let own = drives[drive].borrow();
@@ -463,15 +447,15 @@ fn newcomer(drives: &Drives, drive: usize) -> NewDrive<(usize, u32)> {
     NewDrive { identity: (drive, own.renewals()), candidate, adopt }
 }
 
-/// What is written to a drive that becomes a spare, in steps that are durable one by one.
+/// The writes to a drive that becomes a spare, in steps that are durable one by one.
 fn steps(drives: &Drives, drive: usize, metadata: stria_tree::NewMetadata) -> [Writes; 3] {
     drives[drive].borrow_mut().adopted += 1;
     let [others, own] = wiping(drive, &drives[drive].borrow());
-    let writes = metadata.writes.into_iter().map(|write| (write.start_sector, write.data.to_vec())).collect();
+    let writes = metadata.writes.into_iter().map(|write| (write.start_sector.get(), write.data.to_vec())).collect();
     [others, own, writes]
 }
 
-/// What a drive is to be given to become a spare of an array, in steps that are durable one by one.
+/// The metadata that make a drive a spare of an array, in steps that are durable one by one.
 ///
 /// # Errors
 /// In words.

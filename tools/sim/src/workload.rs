@@ -1,4 +1,4 @@
-//! What happens in a history: steps drawn from the seed before anything runs, so that a failing history can be shrunk by
+//! The events of a history: steps drawn from the seed before anything runs, so that a failing history can be shrunk by
 //! leaving steps out. A step that names a thing by a number takes it modulo what there is when it comes.
 
 mod extras;
@@ -14,25 +14,25 @@ use stria_block::Nanos;
 pub enum Step {
     /// A client writes.
     Write {
-        /// Where, modulo what there is.
+        /// The position, modulo the size.
         at: u64,
-        /// How much.
+        /// The number of sectors.
         sectors: u64,
         /// Durable when it ends.
         fua: bool,
     },
     /// A client reads.
     Read {
-        /// Where.
+        /// The position.
         at: u64,
-        /// How much.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A client zeroes.
     Zero {
-        /// Where.
+        /// The position.
         at: u64,
-        /// How much.
+        /// The number of sectors.
         sectors: u64,
         /// Durable when it ends.
         fua: bool,
@@ -41,9 +41,9 @@ pub enum Step {
     },
     /// A client discards: zeros are read from then on.
     Discard {
-        /// Where.
+        /// The position.
         at: u64,
-        /// How much.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A client flushes.
@@ -60,23 +60,23 @@ pub enum Step {
     FailWrite(u64),
     /// Some sectors of a drive become unreadable until they are written.
     Spoil {
-        /// Which drive.
+        /// The drive.
         drive: u64,
-        /// Where in the data area.
+        /// The position in the data area.
         at: u64,
-        /// How many.
+        /// Their number.
         sectors: u64,
     },
     /// A drive answers nothing for a while.
     Stall {
-        /// Which drive.
+        /// The drive.
         drive: u64,
-        /// For how long.
+        /// The duration.
         pause: Nanos,
     },
     /// A drive is cut short.
     Shrink {
-        /// Which drive.
+        /// The drive.
         drive: u64,
         /// Where it ends then, modulo its size.
         at: u64,
@@ -87,18 +87,18 @@ pub enum Step {
     FailHung,
     /// Some sectors become unreadable, and more with each read that fails.
     Grow {
-        /// Which drive.
+        /// The drive.
         drive: u64,
-        /// Where in the data area.
+        /// The position in the data area.
         at: u64,
     },
     /// At rest, bytes of a drive change, and a scrub must find that.
     Rot {
-        /// Which drive.
+        /// The drive.
         drive: u64,
-        /// Where in the data area.
+        /// The position in the data area.
         at: u64,
-        /// How.
+        /// The kind of fault.
         rot: Rot,
     },
     /// The superblock of a member cannot be read when the array starts after the next crash.
@@ -146,7 +146,7 @@ pub enum Step {
     },
 }
 
-/// How bytes come to be wrong without a word.
+/// The way in which bytes become wrong silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rot {
     /// They turn over where they lie.
@@ -163,11 +163,11 @@ pub const TOLD_EVERY: Nanos = 100_000;
 /// A seed's array and steps.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// What decides latencies, and what power cuts keep.
+    /// The seed that decides latencies, and what power cuts keep.
     pub seed: u64,
     /// The array.
     pub setup: Setup,
-    /// What happens.
+    /// The steps.
     pub steps: Vec<Step>,
     /// Requests of clients at once.
     pub depth: usize,
@@ -254,7 +254,7 @@ struct Drawer {
     hot: u64,
     next: u64,
     largest: u64,
-    /// How much goes wrong: 0 to 3.
+    /// The amount of faults: 0 to 3.
     troubled: u64,
 }
 

@@ -27,10 +27,10 @@ use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, b
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
 
-/// How long a member that is failed by command may remain a sole log holder (R26).
+/// The time that a member that is failed by command may remain a sole log holder (R26).
 const RELIED_ON_MAX: Nanos = 1_000_000_000;
 
-/// How to run.
+/// The rules of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// Half of the drives with a volatile cache lie about flushes: nothing is promised then, and a failure is no bug.
@@ -39,11 +39,11 @@ pub struct Rules {
     pub cross: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
-    /// What every power cut leaves; `None`: as chance has it, drive by drive.
+    /// The part that every power cut leaves; `None`: as chance has it, drive by drive.
     pub keep: Option<Keep>,
 }
 
-/// What a run cost, and met.
+/// The cost of a run, and the things it met.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Requests to drives.
@@ -52,7 +52,7 @@ pub struct Tally {
     pub client_requests: u64,
     /// Crashes, of either kind.
     pub crashes: u64,
-    /// By name: what was met how often.
+    /// The count of each thing that was met, by name.
     pub met: std::collections::BTreeMap<String, u64>,
     /// Requests of clients, by what was met together.
     pub crossed: Crossed,
@@ -125,7 +125,7 @@ pub struct World<'a> {
     node: Option<Node>,
     model: Model,
     chance: Chance,
-    /// For what histories did not have at first.
+    /// The chance for things that histories did not have at first.
     more_chance: Chance,
     /// Clients write superblocks.
     hostile_client: HostileClient,
@@ -142,9 +142,9 @@ pub struct World<'a> {
     crash_again: Option<(bool, u64)>,
     /// Drives that are gone, and may be there again at any later start.
     left: BTreeSet<usize>,
-    /// For starts.
+    /// The chance for starts.
     start_chance: Chance,
-    /// When the sizes of drives are looked at next.
+    /// The time of the next look at the sizes of drives.
     look_due: Option<Nanos>,
     /// A sole log holder of an early acknowledgement was failed.
     sole_log_holder_is_gone: bool,
@@ -165,10 +165,10 @@ pub struct World<'a> {
     settled: bool,
     /// Drives that were dropped when power went, and came back as members in sync.
     rejoined: BTreeSet<usize>,
-    /// By drive: the engine may drop it.
+    /// True of each drive that the engine may drop.
     suspect: Vec<bool>,
     tally: Tally,
-    /// What goes on, for failures.
+    /// The present step, for failures.
     phase: &'static str,
     /// The sectors whose requests a trace shows.
     only: Option<Range<u64>>,
@@ -347,7 +347,7 @@ impl<'a> World<'a> {
         *self.tally.crossed.entry((request, state, fault)).or_default() += 1;
     }
 
-    // For traces.
+    // Traces.
 
     fn tell_client(&self, range: &Range<u64>, words: impl FnOnce() -> String) {
         let concerns = |only: &Range<u64>| range.is_empty() || only.start < range.end && range.start < only.end;
@@ -813,7 +813,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What happens to members.
+    /// Carries out steps that concern members.
     fn trouble(&mut self, step: Step) -> Outcome {
         match step {
             Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) => {

@@ -67,7 +67,7 @@ impl Rest {
         self.drives[..self.members].iter().map(data).collect()
     }
 
-    /// What a client reads, request by request of 16 KiB; `None`: an error.
+    /// The data that a client reads, request by request of 16 KiB; `None`: an error.
     fn read(&self, node: &mut Node) -> Option<Vec<u8>> {
         let mut all = Vec::new();
         for start in (0..self.source.len() as u64 / 512).step_by(32) {

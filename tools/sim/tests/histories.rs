@@ -29,8 +29,7 @@ fn histories_with_a_partial_parity_log_lose_nothing() {
     none_fails(&["5", "50"], 1, 60, Extras { partial_parity: true, ..Extras::default() });
 }
 
-/// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands.
-/// What was carried out, logged or acknowledged early then comes once more, also if that server dies too.
+/// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands. Requests that were carried out, logged or acknowledged early then come once more, also if that server dies too.
 #[test]
 fn requests_that_the_next_process_gets_again_lose_nothing() {
     let mut repeated = 0;
@@ -129,7 +128,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 81_006_228),
 ];
 
-/// What several lanes once failed at.
+/// Seeds at which several lanes once failed.
 const LANES: [(&str, u64); 28] = [
     // A lane heard which slot a spare takes before it knew that the slot was empty, and forgot it.
     ("1", 100_000_501),

@@ -120,7 +120,7 @@ pub(crate) fn array_range(request: &Request) -> Range<ArraySector> {
     ArraySector::new(request.start_sector)..ArraySector::new(request.end_sector())
 }
 
-/// What a client is told when redundancy does not suffice.
+/// The error for a client when redundancy does not suffice.
 pub(crate) fn lost(what: &str, cause: &str) -> IoError {
     IoError::new(ErrorKind::Failed, format!("{what} failed: {cause}; more members are lost here than redundancy replaces"))
 }

@@ -1,4 +1,4 @@
-//! What must be true at the engine's gates: a mistake of ours stops here, before it costs data.
+//! Assertions at the engine's gates: a mistake of ours stops here, before it costs data.
 //!
 //! | gate | what is asserted |
 //! | --- | --- |

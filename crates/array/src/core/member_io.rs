@@ -10,7 +10,7 @@ use crate::{Event, Health, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
 
-/// What a member's completion means to a client.
+/// The meaning of a member's completion to a client.
 pub(crate) enum Fate {
     /// It has become the client's completion.
     Client,
@@ -20,9 +20,9 @@ pub(crate) enum Fate {
     Open,
 }
 
-/// What follows the end of a member request.
+/// The consequence of the end of a member request.
 pub(crate) enum Then {
-    /// What waited for it goes on.
+    /// Its waiter goes on.
     Nothing,
     /// A client's request has ended with it.
     Done(Completion),
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// What a request of a write within one strip has read. Memory of parity returns to the pool.
+    /// The data that a request of a write within one strip has read. Memory of parity returns to the pool.
     fn memory_of(&self, operation: Operation, index: usize) -> Option<Buffer> {
         match operation {
             Operation::Read { mut into } => into.pop(),
@@ -291,7 +291,7 @@ impl Core {
     }
 
     /// Parts of clients' reads that have run longer than is usual for their members (`slow`), with member and age.
-    pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[(usize, MemberId, Nanos); 16]> {
+    pub fn reads_older_than(&self, slow: &[Option<Nanos>]) -> SmallVec<[(usize, MemberId, Nanos); 16]> {
         let now = self.now();
         let begun = |waiting: &Waiting| match waiting {
             // Where there is redundancy, only reads go to one member unsplit.
@@ -303,7 +303,7 @@ impl Core {
         };
         self.member_requests.pick(|key, entry| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
-            (age > slow[entry.member.0]).then_some((key, entry.member, age))
+            slow[entry.member.0].is_some_and(|slow| age > slow).then_some((key, entry.member, age))
         })
     }
 
@@ -399,7 +399,7 @@ impl Core {
     /// Makes every write that has ended durable on the members.
     ///
     /// # Errors
-    /// When a member fails to flush and cannot be dropped (R8).
+    /// A member fails to flush and cannot be dropped (R8).
     pub async fn flush_members(&self) -> Result<(), IoError> {
         let targets: SmallVec<[MemberId; 8]> = {
             let members = self.members.borrow();

@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// What the task of a metadata update waits by.
+    /// The wait of the task of a metadata update.
     fn waiters_of(&self, update: &MetadataUpdate) -> &Waiters {
         match update {
             MetadataUpdate::State(_) => self.metadata.state_ended(),

@@ -1,4 +1,4 @@
-//! What this lane does for the others, and asks of them.
+//! The services of this lane for the others, and its requests to them.
 
 use super::Core;
 use crate::action::Action;

@@ -65,7 +65,7 @@ impl<R: MetadataWriter> Driver<R> {
         self.running.answers.insert(id, result);
     }
 
-    /// Has every lane take a step, this one first: if it refuses, the others are not asked.
+    /// Makes every lane take a step, this one first: if it refuses, the others are not asked.
     pub(super) fn on_every_lane(&mut self, number: u64, step: Step) {
         let own = self.take_step(number, step.clone());
         if let Some(Err(refusal)) = own {

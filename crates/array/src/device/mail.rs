@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
-/// What the coordinator keeps for all lanes.
+/// The state that the coordinator keeps for all lanes.
 pub(super) struct Home {
     pub coordinator: Coordinator,
     /// Lanes that have rebuilt their partition of a member.

@@ -80,7 +80,7 @@ impl Engine {
     /// Adds a member: as a spare, or, if it was away, into the empty slot it had.
     ///
     /// # Errors
-    /// When the array has no redundancy, the member is too small, or its slot is filled.
+    /// The array has no redundancy, the member is too small, or its slot is filled.
     pub(crate) fn add(
         &mut self,
         config: MemberConfig,

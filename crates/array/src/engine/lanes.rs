@@ -1,4 +1,4 @@
-//! What other lanes tell this one, and direct reads: reads of another lane's partition without asking its owner (R44).
+//! Reports of other lanes to this one, and direct reads: reads of another lane's partition without asking its owner (R44).
 //!
 //! An owner publishes whether it allows them: redundancy is consistent, every slot has an in-sync member without bad blocks, no
 //! sweep runs, and everything acknowledged is in place on the members. Then a read finds on a member what the owner would find,
@@ -7,7 +7,7 @@
 //! client hears of a write that it missed ([`coordinator`](crate::lanes)), and no member is in sync before all lanes have rebuilt
 //! it ([`peers`](crate::peers)).
 //!
-//! What a member cannot read, or is slow to answer, the owner is asked for: it has the locks that recovering data needs.
+//! The owner is asked for data that a member cannot read or is slow to answer: it has the locks that recovering data needs.
 
 use super::Engine;
 use crate::core::{Core, FailedPart};

@@ -10,7 +10,7 @@ pub(crate) struct Divisor {
 
 impl Divisor {
     /// # Panics
-    /// When `by` is 0.
+    /// `by` is 0.
     pub fn new(by: u64) -> Self {
         Self { by, inverse: if by.is_power_of_two() { 0 } else { u64::MAX / by + 1 } }
     }

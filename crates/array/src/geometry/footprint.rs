@@ -1,7 +1,7 @@
 //! All strips, copies and parity that some array sectors consist of.
 
 use super::Geometry;
-use crate::{ArraySector, Level, MemberSector};
+use crate::{ArraySector, Family, MemberSector};
 use std::ops::Range;
 
 impl Geometry {
@@ -12,23 +12,23 @@ impl Geometry {
         let mut sector = range.start;
         while sector < range.end {
             let left = range.end - sector;
-            sector += match self.level {
-                Level::Linear | Level::Raid0 => {
+            sector += match self.level.family() {
+                Family::Striped => {
                     let extent = self.extent(sector, left);
                     runs[extent.slot].push(extent.start_sector.run(extent.sectors));
                     extent.sectors
                 }
-                Level::Raid1 | Level::Raid10 => {
+                Family::Mirror => {
                     let (copies, sectors) = self.copies_of(sector, left);
                     for copy in copies {
                         runs[copy.slot].push(copy.start_sector.run(sectors));
                     }
                     sectors
                 }
-                Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                Family::Parity => {
                     let (stripe, _, in_strip) = self.strip_of(sector);
-                    let sectors = left.min(self.strip_sectors - in_strip);
-                    let rows = self.rows_of_strip(stripe, &(in_strip..in_strip + sectors));
+                    let sectors = left.min(self.strip_sectors - in_strip.get());
+                    let rows = self.rows_of_strip(stripe, &in_strip.run(sectors));
                     runs.iter_mut().for_each(|runs| runs.push(rows.clone()));
                     sectors
                 }

@@ -55,7 +55,7 @@ impl Geometry {
                     done = end;
                 }
             }
-            Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {}
+            _ => {}
         }
         zones
     }
@@ -65,8 +65,8 @@ impl Geometry {
     pub fn extent(&self, sector: ArraySector, sectors: u64) -> Extent {
         if sector.get() < self.even_sectors {
             let (row, slot, in_strip) = self.strip_of(sector);
-            let sectors = sectors.min(self.strip_sectors - in_strip);
-            return Extent { slot, start_sector: MemberSector::new(row * self.strip_sectors + in_strip), sectors };
+            let sectors = sectors.min(self.strip_sectors - in_strip.get());
+            return Extent { slot, start_sector: MemberSector::new(row * self.strip_sectors) + in_strip.get(), sectors };
         }
         self.extent_of_zone(sector, sectors)
     }

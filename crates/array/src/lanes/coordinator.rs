@@ -13,7 +13,7 @@ use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MemberSector, Me
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What a lane must do because of what others want.
+/// A demand on a lane that comes from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
     /// A member was dropped.
@@ -247,7 +247,7 @@ fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
     places(state).filter(|place| place.recovered == Synced::All).map(|place| place.member)
 }
 
-/// What holds for all lanes. Slots are as the first lane, the coordinator, knows them.
+/// The state of all lanes together. Slots are as the first lane, the coordinator, knows them.
 fn join(states: &[&ArrayState]) -> ArrayState {
     let home = states[0];
     let place = |slot: usize, place: &MemberProgress| {

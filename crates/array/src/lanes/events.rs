@@ -1,6 +1,6 @@
 //! Merges the events of an array's lanes into those that are reported.
 //!
-//! What concerns a range is reported by the lane that owns it. That a member was dropped, took a slot or came in sync, and that
+//! Events of a range are reported by the lane that owns it. That a member was dropped, took a slot or came in sync, and that
 //! a sweep began or ended, every lane reports: it is reported on once. A sweep has ended when it has on every lane.
 
 use crate::{Event, MemberId, SweepKind};
@@ -34,7 +34,7 @@ struct Round {
 
 #[derive(Clone)]
 enum Part {
-    /// Has not begun.
+    /// It has not begun.
     Idle,
     Runs,
     Finished {
@@ -127,7 +127,7 @@ impl LaneEvents {
         }
         match stopped {
             Some(reason) => {
-                // What a lane has done counts, if the others go on.
+                // The progress of a lane counts, if the others go on.
                 let goes_on = |part: &mut Part| match part {
                     Part::Finished { .. } if paused => {}
                     _ => *part = Part::Idle,

@@ -40,7 +40,7 @@ pub(crate) struct Relay<P> {
     may_read_directly: bool,
 }
 
-/// How a client's request is done.
+/// The way in which a client's request is done.
 pub(crate) enum Way {
     /// This lane owns all of it, and the relay is not needed.
     Own,

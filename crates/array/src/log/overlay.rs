@@ -28,7 +28,7 @@ impl Overlay {
         !self.pieces.borrow().is_empty()
     }
 
-    /// What these rows of a slot must hold.
+    /// Adds the data that rows of a slot must hold.
     pub fn insert(&self, slot: usize, row: MemberSector, data: Data) {
         self.pieces.borrow_mut().insert((slot, row), data);
     }

@@ -21,7 +21,7 @@ use crate::parity_code::{Change, Found, reads};
 use crate::parity_ledger::{Frozen, Step, StraightWrite};
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::shared;
-use crate::{ArraySector, MemberId, MemberSector};
+use crate::{ArraySector, MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -38,15 +38,15 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let (tag, start_sector, sectors) = (request.tag, ArraySector::new(request.start_sector), request.sectors);
     let strip = core.geometry.strip_sectors();
     let (stripe, index, in_strip) = core.geometry.strip_of(start_sector);
-    let rows = core.geometry.rows_of_strip(stripe, &(in_strip..in_strip + sectors));
+    let rows = core.geometry.rows_of_strip(stripe, &in_strip.run(sectors));
     let sync = sync_of_rows(&rows);
     let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
     let fits =
-        in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.coalescer.is_open(stripe);
+        in_strip.get() + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.coalescer.is_open(stripe);
     if !fits || !core.may_write_directly(&sync) || !core.consistency.covers(&sync) {
         return false;
     }
-    let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
+    let part = Rectangle { rows: in_strip.run(sectors), strips: index..index + 1 };
     let (map, plan) = (core.map(stripe), core.straight_writes.plan(index));
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
@@ -253,7 +253,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
     };
     let part = Part {
         parent: core.requests.begin_one(write.tag, write.begun, write.start_sector, write.operation),
-        offset_sectors: write.start_sector.get() % width,
+        start_sector: StripeSector::new(write.start_sector.get() % width),
         data,
         fua,
         small: core.log.keeps_bytes_of(sectors),

@@ -1,7 +1,7 @@
 //! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
-use crate::address::sync_of_rows;
+use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::{Part, rows_of};
 use crate::core::{Core, gate_plan, lost};
 use crate::lock::Mode;
@@ -15,7 +15,7 @@ use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;
-use crate::{ArraySector, Flaw, MemberId, MemberSector};
+use crate::{ArraySector, Flaw, MemberId, MemberSector, StripSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ async fn write_coalesced(core: &Rc<Core>, key: usize) {
 const TURN: Nanos = 50_000;
 
 /// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.
-async fn wait_for_more(core: &Core, key: usize) -> Range<u64> {
+async fn wait_for_more(core: &Core, key: usize) -> Range<StripSector> {
     let coalescer = &core.coalescer;
     if let Some(count) = coalescer.wait_for_more(key, core.ready.current()) {
         let mut due = None;
@@ -89,8 +89,7 @@ async fn wait_for_more(core: &Core, key: usize) -> Range<u64> {
 /// A write to one stripe.
 struct StripeWrite<'a> {
     stripe: u64,
-    /// In sectors of the stripe's data.
-    range: Range<u64>,
+    range: Range<StripeSector>,
     /// Clients' parts, each following the one before.
     parts: &'a [Part],
     fua: bool,
@@ -106,22 +105,22 @@ impl StripeWrite<'_> {
     /// Completes the clients' parts.
     fn acknowledge(&self, core: &Core, result: &Result<(), IoError>) {
         self.acknowledged.set(true);
-        core.coalescer.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
+        core.coalescer.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector().get()));
         self.parts.iter().for_each(|part| core.part_done(part.parent, None, result.clone()));
     }
 
     /// True if these parts are all of the write, and it would gain from early acknowledgement.
     fn may_be_early(&self, core: &Core, parts: &[Rectangle]) -> bool {
-        let sectors = parts.iter().map(|part| (part.rows.end - part.rows.start) * part.strips.len() as u64).sum::<u64>();
-        sectors == self.range.end - self.range.start && may_be_early(core, sectors, self.small, self.fua)
+        let sectors = parts.iter().map(|part| part.rows.sectors() * part.strips.len() as u64).sum::<u64>();
+        sectors == self.range.sectors() && may_be_early(core, sectors, self.small, self.fua)
     }
 
     /// The new data of each strip of a part.
     fn new_strips(&self, part: &Rectangle, strip_sectors: u64) -> SmallVec<[Segments<Data>; 4]> {
         let strip = |index: usize| {
-            let start = index as u64 * strip_sectors + part.rows.start - self.range.start;
+            let start = index as u64 * strip_sectors + part.rows.start.get() - self.range.start.get();
             let data = self.parts.iter().flat_map(|part| &part.data);
-            slice_segments(data, bytes(start), bytes(part.rows.end - part.rows.start))
+            slice_segments(data, bytes(start), bytes(part.rows.sectors()))
         };
         part.strips.clone().map(strip).collect()
     }
@@ -158,9 +157,8 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
 /// fit one append.
 fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Rectangle; 3]>; 1]> {
     let data_count = core.geometry.data_count();
-    let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.end - part.rows.start > BAND_SECTORS;
-    let partial_sectors: u64 =
-        parts.iter().filter(|part| part.strips.len() < data_count).map(|part| part.rows.end - part.rows.start).sum();
+    let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.sectors() > BAND_SECTORS;
+    let partial_sectors: u64 = parts.iter().filter(|part| part.strips.len() < data_count).map(|part| part.rows.sectors()).sum();
     let too_many = core.log.config.is_some_and(|log| log.newest_only) && partial_sectors > BAND_SECTORS;
     if core.log.config.is_none() || !too_many && !parts.iter().any(too_long) {
         return smallvec![parts];
@@ -171,15 +169,14 @@ fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Re
             bands.push(smallvec![part]);
             continue;
         }
-        for start in part.rows.clone().step_by(BAND_SECTORS as usize) {
-            let rows = start..part.rows.end.min(start + BAND_SECTORS);
+        for rows in part.rows.in_steps(BAND_SECTORS) {
             bands.push(smallvec![Rectangle { rows, strips: part.strips.clone() }]);
         }
     }
     bands
 }
 
-/// What must be done before some rows of a stripe can be planned.
+/// Prepares some rows of a stripe for planning.
 async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), IoError> {
     for part in parts {
         core.flush_neighbours(stripe, &part.rows, &part.strips).await?;

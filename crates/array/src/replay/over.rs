@@ -3,6 +3,7 @@
 //! A log may hold a hundred thousand records of one stripe, by accident or as somebody wrote it so. So the walk costs each record
 //! its beginning and its end, and each piece of rows one look, and never looks at all records of a stripe for a piece of it.
 
+use crate::StripSector;
 use crate::log_record::LogRecord;
 use crate::plan::Strips;
 use smallvec::SmallVec;
@@ -23,15 +24,15 @@ pub(super) struct Over<'a> {
     records: BTreeMap<(u64, usize, usize), &'a LogRecord>,
     /// The numbers that have a record of every parity of a set; the index is the set, a bit for each parity.
     complete: [BTreeSet<u64>; 1 << PARITIES_MAX],
-    /// What the walk has cost: looks for a record.
+    /// The cost of the walk: looks for a record.
     steps: Cell<usize>,
 }
 
 impl<'a> Over<'a> {
     /// Goes through the rows of a stripe's records, in order, and stops at each piece over which the same records lie.
-    pub fn walk(&mut self, records: &'a [LogRecord], mut at: impl FnMut(Range<u64>, &Self)) {
+    pub fn walk(&mut self, records: &'a [LogRecord], mut at: impl FnMut(Range<StripSector>, &Self)) {
         let known = records.iter().enumerate().filter(|(_, record)| record.parity < PARITIES_MAX && !record.rows.is_empty());
-        let mut ends: Vec<(u64, bool, usize)> =
+        let mut ends: Vec<(StripSector, bool, usize)> =
             known.flat_map(|(place, record)| [(record.rows.start, true, place), (record.rows.end, false, place)]).collect();
         ends.sort_unstable();
         let mut from = None;
@@ -66,7 +67,7 @@ impl<'a> Over<'a> {
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
-    /// What counts here, where these parities are there: of each the newest record that all of them have.
+    /// The records that count here, where these parities are present: of each the newest that all of them have.
     pub fn newest(&self, parities: &Strips) -> Newest<'a> {
         let set = parities.iter().fold(0, |set, parity| set | 1 << parity);
         let number = self.complete.get(set).and_then(|numbers| numbers.last());
@@ -83,7 +84,7 @@ mod tests {
         LogRecord {
             number,
             stripe: 7,
-            rows,
+            rows: StripSector::span(rows),
             written: 0..1,
             parity,
             partial: None,
@@ -100,7 +101,7 @@ mod tests {
 
     /// The same without any order: for each row, look at all records.
     fn plainly<'a>(records: &'a [LogRecord], row: u64, parities: &Strips) -> Newest<'a> {
-        let over: Vec<&LogRecord> = records.iter().filter(|record| record.rows.contains(&row)).collect();
+        let over: Vec<&LogRecord> = records.iter().filter(|record| record.rows.contains(&StripSector::new(row))).collect();
         let of = |number, parity| over.iter().copied().find(|record| (record.number, record.parity) == (number, parity));
         let mut numbers: Vec<u64> = over.iter().map(|record| record.number).collect();
         numbers.sort_unstable();
@@ -122,7 +123,8 @@ mod tests {
                 let mut seen = BTreeMap::new();
                 Over::default().walk(&records, |rows, over| {
                     let newest = over.newest(&parities);
-                    rows.for_each(|row| assert!(seen.insert(row, newest.clone()).is_none(), "row {row} twice"));
+                    (rows.start.get()..rows.end.get())
+                        .for_each(|row| assert!(seen.insert(row, newest.clone()).is_none(), "row {row} twice"));
                 });
                 for row in 0..40 {
                     let place = |newest: &Newest| newest.iter().map(|record| std::ptr::from_ref(*record)).collect::<Vec<_>>();

@@ -1,6 +1,6 @@
 //! A recorder that keeps nothing, and says of each record that it is kept.
 
-use stria_array::{AppendTerms, ArrayState, LaneLog, LogRecord, MemberId, MetadataWrite, MetadataWriter};
+use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MetadataWrite, MetadataWriter};
 use stria_block::{Buffer, Data, SECTOR_BYTES};
 
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
@@ -31,7 +31,7 @@ impl LaneLog for Nowhere {
 
     fn set_layout(&mut self, _: usize, (): ()) {}
     fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
-        Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
+        Some(MetadataWrite { member, start_sector: DriveSector::ZERO, data: self.0.clone() })
     }
     fn append_failed(&mut self, _: MemberId) {}
 }

@@ -30,7 +30,7 @@ struct Resident {
     is_due: bool,
     signalled: bool,
     until: Option<Nanos>,
-    /// What the ring watches the socket for.
+    /// The event that the ring watches the socket for.
     watched_in: bool,
     watched_out: bool,
 }
@@ -92,7 +92,7 @@ impl LaneClients {
         !self.due.is_empty()
     }
 
-    /// When the next client's time comes.
+    /// The time at which the next client has its turn.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.earliest
     }

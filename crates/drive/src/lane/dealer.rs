@@ -9,7 +9,7 @@ use stria_block::{Completion, KeepOn, LaneClient, Limits, Mailbox, Nanos, Remote
 /// thread of its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
 pub struct LaneRouter {
     lanes: Vec<Arc<dyn RemoteDevice>>,
-    /// How many consecutive sectors one lane owns before the next lane's begin.
+    /// The number of consecutive sectors that one lane owns before the next lane's begin.
     group_sectors: Option<u64>,
     /// One reference for each on-lane client, and one here, by lane.
     clients: Mutex<Vec<Arc<()>>>,

@@ -1,4 +1,4 @@
-//! How long a lane polls for the next event before it sleeps.
+//! The time that a lane polls for the next event before it sleeps.
 //!
 //! Going to sleep and being woken costs several microseconds on each side, more in a virtual machine. Polling pays only if the
 //! next event comes sooner. So the lane learns from its pauses, as KVM does with its halts (`halt_poll_ns`): after a pause that
@@ -14,7 +14,8 @@ const SPIN_FIRST: Nanos = 5_000;
 
 /// The pauses of one lane.
 pub(super) struct Patience {
-    spin_max: Nanos,
+    /// `None`: the lane never sleeps.
+    spin_max: Option<Nanos>,
     spin: Nanos,
     /// The start of the present pause.
     start: Nanos,
@@ -22,22 +23,23 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(spin_max: Duration) -> Self {
-        let spin_max = Nanos::try_from(spin_max.as_nanos()).unwrap_or(Nanos::MAX);
+        let spin_max = Nanos::try_from(spin_max.as_nanos()).ok();
         Self { spin_max, spin: 0, start: 0 }
     }
 
     /// Called once a turn. `active`: something happened in it. Returns true if the lane should go on without sleep.
     pub(super) fn lasts(&mut self, active: bool, now: Nanos) -> bool {
+        let Some(spin_max) = self.spin_max else { return true };
         if active {
             let pause = now - self.start;
             self.start = now;
-            if pause > self.spin_max {
+            if pause > spin_max {
                 self.spin = 0;
             } else if pause > self.spin {
-                self.spin = (self.spin * 2).max(SPIN_FIRST).min(self.spin_max);
+                self.spin = (self.spin * 2).max(SPIN_FIRST).min(spin_max);
             }
         }
-        now - self.start < self.spin || self.spin_max == Nanos::MAX
+        now - self.start < self.spin
     }
 }
 

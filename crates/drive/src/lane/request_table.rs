@@ -41,11 +41,11 @@ pub(super) struct RequestTable {
     turns: VecDeque<usize>,
     /// Clients with waiting requests and so little at the device that they need not wait for their turn.
     modest: Vec<usize>,
-    /// How many clients are active.
+    /// The number of clients that are active.
     season: Season,
 }
 
-/// How many clients were active lately.
+/// The number of clients that were active lately.
 #[derive(Default)]
 struct Season {
     number: u64,
@@ -268,7 +268,7 @@ impl RequestTable {
     /// Takes the device's completion. The next [`RequestTable::send`] sends it.
     ///
     /// # Panics
-    /// When the device ends a request twice, or one that it never got.
+    /// The device ends a request twice, or one that it never got.
     pub(super) fn answer(&mut self, mut completion: Completion) {
         let slot = completion.tag as usize;
         let open = self.slots.get_mut(slot).and_then(Option::take).expect("a device ends each of its requests once");
@@ -337,7 +337,7 @@ impl Season {
     }
 }
 
-/// What a request costs the device, in bytes.
+/// The cost of a request to the device, in bytes.
 fn cost_of(request: &Request) -> usize {
     match request.operation {
         Operation::Read { .. } | Operation::Write { .. } => REQUEST_COST + request.sectors as usize * SECTOR_BYTES,

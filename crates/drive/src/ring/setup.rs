@@ -1,4 +1,4 @@
-//! How a ring and its sides are set up: in the cheapest mode that the kernel has.
+//! The set-up of a ring and its sides: in the cheapest mode that the kernel has.
 
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::io::Errno;

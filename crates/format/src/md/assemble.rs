@@ -25,7 +25,7 @@ use stria_array::{
 };
 use thiserror::Error;
 
-/// What the person who starts an array allows.
+/// Permissions of the person who starts an array.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Start although something may be lost: a degraded array that was not stopped, stale members where
@@ -37,7 +37,7 @@ pub struct Options {
     pub read_only: bool,
 }
 
-/// What a drive is to the array.
+/// The role of a drive in the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Holds its slot, up to date.
@@ -54,7 +54,7 @@ pub enum Verdict {
         /// Only what the bitmap names is missing.
         by_bitmap: bool,
     },
-    /// Is to take over a slot.
+    /// It is to take over a slot.
     Replacement {
         /// The slot.
         slot: usize,
@@ -67,7 +67,7 @@ pub enum Verdict {
     Away {
         /// The slot it had, if it knows.
         slot: Option<usize>,
-        /// How many records it missed.
+        /// The number of superblock updates that it missed.
         events_behind: u64,
         /// Why it cannot come back by the bitmap; `None`: it can.
         obstacle: Option<String>,
@@ -90,7 +90,7 @@ pub struct DriveReport {
     pub name: String,
     /// The drive's own count of records.
     pub events: u64,
-    /// What it is.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -101,7 +101,7 @@ pub struct Stranger {
     pub drive: usize,
     /// The candidate's name.
     pub name: String,
-    /// What is there instead, in words.
+    /// The contents that are there instead, in words.
     pub reason: String,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for Stranger {
 pub struct AssembleError {
     /// Its name.
     pub array: String,
-    /// What to match on.
+    /// The kind of error, to match on.
     pub kind: AssembleErrorKind,
     /// Cause and remedy.
     pub reason: String,
@@ -147,7 +147,7 @@ pub struct Start {
     pub drives: Vec<usize>,
     /// Keeps the metadata.
     pub recorder: MdMetadata,
-    /// What was done because of [`Options::force`], in words; to be shown.
+    /// The consequences of [`Options::force`], in words; to be shown.
     pub warnings: Vec<String>,
 }
 
@@ -189,7 +189,7 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, 
     let sure: BTreeSet<[u8; 16]> = sure.map(uuid).collect();
     for (drive, candidate) in candidates.iter().enumerate() {
         match &candidate.found {
-            // What a client may have written makes no array of its own beside others.
+            // An array that a client may have written makes none of its own beside others.
             Ok(member) if member.doubt.is_some() && !sure.is_empty() && !sure.contains(&uuid(member)) => {
                 let error = member.doubt.as_ref().map_or_else(String::new, ToString::to_string);
                 let reason = format!("{error}; the other one, at its end, may be the work of a client of its array");
@@ -228,11 +228,11 @@ impl<'a> Found<'a> {
     fn events(&self) -> u64 {
         self.superblock().header.events
     }
-    /// What its bitmap may take, or that of the array where it has none yet.
+    /// The space for its bitmap, or for that of the array where it has none yet.
     fn bitmap_room_sectors(&self) -> u64 {
         let superblock = self.superblock();
         match superblock.has(feature::BITMAP_OFFSET) {
-            true => superblock.bitmap_room_sectors(self.candidate.size_sectors),
+            true => superblock.bitmap_room_sectors(Some(self.candidate.size_sectors)),
             false => 0,
         }
     }
@@ -252,7 +252,7 @@ impl<'a> Found<'a> {
 const ANOTHER_SHAPE: &str =
     "its superblock describes another array shape than those of the other members; it cannot be used with them";
 
-/// What tells an array's shape; it must be the same on all current members.
+/// The shape of an array; it must be the same on all current members.
 fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
     let optional = feature::RAID0_LAYOUT | feature::BITMAP_OFFSET | feature::PPL | feature::MULTIPLE_PPLS;
     (superblock.shape(), superblock.header.feature_map & optional)
@@ -319,7 +319,7 @@ fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     };
     let rivals =
         |one: &Found, other: &Found| one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock());
-    // Who is being filled there may have come since.
+    // The member that is being filled there may have come since.
     let whole = |found: &Found| !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
     let beside =
         |side: &&Found| side.events() == other.events() && !rivals(side, other) && whole(side) && counts(side.superblock(), side);
@@ -356,7 +356,9 @@ impl Sorter<'_> {
             return match header.data_size {
                 // It would keep saying so once it has a slot, as its superblock goes on as it is.
                 _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
-                room if room < truth.size => unusable(format!("it has room for {room} sectors, {} are needed", truth.size)),
+                room if room < truth.size => {
+                    unusable(format!("it has space for {room} sectors, and {} are needed; use a larger drive", truth.size))
+                }
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
                     unusable("it and the array do not both have a partial parity log; add it anew".into())
                 }
@@ -367,7 +369,7 @@ impl Sorter<'_> {
         let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
         let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
         if events_behind > 1 {
-            // What it asks for does not concern the others, which ran without it.
+            // Its demands do not concern the others, which ran without it.
             if let Err(error) = superblock.servable() {
                 return unusable(error.to_string());
             }
@@ -381,16 +383,19 @@ impl Sorter<'_> {
             return unusable(ANOTHER_SHAPE.into());
         }
         if header.data_size < truth.size {
-            return unusable(format!("it has room for {} sectors, {} are needed", header.data_size, truth.size));
+            return unusable(format!(
+                "it has space for {} sectors, and {} are needed; use a larger drive",
+                header.data_size, truth.size
+            ));
         }
-        // Who is one behind may have been failed in the record that it missed.
+        // A member that is one behind may have been failed in the update that it missed.
         let role = match events_behind {
             0 if !self.outdated.contains(&found.drive) => own,
             _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
         };
         match role {
             Role::Slot(slot) if usize::from(slot) >= self.slot_count() => {
-                unusable(format!("it claims slot {slot} of {}", self.slot_count()))
+                unusable(format!("it claims slot {slot}, and the array has {} slots; add it anew", self.slot_count()))
             }
             Role::Slot(slot) => {
                 let slot = usize::from(slot);
@@ -406,7 +411,7 @@ impl Sorter<'_> {
             }
             Role::Faulty if own == Role::Faulty => Verdict::Faulty,
             Role::Spare | Role::Faulty => away(own_slot, None),
-            Role::Journal => unusable("it is a journal device, which is not served".into()),
+            Role::Journal => unusable("it is a journal device, which Stria does not serve".into()),
         }
     }
 
@@ -419,7 +424,7 @@ impl Sorter<'_> {
                     found.map_or("a member", |found| found.candidate.name.as_str())
                 };
                 self.conflict.get_or_insert(format!(
-                    "{} counts {} records and {} {}, and {why}: one of the two counts was altered; start it without that drive",
+                    "{} counts {} superblock updates and {} {}, and {why}: one of the two counts was altered; start it without that drive",
                     name(self.freshest.header.dev_number),
                     self.freshest.header.events,
                     other.candidate.name,
@@ -465,7 +470,7 @@ impl Sorter<'_> {
         let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
         if !other.is_empty() {
             self.conflict.get_or_insert(format!(
-                "{} on one side and {} on the other were run without each other, and no longer agree; \
+                "{} on one side and {} on the other were run without each other, and their data differ; \
                  start it with the drives of one side, and add the others anew",
                 names(&one),
                 names(&other)
@@ -488,7 +493,7 @@ impl Sorter<'_> {
             }
             let reason = match taken.insert(number, &found.candidate.name) {
                 Some(other) => format!("{other} has the same device number, {number}; add it anew"),
-                None if number as usize >= roles_max => format!("its device number, {number}, cannot be; add it anew"),
+                None if number as usize >= roles_max => format!("its device number, {number}, is impossible; add it anew"),
                 None => continue,
             };
             *verdict = Verdict::Unusable { reason };
@@ -518,7 +523,7 @@ impl Sorter<'_> {
                         one.candidate.name, other.candidate.name, a.0
                     ));
                 }
-                let reason = format!("{} holds slot {} with a newer record", newer.candidate.name, a.0);
+                let reason = format!("{} holds slot {} with a newer superblock", newer.candidate.name, a.0);
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason });
             }
         }
@@ -642,7 +647,7 @@ impl Sorter<'_> {
             let stale: Vec<u64> =
                 bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
             if !stale.is_empty() {
-                // Who has been away since before this record can no more tell by the bits what it missed.
+                // A member that has been away since before this update can no longer tell by the bits what it missed.
                 bitmap.header.events_cleared = header.events;
             }
             for chunk in stale {
@@ -824,7 +829,7 @@ impl Sorter<'_> {
                 found.candidate.name
             ));
             self.verdicts.insert(found.drive, Verdict::InSync { slot });
-            // What was being filled there is newer in part, and no whole copy of it.
+            // A member that was being filled there is newer in part, and no full copy of it.
             for verdict in self.verdicts.values_mut() {
                 if matches!(*verdict, Verdict::Rebuilding { slot: held, .. } | Verdict::Replacement { slot: held, .. } if held == slot)
                 {
@@ -923,7 +928,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// What the logs of the members in sync say together. `trusted`: no stale member was taken for one in sync.
+    /// The contents of the logs of the in-sync members together. `trusted`: no stale member was taken for one in sync.
     fn log<'a>(&self, found: &[Found<'a>], level: Level, trusted: bool) -> LastLog {
         let filled = found.iter().filter(|found| self.is_filled(found));
         let logs: Vec<Option<&FoundLog>> = filled.map(|found| found.member.log.as_ref()).collect();
@@ -970,7 +975,7 @@ impl Sorter<'_> {
         LastLog { off, holds, agrees: false, silent, excess: None, records }
     }
 
-    /// What the partial parity logs of the members say together, if the array was not stopped cleanly.
+    /// The contents of the partial parity logs of the members together, if the array was not stopped cleanly.
     fn ppl(&self, found: &[Found], geometry: &Geometry, trusted: bool) -> LastLog {
         if self.freshest.clean() || !trusted {
             return LastLog::default();
@@ -1018,7 +1023,7 @@ impl Sorter<'_> {
     }
 }
 
-/// What the write log of the last run says.
+/// The write log of the last run.
 #[derive(Default)]
 struct LastLog {
     /// The array is to have none.

@@ -7,12 +7,13 @@
 //! Source: `super_1_load` and `super_1_sync` in Linux' `md.c`.
 
 use std::ops::Range;
+use stria_array::DriveSector;
 
-/// Sectors of the drive, ascending. Entries of length 0 are passed over.
+/// The bad blocks of a log, ascending. Entries of length 0 are passed over.
 ///
 /// # Errors
 /// A sentence, when an entry leaves the drive.
-pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<u64>>, String> {
+pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<DriveSector>>, String> {
     let mut blocks = Vec::new();
     for entry in bytes.chunks_exact(8).map(|entry| u64::from_le_bytes(entry.try_into().expect("eight bytes"))) {
         if entry == u64::MAX {
@@ -24,7 +25,7 @@ pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<u6
         match range {
             Some(range) if range.end <= drive_sectors => {
                 if !range.is_empty() {
-                    blocks.push(range);
+                    blocks.push(DriveSector::span(range));
                 }
             }
             _ => return Err(format!("the bad-block log names sector {start}, beyond the end of the drive")),
@@ -35,11 +36,11 @@ pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<u6
 }
 
 /// A log of `size_sectors` that names `blocks`; `None` when they do not fit.
-pub fn encode(blocks: &[Range<u64>], shift: u8, size_sectors: u16) -> Option<Vec<u8>> {
+pub fn encode(blocks: &[Range<DriveSector>], shift: u8, size_sectors: u16) -> Option<Vec<u8>> {
     let unit = 1u64.checked_shl(u32::from(shift))?;
     let mut bytes = Vec::new();
     for block in blocks {
-        let (mut start, end) = (block.start / unit, block.end.div_ceil(unit));
+        let (mut start, end) = (block.start.get() / unit, block.end.get().div_ceil(unit));
         while start < end {
             let length = (end - start).min(0x200);
             bytes.extend((start << 10 | length).to_le_bytes());

@@ -62,7 +62,7 @@ on_disk! {
 /// A record is written to bitmap and superblocks one after the other, and a start may tell it again as one more.
 const AHEAD_MAX: u64 = 2;
 
-/// What is wrong with a bitmap.
+/// The fault of a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BitmapError {
     /// It cannot be believed; the array must be resynced in full.
@@ -99,7 +99,7 @@ impl Bitmap {
     /// A bitmap for a new array: every bit set, because nothing is known of the members' contents.
     ///
     /// # Panics
-    /// When `chunk_bytes` is not a power of two of at least 512.
+    /// `chunk_bytes` is not a power of two of at least 512.
     pub fn new(uuid: [u8; 16], sync_sectors: u64, chunk_bytes: u32) -> Self {
         assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= 512, "a bitmap chunk of {chunk_bytes} bytes");
         let header = Header {
@@ -122,7 +122,7 @@ impl Bitmap {
         Self { header, bits: vec![0xff; length as usize - Header::SIZE_BYTES] }
     }
 
-    /// How many sectors to read for the bitmap whose first sector is `first`, and which has `room_sectors` on the drive.
+    /// The number of sectors to read for the bitmap whose first sector is `first`, and which has `room_sectors` on the drive.
     ///
     /// # Errors
     /// As [`Bitmap::parse`].
@@ -140,7 +140,7 @@ impl Bitmap {
         let sectors = length.map(|length| length.div_ceil(512)).filter(|&sectors| sectors <= room_sectors);
         sectors.ok_or_else(|| {
             BitmapError::Damaged(format!(
-                "{sync_sectors} sectors in chunks of {chunk_bytes} bytes need a longer bitmap than its room of {room_sectors} \
+                "{sync_sectors} sectors in chunks of {chunk_bytes} bytes need a longer bitmap than its space of {room_sectors} \
                  sectors holds ({} KiB at most)",
                 Self::BYTES_MAX >> 10
             ))
@@ -159,7 +159,9 @@ impl Bitmap {
         match header.version {
             3 | 4 => {}
             5 => {
-                return Err(BitmapError::Unserved("the array's bitmap belongs to a cluster, which Stria does not join".into()));
+                return Err(BitmapError::Unserved(
+                    "the array's bitmap belongs to a cluster, which Stria does not join; serve it where the cluster runs".into(),
+                ));
             }
             6 => {
                 return Err(BitmapError::Unserved(
@@ -168,7 +170,11 @@ impl Bitmap {
                         .into(),
                 ));
             }
-            other => return Err(BitmapError::Unserved(format!("the array's bitmap has version {other}; 3 and 4 are served"))),
+            other => {
+                return Err(BitmapError::Unserved(format!(
+                    "the array's bitmap has version {other}, and 3 and 4 are served; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"
+                )));
+            }
         }
         if !header.chunksize.is_power_of_two() || header.chunksize < 512 {
             return damaged(format!("chunks of {} bytes", header.chunksize));

@@ -13,7 +13,7 @@ use stria_integrity::{BLOCK_SECTORS, HEADERS_SECTORS, Header, HeaderError, Regio
 /// In the microseconds of `utime`: no tag of the write log, which are below it.
 pub(crate) const WITNESSED: u64 = 1_000_000;
 
-/// What lies behind a member's data.
+/// The checksums behind a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
     /// Its head, or what is wrong with that.
@@ -28,7 +28,7 @@ impl Checksums {
     /// for a head that must be made anew.
     ///
     /// # Errors
-    /// When a later program's lie there.
+    /// The checksums there are a later program's.
     pub fn open(&self, epoch: u64) -> Result<(Header, bool), HeaderError> {
         match &self.header {
             Ok(header) if self.witnessed => Ok((header.clone(), false)),

@@ -38,7 +38,7 @@ pub(crate) fn contradiction<'a>(
         return None;
     }
     if ahead > APART_MAX {
-        return Some("no array makes as many records while a member is away");
+        return Some("no array makes as many superblock updates while a member is away");
     }
     // Had the freshest run without the other, it would say so; had it come back to the other, it would have been filled.
     let tells_of_another = |third: &Superblock| {

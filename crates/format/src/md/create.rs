@@ -11,7 +11,8 @@ use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use crate::detect::WINDOW_SECTORS;
 use std::ops::Range;
-use stria_array::{ArraySector, Geometry, GeometryError, Layout, Level, MemberSector};
+use stria_array::address::{Sectors, on_drive};
+use stria_array::{ArraySector, DriveSector, Geometry, GeometryError, Layout, Level, MemberSector};
 use stria_block::is_plain;
 use stria_integrity::Region;
 use thiserror::Error;
@@ -52,7 +53,7 @@ pub enum LogChoice {
     None,
 }
 
-/// What array to make.
+/// An array to make.
 #[derive(Clone, Debug)]
 pub struct Create {
     /// The array's name, without host.
@@ -94,8 +95,8 @@ pub struct Create {
 pub struct CreateWrite {
     /// Index of the drive among the members (the missing ones counted), then the spares.
     pub drive: usize,
-    /// Where.
-    pub start_sector: u64,
+    /// Its first sector.
+    pub start_sector: DriveSector,
     /// Whole 4 KiB blocks.
     pub bytes: Vec<u8>,
 }
@@ -106,7 +107,7 @@ pub struct CreateZeros {
     /// As in [`CreateWrite`].
     pub drive: usize,
     /// The sectors; whole 4 KiB blocks wherever the drive has some.
-    pub sectors: Range<u64>,
+    pub sectors: Range<DriveSector>,
 }
 
 /// A new array, as data.
@@ -116,10 +117,10 @@ pub struct Creation {
     pub geometry: Geometry,
     /// The superblocks, by drive; `None`: missing.
     pub superblocks: Vec<Option<Superblock>>,
-    /// What to zero before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
+    /// Sectors to zero before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
     /// superblock, a partition table or a file system. Nothing of members that are said to agree.
     pub zeros: Vec<CreateZeros>,
-    /// What to write, in this order; all of it must be durable before the array is used.
+    /// The writes, in this order; all of them must be durable before the array is used.
     pub writes: Vec<CreateWrite>,
 }
 
@@ -129,7 +130,7 @@ pub enum CreateError {
     /// The geometry is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// What was asked for makes no sense, whatever the drives are.
+    /// The wish makes no sense, whatever the drives are.
     #[error("{0}")]
     Usage(String),
     /// These drives cannot make it, in words.
@@ -153,7 +154,7 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
 /// A name as a superblock has it.
 ///
 /// # Errors
-/// When it cannot be one.
+/// It is no valid name.
 pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
     if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(name) {
         return Err(CreateError::Usage(format!(
@@ -176,13 +177,19 @@ impl Create {
         let redundant = self.level.is_redundant();
         let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };
         if self.members.len() + self.spares.len() > ROLES_MAX {
-            return usage(format!("an md array has room for {ROLES_MAX} drives"));
+            return usage(format!(
+                "{} drives are too many for one array, since md takes {ROLES_MAX}: make several arrays",
+                self.members.len() + self.spares.len()
+            ));
         }
         let Some(first) = self.members.iter().flatten().next() else {
-            return usage("an array needs at least one drive that is not missing".into());
+            return usage("every member is missing: name at least one drive that is there".into());
         };
         if !redundant && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
-            return usage(format!("RAID level {} has neither missing members nor spares", self.level));
+            return usage(format!(
+                "RAID level {} has no redundancy, so it has neither missing members nor spares: leave them out, or choose another level",
+                self.level
+            ));
         }
         let set_name = self.set_name()?;
         let data_offset = self.data_offset_sectors.unwrap_or_else(|| data_offset_sectors(first.size_sectors, strip_sectors));
@@ -193,7 +200,7 @@ impl Create {
                 Some(room) if room >= 16 => rooms.push(if redundant { room & !1 } else { room }),
                 _ => {
                     return refuse(format!(
-                        "{} is too small: of its {} sectors {data_offset} are needed for metadata \
+                        "{} is too small: metadata need {data_offset} of its {} sectors \
                          (the first drive's size decides; name the smallest first)",
                         drive.name, drive.size_sectors
                     ));
@@ -213,7 +220,10 @@ impl Create {
         let bitmap = match self.bitmap {
             BitmapChoice::None => None,
             BitmapChoice::Internal { .. } if !redundant => {
-                return usage(format!("a write-intent bitmap is of no use at RAID level {}", self.level));
+                return usage(format!(
+                    "RAID level {} has no redundancy to resync, so a write-intent bitmap is of no use: leave it out",
+                    self.level
+                ));
             }
             BitmapChoice::Internal { chunk_bytes } => {
                 let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Usage)?;
@@ -223,12 +233,12 @@ impl Create {
         let missing = self.members.iter().filter(|member| member.is_none()).count();
         if missing > geometry.losses_survived() {
             return usage(format!(
-                "{missing} members are missing, RAID level {} survives {}",
+                "{missing} members are missing, and RAID level {} survives {}: name more drives",
                 self.level,
                 geometry.losses_survived()
             ));
         }
-        // What a missing member held is computed from the rest, which therefore agrees with it.
+        // The data of a missing member is computed from the rest, which is therefore consistent with it.
         let clean = self.assume_clean || !redundant || (missing > 0 && missing == self.level.parity_count());
         let mut template = self.template(set_name, data_offset, if redundant { size } else { 0 }, clean, bitmap.as_ref());
         // Kernels before 5.4 refuse the layout bit; among equal members it says nothing.
@@ -258,7 +268,7 @@ impl Create {
                 }));
             }
             if self.checksums {
-                let start_sector = region_of(&superblock).header_sector(0);
+                let start_sector = DriveSector::new(region_of(&superblock).header_sector(0));
                 creation.writes.push(CreateWrite { drive: index, start_sector, bytes: checksums::new_region(&superblock) });
             }
             creation.writes.extend(member_writes(index, &superblock, bitmap.as_ref()));
@@ -274,17 +284,18 @@ impl Create {
         let mut zeros = Vec::new();
         let ends = ends.map(ArraySector::span);
         for (drive, run) in ends.into_iter().flat_map(|end| geometry.footprint(end).into_iter().enumerate()) {
+            let end = MemberSector::new(geometry.member_sectors(drive));
             let whole = |run: Range<MemberSector>| {
-                run.start.get() / 8 * 8..run.end.get().next_multiple_of(8).min(geometry.member_sectors(drive))
+                let blocks = run.in_blocks(8);
+                blocks.start..blocks.end.min(end)
             };
-            let on_drive = |run: Range<u64>| data_offset + run.start..data_offset + run.end;
-            let is_there = self.members[drive].is_some();
-            zeros.extend(run.into_iter().filter(|_| is_there).map(|run| CreateZeros { drive, sectors: on_drive(whole(run)) }));
+            let zero = |run| CreateZeros { drive, sectors: on_drive(&whole(run), DriveSector::new(data_offset)) };
+            zeros.extend(run.into_iter().filter(|_| self.members[drive].is_some()).map(zero));
         }
         zeros
     }
 
-    /// What of the room behind metadata is for data.
+    /// The part of the space behind metadata that is for data.
     fn data_sectors_within(&self, room: u64) -> u64 {
         if self.checksums { Region::data_sectors_within(room) } else { room }
     }
@@ -299,13 +310,13 @@ impl Create {
         name_bytes(&name)
     }
 
-    /// What is used of each member of a redundant array: the smallest room, or the limit asked for.
+    /// The sectors used of each member of a redundant array: the smallest space, or the limit asked for.
     fn used_sectors(&self, strip_sectors: u64, rooms: &[u64]) -> Result<u64, CreateError> {
         let unit = if self.level == Level::Raid1 { 128 } else { strip_sectors.max(2) };
         let smallest = rooms.iter().copied().min().unwrap_or(0);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit > smallest) {
             return Err(CreateError::Refused(format!(
-                "{limit} sectors of each member were asked for, the smallest has {smallest}"
+                "{limit} sectors of each member were asked for, and the smallest has {smallest}: ask for less, or use larger drives"
             )));
         }
         let size = self.member_sectors_max.unwrap_or(smallest);
@@ -372,11 +383,11 @@ impl Create {
 /// superblock that names far places costs no memory.
 const HEAD_SECTORS_MAX: u64 = 2048;
 
-/// What makes a drive a member: zeros where older signatures may lie, then bitmap, and the superblock last.
+/// The writes that make a drive a member: zeros where older signatures may lie, then bitmap, and the superblock last.
 pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Option<&Bitmap>) -> Vec<CreateWrite> {
     let header = &superblock.header;
     let super_start = header.super_offset;
-    let place = |offset: i32| super_start.saturating_add_signed(i64::from(offset));
+    let place = |offset: i32| superblock.sector_at(offset).get();
     let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
     if header.bblog_offset != 0 {
         parts.push((place(header.bblog_offset), vec![0; usize::from(header.bblog_size) * 512]));
@@ -384,7 +395,7 @@ pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Optio
     if let Some(bitmap) = bitmap {
         let mut bytes = bitmap.encode();
         let start = place(header.bitmap_offset);
-        let room = superblock.bitmap_room_sectors(u64::MAX).min(bytes.len() as u64 / 512);
+        let room = superblock.bitmap_room_sectors(None).min(bytes.len() as u64 / 512);
         bytes.truncate((room * 512) as usize);
         parts.push((start, bytes));
     }
@@ -395,12 +406,12 @@ pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Optio
     for (start_sector, bytes) in parts {
         match head.get_mut((start_sector * 512) as usize..(start_sector * 512) as usize + bytes.len()) {
             Some(within) => within.copy_from_slice(&bytes),
-            None => writes.push(CreateWrite { drive, start_sector, bytes }),
+            None => writes.push(CreateWrite { drive, start_sector: DriveSector::new(start_sector), bytes }),
         }
     }
-    writes.insert(0, CreateWrite { drive, start_sector: 0, bytes: head });
+    writes.insert(0, CreateWrite { drive, start_sector: DriveSector::ZERO, bytes: head });
     let mut block = superblock.encode();
     block.resize(SUPERBLOCK_BYTES.min((header.data_offset - super_start) as usize * 512), 0);
-    writes.push(CreateWrite { drive, start_sector: super_start, bytes: block });
+    writes.push(CreateWrite { drive, start_sector: superblock.start_sector(), bytes: block });
     writes
 }

@@ -1,4 +1,4 @@
-//! What a member says of itself, in the words and order of `mdadm --examine`.
+//! The description of a member, in the words and order of `mdadm --examine`.
 //!
 //! Sizes come as mdadm's numbers without its "(62.00 MiB 65.01 MB)"; times are seconds since 1970.
 
@@ -112,14 +112,14 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What Stria's write log on a member says, of which mdadm knows nothing; `None`: there is none.
+/// The description of Stria's write log on a member, of which mdadm knows nothing; `None`: there is none.
 pub fn write_log(candidate: &Candidate) -> Option<String> {
     let Ok(member) = &candidate.found else { return None };
     let log = member.log.as_ref()?;
     Some(if log.off {
         "switched off".into()
     } else if !log.speaks_for(member.superblock.utime_micros()) {
-        "empty: the array was stopped, or run by somebody else since".into()
+        "empty: the array was stopped, or run by other software since".into()
     } else if !log.is_understood() {
         format!("of version {}, which this program does not know", log.version)
     } else if log.is_damaged() {
@@ -135,7 +135,7 @@ pub fn span_of(candidate: &Candidate) -> Option<String> {
     Some(uuid_text(&candidate.found.as_ref().ok()?.superblock.span_of?))
 }
 
-/// What the checksums behind a member's data say; `None`: there are none.
+/// The description of the checksums behind a member's data; `None`: there are none.
 pub fn checksums(candidate: &Candidate) -> Option<String> {
     let checksums = candidate.found.as_ref().ok()?.checksums.as_ref()?;
     let header = match &checksums.header {
@@ -145,7 +145,7 @@ pub fn checksums(candidate: &Candidate) -> Option<String> {
     let (place, session) = (header.data.end, header.session);
     Some(match checksums.witnessed {
         true => format!("CRC-32C of each 4 KiB, at sector {place}, session {session}"),
-        false => format!("void, at sector {place}: the array was run by somebody else since"),
+        false => format!("void, at sector {place}: the array was run by other software since"),
     })
 }
 

@@ -22,11 +22,13 @@
 //!
 //! A kernel sees free space and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
+use super::shape::level_of;
 use super::superblock::Superblock;
 use crate::fields::on_disk;
 use std::collections::VecDeque;
 use std::ops::Range;
-use stria_array::{AppendTerms, LogRecord};
+use stria_array::address::Sectors;
+use stria_array::{AppendTerms, DriveSector, LogRecord, StripSector};
 use stria_block::{Buffer, Claim, Data, Pool, bytes};
 use stria_parity::crc32c;
 
@@ -50,8 +52,8 @@ pub(crate) const RECORDS_MAX: usize = 1 << 20;
 /// 4 GiB: the most that replay computes before it writes. A record of 64 bytes may stand for megabytes.
 pub(crate) const REPLAY_SECTORS_MAX: u64 = 8 << 20;
 
-/// How far a session may be ahead of its member's superblock: it is numbered before the superblock update that begins it, and
-/// the member may have missed the update before.
+/// The distance by which a session may be ahead of its member's superblock: it is numbered before the superblock update that
+/// begins it, and the member may have missed the update before.
 const SESSION_AHEAD_MAX: u64 = 2;
 
 /// One append takes at most a quarter of a part, so that it finds space while another is not retired yet.
@@ -86,9 +88,9 @@ on_disk! {
         0x48 flags: u64,
         /// 0. Before there was `life`: appends with smaller sequence numbers are of an earlier life of the member.
         0x50 sequence_from: u64,
-        /// How often the member has returned in this session: appends of its earlier lives do not count.
+        /// The number of the member's returns in this session: appends of its earlier incarnations do not count.
         0x58 life: u32,
-        /// How many parts the ring has; 0 and 1: it is one.
+        /// The number of parts of the ring; 0 and 1: it is one.
         0x5c parts: u32,
         /// Zero.
         0x60 reserved: [u8; 32],
@@ -114,7 +116,7 @@ on_disk! {
         0x20 start_sector: u32,
         /// Its length, this page included.
         0x24 sectors: u32,
-        /// How many entries follow.
+        /// The number of entries that follow.
         0x28 count: u32,
         /// Sum of head, entries and the member's identity and life, this field taken as zero.
         0x2c crc: u32,
@@ -122,7 +124,7 @@ on_disk! {
         0x30 payload_crc: u32,
         /// The sequence number of the oldest append that still counts.
         0x34 live_from: u64,
-        /// How many appends before it were not known to be durable.
+        /// The number of appends before it that were not known to be durable.
         0x3c unsure_count: u32,
     }
 }
@@ -160,8 +162,8 @@ const HOLDS_ZEROS: u8 = 4;
 /// The space for a log that md leaves on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogRoom {
-    /// First sector of the head on the drive; the ring ends there.
-    pub head_start: u64,
+    /// First sector of the head; the ring ends there.
+    pub head_start: DriveSector,
     /// The most that the ring may take.
     sectors: u64,
 }
@@ -174,7 +176,7 @@ impl LogRoom {
             return None;
         }
         let header = &superblock.header;
-        let after = |offset: i32, sectors: u64| header.super_offset.saturating_add_signed(i64::from(offset)) + sectors;
+        let after = |offset: i32, sectors: u64| (superblock.sector_at(offset) + sectors).get();
         let mut start = header.super_offset + PAGE_SECTORS;
         if bitmap_sectors > 0 {
             start = start.max(after(header.bitmap_offset, bitmap_sectors));
@@ -186,7 +188,7 @@ impl LogRoom {
         let head_start = (header.data_offset.checked_sub(PAGE_SECTORS)?) / PAGE_SECTORS * PAGE_SECTORS;
         let sectors = head_start.checked_sub(start)? / PAGE_SECTORS * PAGE_SECTORS;
         let fits = header.super_offset < header.data_offset && sectors >= RING_SECTORS_MIN;
-        fits.then_some(Self { head_start, sectors })
+        fits.then_some(Self { head_start: DriveSector::new(head_start), sectors })
     }
 
     /// The most parts that a ring here may have.
@@ -205,9 +207,9 @@ impl LogRoom {
 /// Where a member's log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlace {
-    /// First sector of the head on the drive; the ring ends there.
-    pub head_start: u64,
-    /// How many the ring has.
+    /// First sector of the head; the ring ends there.
+    pub head_start: DriveSector,
+    /// The number of parts of the ring.
     pub parts: usize,
     /// Length of each.
     pub part_sectors: u64,
@@ -225,9 +227,9 @@ impl LogPlace {
         part as u64 * self.part_sectors
     }
 
-    /// First sector of the ring on the drive.
-    fn ring_start(&self) -> u64 {
-        self.head_start - self.ring_sectors()
+    /// First sector of the ring.
+    pub fn ring_start(&self) -> DriveSector {
+        self.head_start.saturating_sub(self.ring_sectors())
     }
 
     /// The size of the largest append.
@@ -289,7 +291,7 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
     page(&head)
 }
 
-/// What was found in a member's log.
+/// The contents of a member's log.
 #[derive(Clone, Debug, Default)]
 pub struct FoundLog {
     /// The array has no log, by choice.
@@ -304,7 +306,7 @@ pub struct FoundLog {
     pub(crate) is_excessive: bool,
 }
 
-/// What was found in a part of the ring.
+/// The contents of a part of the ring.
 #[derive(Clone, Debug, Default)]
 pub struct FoundPart {
     /// Records of the session, in the order of their appends.
@@ -320,7 +322,7 @@ impl FoundLog {
     /// the member may have missed (R27). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut super::member::Read) -> Option<Self> {
         let head_start = room.head_start;
-        let page = read(head_start, PAGE_SECTORS).ok()?;
+        let page = read(head_start.get(), PAGE_SECTORS).ok()?;
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
         let header = &superblock.header;
         let mut bare = page.clone();
@@ -349,7 +351,7 @@ impl FoundLog {
         let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
         let mut part = |part: usize| {
             let start = place.part_start(part);
-            let bytes = read(place.ring_start() + start, place.part_sectors).ok()?;
+            let bytes = read((place.ring_start() + start).get(), place.part_sectors).ok()?;
             Some(FoundPart::scan(&bytes, start, (session.number, &salt, &bounds), head.sequence_from))
         };
         if !fits {
@@ -389,10 +391,10 @@ impl FoundLog {
     }
 }
 
-/// What replay computes of a record, in sectors: its parity, and the new data that the record holds.
+/// The amount that replay computes of a record, in sectors: its parity, and the new data that the record holds.
 pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
     let redone = if record.new_data_is_zeros { record.written.len() } else { record.new_data.len() };
-    (record.rows.end - record.rows.start) * (1 + redone as u64)
+    record.rows.sectors() * (1 + redone as u64)
 }
 
 impl FoundPart {
@@ -442,7 +444,7 @@ struct Bounds {
 impl Bounds {
     fn of(superblock: &Superblock) -> Self {
         let header = &superblock.header;
-        let parity_count = if header.level == 6 { 2 } else { 1 };
+        let parity_count = level_of(header).map_or(0, |level| level.parity_count());
         let strip_sectors = u64::from(header.chunksize);
         Self {
             strip_sectors,
@@ -462,7 +464,7 @@ impl Bounds {
     }
 }
 
-/// What a page of the ring starts.
+/// The append that a page of the ring starts.
 enum Append {
     /// No append of this session, or one that was torn.
     None,
@@ -521,7 +523,7 @@ fn record_of(entry: &Entry, payload: &Data, rest: &mut Range<usize>) -> Option<L
     Some(LogRecord {
         number: entry.number,
         stripe: entry.stripe,
-        rows: entry.row.into()..u64::from(entry.row) + u64::from(entry.rows),
+        rows: StripSector::new(entry.row.into()).run(entry.rows.into()),
         written: entry.first.into()..usize::from(entry.first) + usize::from(entry.count),
         parity: entry.parity.into(),
         partial: (entry.holds & HOLDS_PARTIAL != 0).then(&mut take),
@@ -587,7 +589,7 @@ impl Ring {
         records: &[LogRecord],
         terms: AppendTerms,
         memory: &mut Memory,
-    ) -> Option<(u64, Data)> {
+    ) -> Option<(DriveSector, Data)> {
         let AppendTerms { retired_below, free_below, unsure_count } = terms;
         // Without records the append exists to free the oldest; otherwise it would only fill the ring.
         if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
@@ -608,8 +610,8 @@ impl Ring {
             let entry = Entry {
                 number: record.number,
                 stripe: record.stripe,
-                row: record.rows.start as u32,
-                rows: (record.rows.end - record.rows.start) as u32,
+                row: record.rows.start.get() as u32,
+                rows: record.rows.sectors() as u32,
                 first: record.written.start as u16,
                 count: record.written.len() as u16,
                 parity: record.parity as u8,
@@ -706,7 +708,7 @@ mod tests {
     impl Bench {
         fn new(parts: usize) -> Self {
             let mut header = Header::read(&[0; Header::SIZE_BYTES]);
-            // What goes before the ring, and the head behind it.
+            // The ring lies behind the superblock, and the head behind the ring.
             let data_offset = 24 + parts as u64 * RING_SECTORS_MIN + 8;
             (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, data_offset);
             (header.chunksize, header.raid_disks, header.size, header.events) = (1024, 3, 8192, 7);
@@ -726,12 +728,12 @@ mod tests {
 
         fn write_head(&mut self) {
             let head = encode_head(&self.superblock, &self.place, &self.session, false, self.incarnation);
-            self.drive[bytes(self.place.head_start)..][..head.len()].copy_from_slice(&head);
+            self.drive[bytes(self.place.head_start.get())..][..head.len()].copy_from_slice(&head);
         }
 
         /// Changes the head's page, and puts its sum right.
         fn change_head(&mut self, change: impl FnOnce(&mut [u8])) {
-            let page = &mut self.drive[bytes(self.place.head_start)..][..PAGE_BYTES];
+            let page = &mut self.drive[bytes(self.place.head_start.get())..][..PAGE_BYTES];
             change(page);
             page[0x0c..0x10].fill(0);
             let crc = crc32c(page);
@@ -743,7 +745,7 @@ mod tests {
             let record = record.map(|(number, sectors)| LogRecord {
                 number,
                 stripe: 1,
-                rows: 0..sectors.max(8),
+                rows: StripSector::ZERO.run(sectors.max(8)),
                 written: 0..2,
                 parity: 0,
                 partial: (sectors > 0).then(|| Buffer::zeroed(bytes(sectors)).freeze()),
@@ -753,7 +755,8 @@ mod tests {
             let (part, ring) = to;
             let at = (&self.place, part, &salt_of(&self.superblock, self.incarnation), self.session.number);
             let (start, data) = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
-            let range = bytes(start)..bytes(start) + data.len();
+            let start = bytes(start.get());
+            let range = start..start + data.len();
             self.drive[range.clone()].copy_from_slice(&data);
             Some(range)
         }
@@ -823,7 +826,7 @@ mod tests {
         let record = |number: u64| LogRecord {
             number,
             stripe: 1,
-            rows: number..number + 1,
+            rows: StripSector::new(number).run(1),
             written: 0..1,
             parity: 0,
             partial: Some(Buffer::copy_of(&[number as u8; 512]).freeze()),
@@ -833,7 +836,7 @@ mod tests {
         let records: Vec<LogRecord> = (1..50).map(record).collect();
         let at = (&bench.place, 0, &salt_of(&bench.superblock, 0), bench.session.number);
         let (start, data) = Ring::default().append(at, &records, FIRST, &mut bench.memory).expect("there is room");
-        bench.drive[bytes(start)..][..data.len()].copy_from_slice(&data);
+        bench.drive[bytes(start.get())..][..data.len()].copy_from_slice(&data);
         let found = bench.found().parts.remove(0).records;
         assert_eq!(found.len(), records.len());
         let pieces: Vec<&Data> = found.iter().flat_map(|record| record.partial.iter().chain(&record.new_data)).collect();
@@ -860,7 +863,7 @@ mod tests {
         assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (true, vec![1, 3]), (false, vec![1, 2, 3])]);
         assert!(!bench.found().is_of(bench.session.number), "what one lane cannot tell the log cannot");
 
-        let end = bytes(bench.place.ring_start() + bench.place.part_start(1));
+        let end = bytes((bench.place.ring_start() + bench.place.part_start(1)).get());
         let mut read = |start: u64, sectors: u64| match bytes(start) < end {
             true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
             _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),

@@ -5,12 +5,14 @@ use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::checksums::{self, Checksums};
 use super::log::{FoundLog, LogRoom};
 use super::ppl::{FoundPpl, PplPlace};
+use super::shape::keeps_parity;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
 use std::ops::Range;
+use stria_array::DriveSector;
 use stria_block::{IoError, SECTORS_MAX};
 
-/// How this crate reads a drive: first sector, count of sectors. Only ranges within the drive and
+/// The function by which this crate reads a drive: first sector, count of sectors. Only ranges within the drive and
 /// aligned to 4 KiB are asked for, except on drives whose size is not a multiple of that.
 pub type Read<'a> = dyn FnMut(u64, u64) -> Result<Vec<u8>, IoError> + 'a;
 
@@ -23,9 +25,9 @@ pub struct Candidate {
     pub size_sectors: u64,
     /// The drive's logical block: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// What md wrote, or why there is nothing to use.
+    /// The metadata that md wrote, or the reason why there is nothing to use.
     pub found: Result<Member, SuperblockError>,
-    /// What else lies there, looked for only when `found` is an error.
+    /// Other contents, looked for only when `found` is an error.
     pub carries: Vec<Signature>,
 }
 
@@ -39,8 +41,8 @@ pub struct Member {
     pub doubt: Option<SuperblockError>,
     /// Its bitmap; `None` when the superblock tells of none.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// Its bad-block log, in sectors of the drive, or what is wrong with it.
-    pub bad_blocks: Result<Vec<Range<u64>>, String>,
+    /// Its bad-block log, or what is wrong with it.
+    pub bad_blocks: Result<Vec<Range<DriveSector>>, String>,
     /// Its write log; `None`: there is none.
     pub log: Option<FoundLog>,
     /// Its partial parity log; `None` when the superblock tells of none.
@@ -102,9 +104,9 @@ fn read_superblock(minor: u8, size_sectors: u64, read: &mut Read) -> Result<Supe
     }
 }
 
-/// The one of two superblocks on a drive that no client wrote: a superblock within the data of another may be the work of a client.
-/// If each lies in the data of the other, nothing on the drive tells which is real, and the one before its data counts: version 1.2
-/// or 1.1 before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as with mdadm.
+/// The one of two superblocks on a drive that no client wrote: a superblock within the data of another may be the work of a client. If each lies in the data of the other, nothing on the drive tells which is real, and the one before its data counts:
+/// version 1.2 or 1.1 before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as
+/// with mdadm.
 fn real_of(one: Superblock, other: Superblock) -> Superblock {
     match (one.exposes(&other), other.exposes(&one)) {
         (true, true) => {
@@ -129,10 +131,10 @@ fn real_of(one: Superblock, other: Superblock) -> Superblock {
 impl Member {
     fn read(superblock: Superblock, drive_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
         let bitmap = BitmapPlace::of(&superblock, logical_block_bytes).map(|place| {
-            let room = superblock.bitmap_room_sectors(drive_sectors);
+            let room = superblock.bitmap_room_sectors(Some(drive_sectors));
             let mut read = |sectors: u64| {
-                let sectors = sectors.next_multiple_of(place.unit_sectors).min(drive_sectors - place.start_sector);
-                read(place.start_sector, sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
+                let sectors = sectors.next_multiple_of(place.unit_sectors).min(drive_sectors - place.start_sector.get());
+                read(place.start_sector.get(), sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
             };
             let first = read(1)?;
             let bytes = read(Bitmap::sectors_to_read(&first, room)?)?;
@@ -140,7 +142,7 @@ impl Member {
         });
         let bad_blocks = Self::read_bad_blocks(&superblock, drive_sectors, read);
         let bitmap_sectors = bitmap.as_ref().and_then(|bitmap| Some(bitmap.as_ref().ok()?.size_sectors()));
-        let parity = matches!(superblock.header.level, 4..=6);
+        let parity = keeps_parity(&superblock.header);
         let room = LogRoom::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
         let log = room.and_then(|room| FoundLog::read(&superblock, &room, read));
         let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
@@ -148,7 +150,7 @@ impl Member {
         Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums }
     }
 
-    fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<u64>>, String> {
+    fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<DriveSector>>, String> {
         let header = &superblock.header;
         if !superblock.has(feature::BAD_BLOCKS) {
             return Ok(Vec::new());
@@ -160,8 +162,8 @@ impl Member {
             ));
         }
         // Within the drive: checked when the superblock was parsed.
-        let start = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
-        let bytes = read(start, u64::from(header.bblog_size)).map_err(|error| format!("bad-block log: {error}"))?;
+        let start = superblock.sector_at(header.bblog_offset);
+        let bytes = read(start.get(), u64::from(header.bblog_size)).map_err(|error| format!("bad-block log: {error}"))?;
         badblocks::parse(&bytes, header.bblog_shift, drive_sectors)
     }
 }
@@ -169,8 +171,8 @@ impl Member {
 /// Where a member's bitmap lies and in what units it may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BitmapPlace {
-    /// First sector on the drive.
-    pub start_sector: u64,
+    /// Its first sector.
+    pub start_sector: DriveSector,
     /// A page where the place allows for whole pages, else the drive's logical block.
     pub unit_sectors: u64,
 }
@@ -181,11 +183,11 @@ impl BitmapPlace {
         if !superblock.has(feature::BITMAP_OFFSET) {
             return None;
         }
-        let start_sector = header.super_offset.saturating_add_signed(i64::from(header.bitmap_offset));
+        let start_sector = superblock.sector_at(header.bitmap_offset);
         let page = PAGE_BYTES as u64 / 512;
         // Everything mdadm lays out starts on a page, but for the bitmaps of old that share the superblock's.
         let neighbours = [header.super_offset, header.data_offset];
-        let paged = start_sector % page == 0 && neighbours.iter().all(|place| place % page == 0);
+        let paged = start_sector.get() % page == 0 && neighbours.iter().all(|place| place % page == 0);
         Some(Self { start_sector, unit_sectors: if paged { page } else { u64::from(logical_block_bytes / 512).max(1) } })
     }
 }

@@ -10,8 +10,8 @@
 //!
 //! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
 //! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
-//! format; Linux writes pages. A run of the array begins with an empty header: Linux erases the area first, and counts from 1. Stria counts on
-//! from run to run. If power goes while an area is erased, the newest header may be lost and an older one left, whose entries are void.
+//! format; Linux writes pages. A run of the array begins with an empty header: Linux erases the area first, and counts from 1. Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and an older one left,
+//! whose entries are void.
 //!
 //! Linux replays when the superblock says dirty, and if it found records, and all of them whole, it takes redundancy to
 //! agree everywhere: every write in flight had one. So do we, unless a superblock of ours says that a resync was due: an array that is
@@ -22,7 +22,8 @@
 use super::log::Memory;
 use super::superblock::{Superblock, feature};
 use crate::fields::on_disk;
-use stria_array::{Geometry, LogRecord, MemberId, MetadataWrite};
+use stria_array::address::Sectors;
+use stria_array::{DriveSector, Geometry, LogRecord, MemberId, MetadataWrite, StripSector};
 use stria_block::{Buffer, Data, bytes};
 use stria_parity::crc32c;
 
@@ -33,7 +34,7 @@ const HEADER_BYTES: usize = 4096;
 /// 128 KiB: partial parity behind one header.
 const ENTRY_SECTORS_MAX: u64 = 256;
 
-/// What one append takes.
+/// The size of the largest append.
 pub(crate) const APPEND_SECTORS_MAX: u64 = HEADER_SECTORS + ENTRY_SECTORS_MAX;
 
 /// Entries in a header.
@@ -61,7 +62,7 @@ on_disk! {
         0x204 padding: u32,
         /// Counts headers.
         0x208 generation: u64,
-        /// How many entries follow.
+        /// The number of entries that follow.
         0x210 entries_count: u32,
         /// Sum of the page, this field taken as zero.
         0x214 checksum: u32,
@@ -87,7 +88,7 @@ on_disk! {
 /// Where a member's partial parity log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PplPlace {
-    pub start_sector: u64,
+    pub start_sector: DriveSector,
     pub sectors: u64,
     ring: bool,
     /// Sum of the array's identity.
@@ -99,7 +100,7 @@ impl PplPlace {
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let (offset, size) = superblock.ppl()?;
         Some(Self {
-            start_sector: superblock.header.super_offset.saturating_add_signed(offset.into()),
+            start_sector: superblock.sector_at(offset.into()),
             sectors: u64::from(size) / HEADER_SECTORS * HEADER_SECTORS,
             ring: superblock.has(feature::MULTIPLE_PPLS),
             signature: crc32c(&superblock.header.set_uuid),
@@ -126,7 +127,7 @@ fn encode(signature: u32, generation: u64, entries: &[PplEntry]) -> Vec<u8> {
     page(&header)
 }
 
-/// What lies in a member's partial parity log.
+/// The contents of a member's partial parity log.
 #[derive(Clone, Debug, Default)]
 pub struct FoundPpl {
     /// Complete entries of the newest header, with their partial parity.
@@ -139,7 +140,7 @@ pub struct FoundPpl {
 
 impl FoundPpl {
     pub(crate) fn read(place: &PplPlace, read: &mut super::member::Read) -> Self {
-        match read(place.start_sector, place.sectors) {
+        match read(place.start_sector.get(), place.sectors) {
             Ok(area) => Self::parse(&area, place.signature),
             Err(_) => Self { damaged: true, ..Self::default() },
         }
@@ -250,7 +251,7 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
             records.push(LogRecord {
                 number: 0,
                 stripe,
-                rows: start % strip..start % strip + pair[1] - pair[0],
+                rows: StripSector::new(start % strip).run(pair[1] - pair[0]),
                 written: index..index + count,
                 parity: 0,
                 partial: (partial_sectors > 0).then(|| partial.slice(bytes(pair[0]), bytes(pair[1] - pair[0]))),
@@ -300,7 +301,7 @@ impl Ppl {
     /// The bytes that log `records`, and their position on the drive. `None`: the records before are not retired.
     ///
     /// # Panics
-    /// When the records do not fit into one append.
+    /// The records do not fit into one append.
     pub fn append(
         &mut self,
         place: &PplPlace,
@@ -309,7 +310,7 @@ impl Ppl {
         records: &[LogRecord],
         retired_below: u64,
         memory: &mut Memory,
-    ) -> Option<(u64, Data)> {
+    ) -> Option<(DriveSector, Data)> {
         if self.last_number >= retired_below {
             return None;
         }
@@ -320,9 +321,9 @@ impl Ppl {
         let entry = |record: &LogRecord| {
             let partial = record.partial.as_deref().unwrap_or_default();
             PplEntry {
-                data_sector: record.stripe * width + record.written.start as u64 * strip + record.rows.start,
+                data_sector: record.stripe * width + record.written.start as u64 * strip + record.rows.start.get(),
                 pp_size: partial.len() as u32,
-                data_size: bytes((record.rows.end - record.rows.start) * record.written.len() as u64) as u32,
+                data_size: bytes(record.rows.sectors() * record.written.len() as u64) as u32,
                 parity_disk: geometry.stripe_map(record.stripe).parity[0].into(),
                 checksum: crc32c(partial),
             }

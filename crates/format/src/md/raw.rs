@@ -17,7 +17,7 @@ pub struct RawField {
     pub offset_bytes: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// What they say.
+    /// Their meaning.
     pub meaning: String,
 }
 
@@ -44,7 +44,7 @@ pub fn fields(member: &Member) -> Vec<RawField> {
         fields.extend(table("mark of a span", span::FIELDS, bytes, start + span::PLACE as u64, span_meaning));
     }
     if let Some(Ok(bitmap)) = &member.bitmap {
-        let start = header.super_offset.saturating_add_signed(i64::from(header.bitmap_offset)) * 512;
+        let start = superblock.sector_at(header.bitmap_offset).get() * 512;
         let bytes = bitmap.header.write();
         fields.extend(table("bitmap", bitmap::Header::FIELDS, &bytes, start, |name, raw| bitmap_meaning(bitmap, name, raw)));
     }
@@ -52,7 +52,7 @@ pub fn fields(member: &Member) -> Vec<RawField> {
         fields.push(RawField {
             structure: "bad blocks",
             name: "entry".into(),
-            offset_bytes: header.super_offset.saturating_add_signed(i64::from(header.bblog_offset)) * 512,
+            offset_bytes: superblock.sector_at(header.bblog_offset).get() * 512,
             bytes: Vec::new(),
             meaning: format!("{} sectors at sector {} of the drive", range.end - range.start, range.start),
         });
@@ -114,7 +114,7 @@ fn superblock_meaning(superblock: &Superblock, name: &str, raw: &[u8]) -> String
             format!("partial parity log: {} sectors, {} sectors from the superblock", value >> 16, value as u16 as i16)
         }
         "bblog_offset" if header.bblog_offset != 0 => from_superblock(header.bblog_offset),
-        "recovery_offset" if superblock.has(feature::RECOVERY_OFFSET) => format!("filled up to sector {value} of its data"),
+        "recovery_offset" if superblock.has(feature::RECOVERY_OFFSET) => format!("rebuilt up to sector {value} of its data"),
         "dev_number" => format!("device {value}: {}", superblock.role()),
         "devflags" => match value {
             0 => "none".into(),
@@ -124,7 +124,7 @@ fn superblock_meaning(superblock: &Superblock, name: &str, raw: &[u8]) -> String
             _ => "unknown".into(),
         },
         "resync_offset" if header.resync_offset == CLEAN => "clean".into(),
-        "resync_offset" => format!("redundancy agrees below sector {value}"),
+        "resync_offset" => format!("redundancy is consistent below sector {value}"),
         "sb_csum" => "correct".into(),
         "pad0" | "pad3" => if raw.iter().all(|&byte| byte == 0) { "unused" } else { "unknown use" }.into(),
         _ if value == 0 => "unused".into(),

@@ -17,13 +17,15 @@ use super::lane::{LogArea, LogLayout, MdLog};
 use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};
-use super::shape::layout_of;
+use super::shape::{keeps_parity, layout_of};
 use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::address::MemberSpace;
-use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, MetadataWriter, Refusal, Synced};
+use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
+use stria_array::{
+    ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, MetadataWriter, Refusal, Synced,
+};
 use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
@@ -34,7 +36,7 @@ pub(crate) struct MemberMetadata {
     pub superblock: Superblock,
     pub name: String,
     pub logical_block_bytes: u32,
-    pub bad_blocks: Vec<Range<u64>>,
+    pub bad_blocks: Vec<Range<DriveSector>>,
     /// Its bitmap pages are those of the recorder.
     pub bitmap_current: bool,
     /// The head of its log names the session.
@@ -61,8 +63,10 @@ pub struct Adopt {
 #[error("{0}")]
 pub struct AdoptError(String);
 
-pub(crate) const NO_ROOM_FOR_BITMAP: &str = "its metadata leave too little room for the array's write-intent bitmap; add it anew";
-const NO_ROOM_FOR_LOG: &str = "there is too little room before its data for the array's write log";
+pub(crate) const NO_ROOM_FOR_BITMAP: &str =
+    "its metadata leave too little space for the array's write-intent bitmap; wipe it (`stria wipe`) and add it anew";
+const NO_ROOM_FOR_LOG: &str =
+    "there is too little space before its data for the array's write log; wipe it (`stria wipe`) and add it anew";
 
 /// The metadata that people ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +98,7 @@ pub struct DescribedMember {
     pub number: u32,
     /// Its identity.
     pub device_uuid: [u8; 16],
-    /// What its superblock says it does.
+    /// Its role according to its superblock.
     pub role: Role,
 }
 
@@ -199,7 +203,7 @@ impl MdMetadata {
     /// The array runs on this many lanes: each member's log has as many parts.
     ///
     /// # Panics
-    /// When it is none, or more than [`MdMetadata::lanes_max`].
+    /// There are no lanes, or more than [`MdMetadata::lanes_max`].
     #[must_use]
     pub fn with_lanes(self, count: usize) -> Self {
         assert!((1..=self.lanes_max()).contains(&count), "{count} lanes of {}", self.lanes_max());
@@ -268,10 +272,10 @@ impl MdMetadata {
         let header = &mut superblock.header;
         let refuse = |what: String| Err(AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())));
         if !self.redundant {
-            return refuse("an array without redundancy takes no spares".into());
+            return refuse("an array without redundancy takes no spares; create one with redundancy, and copy the data".into());
         }
         if self.keepers.contains_key(&member) {
-            return refuse("it is known to the array already".into());
+            return refuse("it is a member already; `status` shows its slot".into());
         }
         if self.common.minor_version() == 0 {
             return refuse(
@@ -285,24 +289,24 @@ impl MdMetadata {
         if data_size < header.size {
             let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
             let needed = header.data_offset + header.size + behind;
-            return refuse(format!("it has {} sectors, a member needs {needed}", drive.size_sectors));
+            return refuse(format!("it has {} sectors, and a member needs {needed}; use a larger drive", drive.size_sectors));
         }
         let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
         let strip = u64::from(header.chunksize);
-        let log_start = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
+        let log_start = self.common.sector_at(header.bblog_offset).get();
         if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
             return refuse(format!(
-                "its blocks of {} bytes do not fit the array's places, which are made for 512",
+                "its blocks of {} bytes do not fit the places of the array's metadata and strips; use a drive with blocks of 512 bytes",
                 drive.logical_block_bytes
             ));
         }
         let Some(number) = self.free_number() else {
-            return refuse("every device number is taken".into());
+            return refuse("every device number is taken; remove failed members first".into());
         };
         if !self.has_room_for_log(&self.common) {
             return refuse(NO_ROOM_FOR_LOG.into());
         }
-        let bitmap_room = self.common.bitmap_room_sectors(drive.size_sectors);
+        let bitmap_room = self.common.bitmap_room_sectors(Some(drive.size_sectors));
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_room) {
             return refuse(NO_ROOM_FOR_BITMAP.into());
         }
@@ -319,7 +323,7 @@ impl MdMetadata {
         let config = MemberConfig {
             id: member,
             name: drive.name.clone(),
-            data_start_sector: superblock.header.data_offset,
+            data_start_sector: superblock.data().start,
             data_sectors: data_size,
             recovered: Synced::up_to(0),
             by_bitmap: false,
@@ -333,7 +337,8 @@ impl MdMetadata {
         });
         let mut writes: Vec<MetadataWrite> = writes.collect();
         if self.checksums {
-            let (start_sector, bytes) = (region_of(&superblock).header_sector(0), checksums::new_region(&superblock));
+            let (start_sector, bytes) =
+                (DriveSector::new(region_of(&superblock).header_sector(0)), checksums::new_region(&superblock));
             writes.insert(0, MetadataWrite { member, start_sector, data: Buffer::copy_of(&bytes).freeze() });
         }
         let keeper = MemberMetadata {
@@ -394,8 +399,9 @@ impl MdMetadata {
         let number = superblock.header.dev_number;
         if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
             let free = self.free_number();
-            superblock.header.dev_number =
-                free.ok_or_else(|| AdoptError(format!("{} cannot return: every device number is taken", candidate.name)))?;
+            superblock.header.dev_number = free.ok_or_else(|| {
+                AdoptError(format!("{} cannot return: every device number is taken; remove failed members first", candidate.name))
+            })?;
         }
         let keeper = MemberMetadata {
             superblock,
@@ -411,7 +417,7 @@ impl MdMetadata {
         Ok((slot, config))
     }
 
-    /// Replaces a member's list of bad blocks (sectors of the drive). It is written now, and with every later superblock
+    /// Replaces a member's list of bad blocks. It is written now, and with every later superblock
     /// update.
     ///
     /// # Errors
@@ -419,7 +425,7 @@ impl MdMetadata {
     pub fn record_bad_blocks(
         &mut self,
         member: MemberId,
-        blocks: Vec<Range<u64>>,
+        blocks: Vec<Range<DriveSector>>,
         unix_seconds: u64,
     ) -> Result<Vec<MetadataWrite>, AdoptError> {
         let micros = self.micros(self.common.utime_micros());
@@ -432,7 +438,7 @@ impl MdMetadata {
         header.utime = unix_seconds | micros << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
         header.feature_map |= if blocks.is_empty() { 0 } else { feature::BAD_BLOCKS };
-        let start_sector = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
+        let start_sector = keeper.superblock.sector_at(keeper.superblock.header.bblog_offset);
         keeper.bad_blocks = blocks;
         Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
     }
@@ -474,29 +480,28 @@ impl MdMetadata {
         writes
     }
 
-    /// Where a member's metadata are on its drive, the ring of the write log and the headers of checksums included: sectors, in
-    /// whole blocks of 4 KiB.
-    pub fn metadata_places(&self, member: MemberId) -> Vec<Range<u64>> {
+    /// Where a member's metadata are on its drive, the ring of the write log and the headers of checksums included, in whole
+    /// blocks of 4 KiB.
+    pub fn metadata_places(&self, member: MemberId) -> Vec<Range<DriveSector>> {
         let Some(keeper) = self.keepers.get(&member) else { return Vec::new() };
-        let header = &keeper.superblock.header;
-        let after = |offset: i32| header.super_offset.saturating_add_signed(i64::from(offset));
-        let mut places = vec![(header.super_offset, SUPERBLOCK_BYTES as u64 / 512)];
+        let (superblock, header) = (&keeper.superblock, &keeper.superblock.header);
+        let mut places = vec![superblock.start_sector().run(SUPERBLOCK_BYTES as u64 / 512)];
         if header.bblog_offset != 0 {
-            places.push((after(header.bblog_offset), u64::from(header.bblog_size)));
+            places.push(superblock.sector_at(header.bblog_offset).run(header.bblog_size.into()));
         }
         if let Some(bitmap) = &self.bitmap {
-            places.push((after(header.bitmap_offset), bitmap.size_sectors()));
+            places.push(superblock.sector_at(header.bitmap_offset).run(bitmap.size_sectors()));
         }
-        if let Some(place) = self.log_room(&keeper.superblock).and_then(|room| room.cut(self.lanes)).filter(|_| !self.log.off) {
-            places.push((place.head_start - place.ring_sectors(), place.ring_sectors() + 8));
+        if let Some(place) = self.log_room(superblock).and_then(|room| room.cut(self.lanes)).filter(|_| !self.log.off) {
+            places.push(place.ring_start()..place.head_start + 8);
         }
-        if let Some(place) = PplPlace::of(&keeper.superblock) {
-            places.push((place.start_sector, place.sectors));
+        if let Some(place) = PplPlace::of(superblock) {
+            places.push(place.start_sector.run(place.sectors));
         }
         if self.checksums {
-            places.push((header.data_offset + header.data_size, HEADERS_SECTORS));
+            places.push(superblock.data().end.run(HEADERS_SECTORS));
         }
-        places.into_iter().map(|(start, sectors)| start / 8 * 8..(start + sectors).next_multiple_of(8)).collect()
+        places.into_iter().map(|place| place.in_blocks(8)).collect()
     }
 
     /// The head of a member's log, if it must be written.
@@ -530,7 +535,7 @@ impl MdMetadata {
 
     fn log_room(&self, superblock: &Superblock) -> Option<LogRoom> {
         let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
-        LogRoom::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
+        LogRoom::of(superblock, bitmap_sectors).filter(|_| keeps_parity(&superblock.header))
     }
 
     /// A new member must have space for what lanes append.
@@ -556,19 +561,15 @@ impl MdMetadata {
 impl MemberMetadata {
     pub(crate) fn config(&self, id: MemberId) -> MemberConfig {
         let header = &self.superblock.header;
-        let offset = header.data_offset;
-        let end = offset + header.data_size;
-        let bad_blocks = self.bad_blocks.iter().filter(|range| range.end > offset && range.start < end);
+        let data = self.superblock.data();
         MemberConfig {
             id,
             name: self.name.clone(),
-            data_start_sector: offset,
+            data_start_sector: data.start,
             data_sectors: header.data_size,
             recovered: if self.superblock.has(feature::RECOVERY_OFFSET) { synced(header.recovery_offset) } else { Synced::All },
             by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
-            bad_blocks: bad_blocks
-                .map(|range| MemberSector::span(range.start.max(offset) - offset..range.end.min(end) - offset))
-                .collect(),
+            bad_blocks: self.bad_blocks.iter().filter_map(|range| in_data_area(range, &data)).collect(),
         }
     }
 
@@ -576,7 +577,7 @@ impl MemberMetadata {
         let mut bytes = self.superblock.encode();
         bytes.resize(bytes.len().next_multiple_of(self.logical_block_bytes.max(512) as usize), 0);
         let data = Buffer::copy_of(&bytes).freeze();
-        MetadataWrite { member, start_sector: self.superblock.header.super_offset, data }
+        MetadataWrite { member, start_sector: self.superblock.start_sector(), data }
     }
 }
 
@@ -598,7 +599,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
         return Err("its superblock is of another version than those of the members".into());
     }
     if common.shape() != away.shape() {
-        return Err("the array has had another shape since".into());
+        return Err("the array has another shape since".into());
     }
     let Role::Slot(slot) = away.role() else {
         return Err("it held no slot".into());
@@ -607,7 +608,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
         return Err(format!("it held slot {slot}, which the array does not have"));
     }
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
-        return Err("it had not been filled when it left".into());
+        return Err("its rebuild had not ended when it left".into());
     }
     // A member that ran without some of the others may have written what their bitmap does not know.
     let fills = |superblock: &Superblock, slot: u32| superblock.roles.contains(&Role::Slot(slot as u16));
@@ -617,7 +618,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     let Some(bitmap) = bitmap else {
         return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
     };
-    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_room_sectors(u64::MAX) < bitmap.size_sectors() {
+    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_room_sectors(None) < bitmap.size_sectors() {
         return Err(NO_ROOM_FOR_BITMAP.into());
     }
     if theirs.events < bitmap.header.events_cleared {
@@ -808,9 +809,9 @@ impl MetadataWriter for MdMetadata {
         blocks: &[Range<MemberSector>],
         unix_seconds: u64,
     ) -> Option<Vec<MetadataWrite>> {
-        let start = self.keepers.get(&member)?.superblock.header.data_offset;
-        let on_drive = blocks.iter().map(|bad| bad.start.get() + start..bad.end.get() + start).collect();
-        MdMetadata::record_bad_blocks(self, member, on_drive, unix_seconds).ok()
+        let start = self.keepers.get(&member)?.superblock.data().start;
+        let blocks = blocks.iter().map(|bad| on_drive(bad, start)).collect();
+        MdMetadata::record_bad_blocks(self, member, blocks, unix_seconds).ok()
     }
 
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {

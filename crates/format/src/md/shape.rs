@@ -3,7 +3,7 @@
 //! Source: `raid5.h`, `raid10.c` and `raid0.c` of Linux (`ALGORITHM_*`, `setup_geo`, `RAID0_*_LAYOUT`).
 
 use super::superblock::{Header, SuperblockError, feature};
-use stria_array::{Copies, Layout, Level, ParityLayout, Zones};
+use stria_array::{Copies, Family, Layout, Level, ParityLayout, Zones};
 
 /// A level and layout as the superblock holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,31 @@ pub fn numbers_of(level: Level, layout: Layout) -> LayoutNumbers {
     LayoutNumbers { level, layout: number, features: if level == 0 { feature::RAID0_LAYOUT } else { 0 } }
 }
 
+/// The level that a superblock names.
+///
+/// # Errors
+/// [`SuperblockError::Unserved`] for a level that Stria does not serve.
+pub fn level_of(header: &Header) -> Result<Level, SuperblockError> {
+    let unserved = |what: String| Err(SuperblockError::Unserved(what));
+    match header.level {
+        -1 => Ok(Level::Linear),
+        0 => Ok(Level::Raid0),
+        1 => Ok(Level::Raid1),
+        4 => Ok(Level::Raid4),
+        5 => Ok(Level::Raid5),
+        6 => Ok(Level::Raid6),
+        10 => Ok(Level::Raid10),
+        -4 => unserved("md multipath is not served; use the kernel's dm-multipath".into()),
+        -5 => unserved("md faulty (a test of drives) is not served".into()),
+        other => unserved(format!("RAID level {other} is unknown to md")),
+    }
+}
+
+/// True if a superblock names a level with parity.
+pub(crate) fn keeps_parity(header: &Header) -> bool {
+    level_of(header).is_ok_and(|level| level.family() == Family::Parity)
+}
+
 /// The level and layout that a superblock names. That of a RAID 0 without layout bit is a guess, which
 /// does no harm if its members are equal.
 ///
@@ -62,18 +87,7 @@ pub fn numbers_of(level: Level, layout: Layout) -> LayoutNumbers {
 pub fn layout_of(header: &Header) -> Result<(Level, Layout), SuperblockError> {
     let unserved = |what: String| Err(SuperblockError::Unserved(what));
     let number = header.layout;
-    let level = match header.level {
-        -1 => Level::Linear,
-        0 => Level::Raid0,
-        1 => Level::Raid1,
-        4 => Level::Raid4,
-        5 => Level::Raid5,
-        6 => Level::Raid6,
-        10 => Level::Raid10,
-        -4 => return unserved("md multipath is not served; use the kernel's dm-multipath".into()),
-        -5 => return unserved("md faulty (a test of drives) is not served".into()),
-        other => return unserved(format!("RAID level {other} is unknown to md")),
-    };
+    let level = level_of(header)?;
     let layout = match level {
         Level::Linear | Level::Raid1 | Level::Raid4 => Layout::Plain,
         Level::Raid0 => match number {

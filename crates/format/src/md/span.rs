@@ -1,6 +1,6 @@
 //! The mark of a span: an array that is a member of another one.
 //!
-//! What an array carries is its clients' business: a virtual machine may keep RAID superblocks of its own there, or copies of
+//! The contents of an array are its clients' business: a virtual machine may keep RAID superblocks of its own there, or copies of
 //! anybody's. So nothing that lies in an array says that it is part of another. Its own superblock does, on every member, out of its
 //! clients' reach: in the last 64 bytes of the 4 KiB that md reserves for a superblock, behind the roles.
 //!

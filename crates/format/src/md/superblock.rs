@@ -12,7 +12,8 @@ use super::ppl::{self, PplPlace};
 use super::{shape, span};
 use crate::fields::on_disk;
 use std::fmt;
-use stria_array::Synced;
+use std::ops::Range;
+use stria_array::{DriveSector, Synced};
 use stria_block::SECTORS_MAX;
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 /// `resync_offset` of an array whose redundancy agrees everywhere.
 pub const CLEAN: u64 = u64::MAX;
 
-/// What an offset of a resync or a recovery says (md_p.h: `MaxSector` is the end).
+/// The meaning of an offset of a resync or a recovery (md_p.h: `MaxSector` is the end).
 pub(crate) fn synced<S>(offset: u64) -> Synced<S> {
     if offset == CLEAN { Synced::All } else { Synced::up_to(offset) }
 }
@@ -148,7 +149,7 @@ on_disk! {
         0x88 data_size: u64,
         /// Where this superblock lies.
         0x90 super_offset: u64,
-        /// How far this member has been rebuilt. (On a journal: where it starts.)
+        /// The recovery offset: this member has been rebuilt up to there. (On a journal: where it starts.)
         0x98 recovery_offset: u64,
         /// This member's own number: an index into the roles.
         0xa0 dev_number: u32,
@@ -181,7 +182,7 @@ on_disk! {
     }
 }
 
-/// What a superblock says a device number does.
+/// The role of a device number according to a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Fills this slot.
@@ -231,7 +232,7 @@ impl fmt::Display for Role {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
     /// The magic number is not there.
-    #[error("there is no md superblock of version 1 here")]
+    #[error("it has no md superblock of version 1")]
     Absent,
     /// The drive does not give the sectors where one would be.
     #[error("its superblock cannot be read: {0}")]
@@ -326,12 +327,15 @@ impl Superblock {
         }
     }
 
-    /// What in it cannot be true on a member of this size.
+    /// The first statement in it that cannot be true on a member of this size.
     fn contradiction(&self, member_sectors: u64) -> Option<String> {
         let header = &self.header;
         let member_sectors = member_sectors.min(SECTORS_MAX);
         if header.events > EVENTS_MAX {
-            return Some(format!("it counts {} records, more than any array makes ({EVENTS_MAX} at most)", header.events));
+            return Some(format!(
+                "it counts {} superblock updates, more than any array makes ({EVENTS_MAX} at most)",
+                header.events
+            ));
         }
         if header.size > SECTORS_MAX {
             return Some(format!("it uses {} sectors of each member, more than any drive has", header.size));
@@ -347,7 +351,7 @@ impl Superblock {
             ));
         }
         if header.data_size < 10 {
-            return Some(format!("it leaves {} sectors for data", header.data_size));
+            return Some(format!("it leaves {} sectors for data, which is less than any member has", header.data_size));
         }
         if self.minor_version() != 0 && header.data_offset < header.super_offset + self.size_sectors() {
             return Some(format!("its data starts at sector {}, within the superblock", header.data_offset));
@@ -364,15 +368,15 @@ impl Superblock {
                 && (end <= header.super_offset || start >= super_end)
         };
         if self.has(feature::BITMAP_OFFSET) && !free(header.bitmap_offset, 1) {
-            return Some(format!("its bitmap, {} sectors from it, lies outside the free room", header.bitmap_offset));
+            return Some(format!("its bitmap, {} sectors from it, lies outside the free space", header.bitmap_offset));
         }
         if let Some((offset, size)) = self.ppl()
             && !free(offset.into(), size.into())
         {
-            return Some(format!("its partial parity log, {offset} sectors from it, lies outside the free room"));
+            return Some(format!("its partial parity log, {offset} sectors from it, lies outside the free space"));
         }
         if header.bblog_offset != 0 && !free(header.bblog_offset, u64::from(header.bblog_size)) {
-            return Some(format!("its bad-block log, {} sectors from it, lies outside the free room", header.bblog_offset));
+            return Some(format!("its bad-block log, {} sectors from it, lies outside the free space", header.bblog_offset));
         }
         if header.raid_disks as usize > ROLES_MAX {
             return Some(format!("it names {} slots", header.raid_disks));
@@ -380,7 +384,7 @@ impl Superblock {
         None
     }
 
-    /// What keeps Stria from serving an array whose member says this.
+    /// Checks that Stria can serve an array whose member says this.
     ///
     /// # Errors
     /// [`SuperblockError::Unserved`] with a sentence that names the feature and the remedy.
@@ -402,7 +406,7 @@ impl Superblock {
             return unserved("a reshape is in progress; let Linux md finish it (mdadm --assemble), then come back");
         }
         if self.has(feature::CLUSTERED) {
-            return unserved("the array is shared by a cluster, which Stria does not join");
+            return unserved("the array is shared by a cluster, which Stria does not join; serve it where the cluster runs");
         }
         if self.has(feature::JOURNAL) || self.role() == Role::Journal {
             return unserved(
@@ -420,7 +424,7 @@ impl Superblock {
             }
             if !place.suffices() {
                 return unserved(
-                    "the array's partial parity log has less than 132 KiB of room; \
+                    "the array's partial parity log has less than 132 KiB of space; \
                      under Linux, mdadm --grow --consistency-policy=resync removes it, and =ppl makes it anew",
                 );
             }
@@ -452,30 +456,44 @@ impl Superblock {
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
+    /// First sector of the superblock.
+    pub fn start_sector(&self) -> DriveSector {
+        DriveSector::new(self.header.super_offset)
+    }
+
+    /// The sector at a distance from the superblock: it names the bitmap and the logs by theirs, which may be negative.
+    pub fn sector_at(&self, offset: i32) -> DriveSector {
+        DriveSector::new(self.header.super_offset.saturating_add_signed(i64::from(offset)))
+    }
+
+    /// The data area.
+    pub fn data(&self) -> Range<DriveSector> {
+        DriveSector::new(self.header.data_offset).run(self.header.data_size)
+    }
+
     /// First sectors of what lies on the member beside the superblock, and of its end.
-    fn neighbours(&self, drive_sectors: u64) -> impl Iterator<Item = u64> {
+    fn neighbours(&self, drive_sectors: Option<u64>) -> impl Iterator<Item = u64> {
         let header = &self.header;
-        let place = |offset: i32| header.super_offset.saturating_add_signed(i64::from(offset));
+        let place = |offset: i32| self.sector_at(offset).get();
         let bitmap = self.has(feature::BITMAP_OFFSET).then(|| place(header.bitmap_offset));
         let ppl = self.ppl().map(|(offset, _)| place(offset.into()));
         let bad_blocks = (header.bblog_offset != 0).then(|| place(header.bblog_offset));
-        [Some(header.super_offset), Some(header.data_offset), bitmap, ppl, bad_blocks, Some(drive_sectors)].into_iter().flatten()
+        [Some(header.super_offset), Some(header.data_offset), bitmap, ppl, bad_blocks, drive_sectors].into_iter().flatten()
     }
 
-    /// How far it is from a sector to the next thing behind it.
-    fn room_from(&self, sector: u64, drive_sectors: u64) -> u64 {
+    /// The distance from a sector to the next thing behind it. `None`: the drive's size does not matter.
+    fn room_from(&self, sector: u64, drive_sectors: Option<u64>) -> u64 {
         self.neighbours(drive_sectors).filter(|&next| next > sector).min().unwrap_or(sector) - sector
     }
 
-    /// How long the bitmap may be where it lies.
-    pub(crate) fn bitmap_room_sectors(&self, drive_sectors: u64) -> u64 {
-        let start = self.header.super_offset.saturating_add_signed(i64::from(self.header.bitmap_offset));
-        self.room_from(start, drive_sectors)
+    /// The space for the bitmap where it lies.
+    pub(crate) fn bitmap_room_sectors(&self, drive_sectors: Option<u64>) -> u64 {
+        self.room_from(self.sector_at(self.header.bitmap_offset).get(), drive_sectors)
     }
 
-    /// How many roles the superblock has room for, up to what lies behind it.
+    /// The number of roles that the superblock has space for, up to the next thing behind it.
     pub(crate) fn roles_max(&self) -> usize {
-        let room = self.room_from(self.header.super_offset, u64::MAX).min(SUPERBLOCK_BYTES as u64 / 512) as usize * 512;
+        let room = self.room_from(self.header.super_offset, None).min(SUPERBLOCK_BYTES as u64 / 512) as usize * 512;
         (room.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
     }
 

@@ -5,7 +5,8 @@ use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
 use stria_array::{
-    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MemberSector, MetadataWrite, MetadataWriter, Synced,
+    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MemberSector, MetadataWrite, MetadataWriter,
+    StripSector, Synced,
 };
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
@@ -180,7 +181,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
                 let record = |number: u64| LogRecord {
                     number,
                     stripe,
-                    rows: number % 100..number % 100 + 1 + number % 3,
+                    rows: StripSector::new(number % 100).run(1 + number % 3),
                     written: 0..1,
                     parity,
                     partial: (!full && geometry.data_count() > 1).then(|| data(1 + number % 3, number)),
@@ -283,7 +284,7 @@ fn nested(marked: bool) -> Scene {
     for (span, node) in nodes.iter_mut().enumerate() {
         activate(node);
         for write in creation.writes.iter().filter(|write| write.drive == span) {
-            world.write(node, write.start_sector, &write.bytes).expect("it writes");
+            world.write(node, write.start_sector.get(), &write.bytes).expect("it writes");
         }
         world.stop(node);
     }

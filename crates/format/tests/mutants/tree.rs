@@ -103,10 +103,11 @@ pub struct Watched {
 
 fn look(bounds: &Bounds, write: &MetadataWrite) {
     let Some((data, size_sectors)) = bounds.get(write.member.0) else { return };
-    let end = write.start_sector + write.data.len() as u64 / 512;
-    let what = || format!("metadata of member {} go to sectors {}..{end}", write.member.0, write.start_sector);
+    let start = write.start_sector.get();
+    let end = start + write.data.len() as u64 / 512;
+    let what = || format!("metadata of member {} go to sectors {start}..{end}", write.member.0);
     assert!(end <= *size_sectors, "{}, and it has {size_sectors}", what());
-    assert!(end <= data.start || write.start_sector >= data.end, "{}, and its data lie at {data:?}", what());
+    assert!(end <= data.start || start >= data.end, "{}, and its data lie at {data:?}", what());
 }
 
 impl Watched {

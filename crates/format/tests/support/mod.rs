@@ -82,7 +82,7 @@ pub fn refused(drives: &[MemoryDrive], options: &Options) -> String {
 
 pub fn apply(drives: &mut [MemoryDrive], writes: &[MetadataWrite]) {
     for write in writes {
-        drives[write.member.0].write(write.start_sector, &write.data);
+        drives[write.member.0].write(write.start_sector.get(), &write.data);
     }
 }
 
@@ -122,7 +122,7 @@ pub fn carry_out(create: &Create) -> (Vec<MemoryDrive>, Creation) {
     let sizes = sizes.chain(create.spares.iter().map(|spare| spare.size_sectors));
     let mut drives: Vec<_> = sizes.enumerate().map(|(index, size)| MemoryDrive::new(index, size)).collect();
     for write in &creation.writes {
-        drives[write.drive].write(write.start_sector, &write.bytes);
+        drives[write.drive].write(write.start_sector.get(), &write.bytes);
     }
     (drives, creation)
 }

@@ -41,7 +41,8 @@ pub fn md_array(
     let creation = create.plan().expect("the geometry fits");
     let mut rams: Vec<RamDevice> = (0..count).map(|_| RamDevice::new(member_sectors)).collect();
     for write in &creation.writes {
-        rams[write.drive].memory_mut()[(write.start_sector * 512) as usize..][..write.bytes.len()].copy_from_slice(&write.bytes);
+        rams[write.drive].memory_mut()[(write.start_sector.get() * 512) as usize..][..write.bytes.len()]
+            .copy_from_slice(&write.bytes);
     }
     let candidate = |(index, ram): (usize, &RamDevice)| {
         let mut read = |start: u64, sectors: u64| Ok(ram.memory()[(start * 512) as usize..][..(sectors * 512) as usize].to_vec());

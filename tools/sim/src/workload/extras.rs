@@ -107,7 +107,7 @@ impl History {
     /// The same on an array with a partial parity log. Crashes, reads before the first write, and first resyncs that find much to do.
     ///
     /// # Panics
-    /// When the level has no such log.
+    /// The level has no such log.
     #[must_use]
     pub fn with_partial_parity(mut self) -> Self {
         assert_eq!(self.setup.level, Level::Raid5, "only RAID 5 and 50 have a partial parity log");

@@ -1,6 +1,5 @@
-//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array
-//! at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that one and
-//! leave the others as they are. Elsewhere it must report a mismatch and change nothing.
+//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that
+//! one and leave the others as they are. Elsewhere it must report a mismatch and change nothing.
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
@@ -21,7 +20,7 @@ pub(super) struct Scrubbed {
     pub named: Vec<Option<usize>>,
 }
 
-/// What should lie on a drive, and where.
+/// Data that should lie on a drive, and its place.
 pub type Witness = (u64, Vec<u8>);
 
 impl World<'_> {
@@ -269,7 +268,7 @@ impl World<'_> {
         vec![lost]
     }
 
-    /// What a crash leaves of a member that is lost with it.
+    /// Data that a crash leaves of a member that is lost with it.
     pub(super) fn lose_with_power(&mut self, drive: usize, superblock: bool) {
         self.suspect[drive] = true;
         if superblock {

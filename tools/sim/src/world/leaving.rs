@@ -6,7 +6,7 @@ use crate::drive::Presence;
 use crate::mutant::Mutant;
 use stria_block::Nanos;
 
-/// How often the host looks at the sizes of drives.
+/// The time between two looks of the host at the sizes of drives.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
 impl World<'_> {

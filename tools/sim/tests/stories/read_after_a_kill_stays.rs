@@ -63,7 +63,7 @@ fn of_large_writes_to_stripes() {
     }
 }
 
-/// What is read of a missing member says the first parity, and the second must say the same.
+/// The first parity says what is read of a missing member, and the second must say the same.
 #[test]
 fn of_large_writes_to_stripes_that_lack_a_member() {
     for lanes in [1, 2] {

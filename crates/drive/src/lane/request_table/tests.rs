@@ -13,7 +13,7 @@ fn read(tag: Tag, bytes: usize) -> Request {
 
 struct Bench {
     request_table: RequestTable,
-    /// What the device has, the oldest first.
+    /// The requests that the device has, the oldest first.
     device: VecDeque<Request>,
 }
 

@@ -13,25 +13,25 @@ use stria_terminal::output::{print, print_json, table};
 /// `stria sim rebuild`
 #[derive(Args, Debug)]
 pub struct Rebuild {
-    /// Level with redundancy.
+    /// The level, one with redundancy.
     #[arg(long, default_value = "5", value_parser = level)]
     level: Level,
-    /// Its members.
+    /// The number of its members.
     #[arg(long, value_name = "N", default_value_t = 4)]
     members: usize,
-    /// p4510, p5810 (both with power-loss protection) or 970 (with a volatile cache).
+    /// The drive: p4510, p5810 (both with power-loss protection) or 970 (with a volatile cache).
     #[arg(long, default_value = "p4510", value_parser = DRIVES.map(|drive| drive.key))]
     drive: String,
-    /// 4 KiB random requests of clients at once.
+    /// The number of clients' 4 KiB random requests at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     depth: u64,
-    /// Share of reads among them, in per cent.
+    /// The share of reads among them, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=100))]
     rwmixread: u64,
-    /// The latency that 99 of 100 requests must keep; repeat for more.
+    /// The latency that 99 of 100 requests must keep; repeat the option for several.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_values = ["300us", "500us", "1ms", "2ms", "5ms"])]
     p99: Vec<Duration>,
-    /// Virtual time that is measured, for each line.
+    /// The virtual time to measure, for each line.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
     runtime: Duration,
     /// Let the engine take no time, so that only the drives count.
@@ -47,7 +47,7 @@ fn level(text: &str) -> Result<Level, String> {
 /// Measures and shows.
 ///
 /// # Errors
-/// When the array cannot be.
+/// The array is impossible.
 pub fn run(command: &Rebuild, json: bool) -> Result<(), Failure> {
     let drive = DRIVES.into_iter().find(|drive| drive.key == command.drive).expect("the parser knows them");
     let plan = Plan {

@@ -18,14 +18,14 @@ use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
 
-/// How long the program tries to shorten a failing history.
+/// The time for which the program tries to shorten a failing history.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
 
 /// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.
 #[derive(Parser)]
 #[command(name = "stria sim", bin_name = "stria sim", max_term_width = 110)]
 struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -35,7 +35,7 @@ struct Cli {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Sim {
-    /// Another simulation instead of histories.
+    /// Run another simulation instead of histories.
     #[command(subcommand)]
     what: Option<What>,
     /// The first seed.
@@ -47,26 +47,26 @@ struct Sim {
     /// Begin no history after this time.
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Arrays of one level only.
+    /// Run arrays of one level only.
     #[arg(long, value_parser = stria_sim::setup::FAMILIES)]
     level: Option<String>,
-    /// Threads; one for each core if not given.
+    /// Run on so many threads; one for each core if not given.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Print what was met, by level, and which requests met which states and faults.
     #[arg(long)]
     coverage: bool,
-    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata, starts that meet
+    /// Add faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata, starts that meet
     /// another crash or lack a member.
     #[arg(long)]
     more_faults: bool,
-    /// Clients outlive a process that is killed, and send the next one what it had not answered: the same write arrives twice.
+    /// Let clients outlive a killed process and repeat to the next one the requests it had not answered: a write may arrive twice.
     #[arg(long)]
     repeats: bool,
-    /// RAID 5 and 50 with md's partial parity log instead of Stria's write log.
+    /// Give RAID 5 and 50 md's partial parity log instead of Stria's write log.
     #[arg(long)]
     partial_parity: bool,
-    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
+    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then; losses are counted.
     #[arg(long)]
     lying_flush: bool,
     /// Run the history of --from alone, and print every event of it.
@@ -77,10 +77,10 @@ struct Sim {
     sectors: Option<std::ops::Range<u64>>,
 }
 
-/// What else is simulated.
+/// The other simulations.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    /// The cost of the write log on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
     Price(price::Price),
     /// The latency that a rebuild leaves to clients on modelled SSDs, and its speed beside them, in virtual time.
     Rebuild(beside::Rebuild),
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 /// Runs histories.
 ///
 /// # Errors
-/// When something was lost.
+/// Something was lost.
 fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     match &command.what {
         Some(What::Price(command)) => return price::run(command, json),
@@ -200,7 +200,7 @@ fn replay(seed: u64, command: &Sim) -> String {
     format!("stria sim --from {seed} --count 1{level}{}", command.extras())
 }
 
-/// What lying drives have cost.
+/// The cost of lying drives.
 fn lost(report: &Report) -> String {
     let cases = report.met.iter().filter(|((_, what), _)| what.starts_with("lost: "));
     let all: u64 = cases.clone().map(|(_, count)| count).sum();

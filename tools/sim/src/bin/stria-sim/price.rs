@@ -11,19 +11,19 @@ use stria_terminal::output::{print, print_json, table};
 /// `stria sim price`
 #[derive(Args, Debug)]
 pub struct Price {
-    /// One level only: 4, 5 or 6; without it RAID 5 of 4 and RAID 6 of 6.
+    /// Measure one level only: 4, 5 or 6. Without it: RAID 5 of 4 members and RAID 6 of 6.
     #[arg(long, value_parser = level)]
     level: Option<Level>,
-    /// Members of that level.
+    /// The number of members of that level.
     #[arg(long, value_name = "N", requires = "level")]
     members: Option<usize>,
-    /// One drive only: p4510, p5810 (both with power-loss protection), 970 (with a volatile cache).
+    /// Measure one drive only: p4510, p5810 (both with power-loss protection), 970 (with a volatile cache).
     #[arg(long, value_parser = DRIVES.map(|drive| drive.key))]
     drive: Option<String>,
-    /// Requests of clients at once; repeat for more.
+    /// The number of clients' requests at once; repeat the option for several.
     #[arg(long, value_name = "N", default_values_t = [1, 32, 128])]
     depth: Vec<u64>,
-    /// Writes that are measured, for each line and side.
+    /// The number of writes to measure, for each line and side.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
     writes: u64,
     /// Let the drive amplify the log's sectors as it amplifies random ones.
@@ -42,7 +42,7 @@ fn level(text: &str) -> Result<Level, String> {
 /// Measures and shows.
 ///
 /// # Errors
-/// When an array cannot be.
+/// An array is impossible.
 pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
     let shapes = match command.level {
         Some(level) => vec![(level, command.members.unwrap_or(if level == Level::Raid6 { 6 } else { 4 }))],
