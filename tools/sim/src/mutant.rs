@@ -33,7 +33,7 @@ pub enum Mutant {
     PartialWrong,
     /// New bytes in the log have a wrong bit, under right checksums.
     RedoWrong,
-    /// What a crash left in the log is not replayed.
+    /// Log records that a crash left are not replayed.
     ReplaySkipped,
     /// A member's write-intent bits are cleared as soon as the next write to its data has ended.
     IntentClearedEarly,
@@ -51,9 +51,9 @@ pub enum Mutant {
     LooksInside,
     /// Of several superblocks on a drive the youngest counts, wherever it lies.
     YoungestTaken,
-    /// What cannot be read of a drive that was cut short passes for unreadable sectors.
+    /// Short reads of a drive that was cut short pass for unreadable sectors.
     ShortReadsUnreadable,
-    /// What cannot be read of a drive that was cut short passes for zeros.
+    /// Short reads of a drive that was cut short pass for zeros.
     ShortReadsZeros,
     /// A drive is opened while requests of a dead process are under way on it.
     OpenedWhileHeld,
@@ -66,7 +66,7 @@ pub enum Mutant {
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
 pub(crate) const LATE: Nanos = 2_000_000;
 
-/// How an append to the write log begins, and the bitmap.
+/// The first bytes of an append to the write log, and of the bitmap.
 const LOG_APPEND: &[u8] = b"StriaApp";
 const BITMAP: &[u8] = b"bitm";
 /// Where a bitmap says how much each bit stands for, and where the bits begin.

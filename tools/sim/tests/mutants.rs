@@ -170,6 +170,18 @@ fn a_replay_that_writes_before_missing_members_are_recorded_is_found() {
     is_found_at(MORE_FAULTS, Mutant::Engine(Flaw::ReplayedBeforeDrop), "6", 907);
 }
 
+/// R30: the superblock update that names the missing members waits for replay meanwhile. Seed 60:10681959 showed it first.
+#[test]
+fn a_replay_that_waits_for_records_that_no_member_holds_is_found() {
+    is_found_at(Extras::default(), Mutant::Engine(Flaw::ReplayWaitsInVain), "60", 960_100_298);
+}
+
+/// R35. Seed 60:10679680 showed it first.
+#[test]
+fn a_degraded_array_that_is_not_resynced_after_replay_is_found() {
+    is_found_at(Extras::default(), Mutant::Engine(Flaw::SuspectParityTrusted), "60", 960_203_674);
+}
+
 /// R26: an administrator unplugs the drive after the answer.
 #[test]
 fn a_fail_that_is_answered_before_it_is_durable_is_found() {
@@ -180,6 +192,12 @@ fn a_fail_that_is_answered_before_it_is_durable_is_found() {
 #[test]
 fn clients_that_are_served_before_missing_members_are_recorded_are_found() {
     is_found_at(MORE_FAULTS, Mutant::Engine(Flaw::ServedBeforeDrop), "1", 201);
+}
+
+/// R31: old records that count again make parity old.
+#[test]
+fn clients_that_are_served_before_replayed_records_are_void_are_found() {
+    is_found_at(Extras::default(), Mutant::Engine(Flaw::ServedBeforeSession), "5", 961_000_074);
 }
 
 #[test]
