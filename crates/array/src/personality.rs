@@ -2,8 +2,12 @@
 //! [`Personality`], in one file: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
 //! [`parity`](crate::parity) (RAID 4, 5, 6).
 //!
-//! A new level, such as triple parity or a declustered layout, is a name in [`Level`], its addresses in [`geometry`](crate::geometry), how many losses it survives in [`member`](crate::member), an implementation of these duties, and
-//! a line in [`of_level`](crate::of_level):
+//! A new level of a [`Family`](crate::Family) that exists, such as triple parity, touches four files: its name and the count of its
+//! parities in `level.rs`, the members it needs in `geometry.rs`, the places of its strips in `geometry/parity.rs`, and its number for
+//! md in `format/md/shape.rs`. The compiler names the first two and the last. P, Q and R are known to the rest already.
+//!
+//! A new family, such as a declustered layout, also needs a name in [`Family`](crate::Family), an implementation of these duties, and a
+//! line in [`of_level`](crate::of_level). The compiler names what else depends on the family (losses in `member.rs`, the footprint):
 //!
 //! | duty | what a level does |
 //! | --- | --- |
