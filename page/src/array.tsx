@@ -341,7 +341,7 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   };
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
   const upper = speed_of(most);
-  const apply = () => act({ action: "speed", array, min_bytes_per_s: speed_of(Math.min(least, STEPS - 1)), max_bytes_per_s: upper });
+  const apply = () => act({ action: "speed", array, min_bytes_per_s: speed_of(Math.min(least, STEPS - 1)), max_bytes_per_s: upper, latency: null });
   return (
     <section class="card">
       <h2>{t("tasks")}</h2>

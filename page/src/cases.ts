@@ -84,7 +84,7 @@ export function cases(state: State, drives: Drive[], events: Event[]): Case[] {
   }
   // What only the server knows is shown in its own words, and nothing that it names is left out.
   const covered = new Set(found.flatMap((one) => [one.array, one.view?.name ?? one.array]));
-  const apart = new Set(state.alarms.filter((alarm) => ONLY_ALARMS.has(alarm.event)).map((alarm) => alarm.text));
+  const apart = new Set(state.alarms.filter((alarm) => typeof alarm.event === "string" && ONLY_ALARMS.has(alarm.event)).map((alarm) => alarm.text));
   for (const matter of state.summary.matters) if (!covered.has(matter.array) || apart.has(matter.what)) found.push(in_server_words(matter));
   for (const one of found) one.since_ms ??= began(one, state.summary.matters);
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity]);

@@ -663,37 +663,37 @@ export interface components {
              * @description The drives' content is consistent already: no first resync.
              * @default false
              */
-            assume_clean: boolean;
+            assume_clean?: boolean;
             /**
              * @description Keeps a write-intent bitmap, where the level is redundant.
              * @default true
              */
-            bitmap: boolean;
+            bitmap?: boolean;
             /** @description Its drives in the order of slots; null: missing from the start. */
             drives: (string | null)[];
             /**
              * @description Keeps checksums of the drives' content.
              * @default false
              */
-            integrity: boolean;
+            integrity?: boolean;
             /**
              * @description The layout in mdadm's words; the level's usual one if not given.
              * @default null
              */
-            layout: string | null;
+            layout?: string | null;
             /** @description `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60` or `jbod`. */
             level: string;
             /**
              * @description Keeps a write log, on parity levels.
              * @default true
              */
-            log: boolean;
+            log?: boolean;
             /**
              * Format: uint64
              * @description The most that is used of each drive.
              * @default null
              */
-            member_bytes: number | null;
+            member_bytes?: number | null;
             /** @description Its name. */
             name: string;
             /**
@@ -701,23 +701,23 @@ export interface components {
              * @description Spans of a 50 or 60; two if not given.
              * @default null
              */
-            spans: number | null;
+            spans?: number | null;
             /**
              * @description Its spares.
              * @default []
              */
-            spares: string[];
+            spares?: string[];
             /**
              * Format: uint64
              * @description The strip; by the number and kind of drives if not given.
              * @default null
              */
-            strip_bytes: number | null;
+            strip_bytes?: number | null;
             /**
              * @description It becomes a block device, too.
              * @default false
              */
-            ublk: boolean;
+            ublk?: boolean;
         } | {
             /** @constant */
             action: "destroy";
@@ -737,12 +737,12 @@ export interface components {
              * @description Its name here; its own if not given.
              * @default null
              */
-            name: string | null;
+            name?: string | null;
             /**
              * @description It becomes a block device, too.
              * @default false
              */
-            ublk: boolean;
+            ublk?: boolean;
         } | {
             /** @constant */
             action: "release";
@@ -757,7 +757,7 @@ export interface components {
              * @description Start although data may be lost.
              * @default false
              */
-            force: boolean;
+            force?: boolean;
         } | {
             /** @constant */
             action: "stop";
@@ -767,7 +767,7 @@ export interface components {
              * @description Disconnect its clients.
              * @default false
              */
-            force: boolean;
+            force?: boolean;
         } | {
             /** @constant */
             action: "rename";
@@ -800,7 +800,7 @@ export interface components {
              * @description The span to add it to; the one that lacks a member most if not given.
              * @default null
              */
-            span: string | null;
+            span?: string | null;
         } | {
             /** @constant */
             action: "replace";
@@ -820,12 +820,12 @@ export interface components {
              * @description Where to begin: 0, or where a scrub was stopped.
              * @default 0
              */
-            from_bytes: number;
+            from_bytes?: number;
             /**
              * @description Repair what does not match.
              * @default false
              */
-            repair: boolean;
+            repair?: boolean;
         } | {
             /** @constant */
             action: "cancel_scrub";
@@ -850,19 +850,19 @@ export interface components {
              * @description The latency that sweeps leave to clients.
              * @default null
              */
-            latency: components["schemas"]["LatencyBoundInput"] | null;
+            latency?: components["schemas"]["LatencyBoundInput"] | null;
             /**
              * Format: uint64
              * @description The speed on each member that sweeps never exceed.
              * @default null
              */
-            max_bytes_per_s: number | null;
+            max_bytes_per_s?: number | null;
             /**
              * Format: uint64
              * @description The speed on each member that sweeps keep even while clients work.
              * @default null
              */
-            min_bytes_per_s: number | null;
+            min_bytes_per_s?: number | null;
         } | {
             /** @constant */
             action: "trim";
@@ -873,7 +873,7 @@ export interface components {
              * @description Its length; to the end if not given.
              * @default null
              */
-            length_bytes: number | null;
+            length_bytes?: number | null;
             /**
              * Format: uint64
              * @description Where the range starts.
@@ -1160,7 +1160,7 @@ export interface components {
              * @description Names the content that was read, so that no change of somebody else is lost. A change carries the one it is based on.
              * @default
              */
-            tag: string;
+            tag?: string;
             /** @description Its content. */
             text: string;
         };
@@ -1505,7 +1505,7 @@ export interface components {
              * @description The text of `Plan.confirm`, typed by a person.
              * @default null
              */
-            confirm: string | null;
+            confirm?: string | null;
             /** @description The plan's token. */
             token: string;
         };

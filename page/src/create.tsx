@@ -64,7 +64,10 @@ export function Create() {
   const mixed = new Set(chosen.map((drive) => drive.kind)).size > 1;
   const plan = () => {
     const paths = chosen.map((drive) => drive.path);
-    open_plan({ action: "create", name, level: used, drives: paths.slice(0, n), spares: paths.slice(n), integrity, bitmap: true, log: true }, t("plan_create", { array: name }));
+    // The server chooses what is null by the number and kind of drives.
+    const chosen_by_server = { strip_bytes: null, layout: null, spans: null, member_bytes: null };
+    const safe = { bitmap: true, log: true, assume_clean: false, ublk: false };
+    open_plan({ action: "create", name, level: used, drives: paths.slice(0, n), spares: paths.slice(n), integrity, ...safe, ...chosen_by_server }, t("plan_create", { array: name }));
   };
   return (
     <>
