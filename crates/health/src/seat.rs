@@ -8,6 +8,7 @@
 //! | other backplanes | `ledctl` of ledmon, if it is installed |
 
 use rustix::fs::{FileType, major, minor, stat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -124,18 +125,29 @@ impl Seat {
 
     pub(crate) fn switch(&self, drive: &Path, on: bool, ledctl: &str) -> Result<String, LocateError> {
         let place = self.words().map_or_else(String::new, |words| format!(" ({words})"));
-        let Some(light) = &self.light else {
-            let order = format!("{}={}", if on { "locate" } else { "locate_off" }, drive.display());
-            return match Command::new(ledctl).arg(order).output() {
-                Ok(output) if output.status.success() => Ok(format!("the light of {}{place}, by ledctl", drive.display())),
-                Ok(output) => Err(LocateError::Ledctl(drive.into(), String::from_utf8_lossy(&output.stderr).trim().to_owned())),
-                Err(_) => Err(LocateError::NoLight(drive.into())),
-            };
-        };
-        let value = if on { &light.on } else { &light.off };
-        fs::write(&light.file, value).map_err(|error| LocateError::Light(drive.into(), light.file.clone(), error))?;
-        Ok(format!("the light of {}{place}", drive.display()))
+        if let Some(light) = &self.light {
+            let value = if on { &light.on } else { &light.off };
+            match fs::write(&light.file, value) {
+                Ok(()) => return Ok(format!("the light of {}{place}", drive.display())),
+                Err(error) if !is_no_light(&error) => {
+                    return Err(LocateError::Light(drive.into(), light.file.clone(), error));
+                }
+                Err(_) => {}
+            }
+        }
+        let order = format!("{}={}", if on { "locate" } else { "locate_off" }, drive.display());
+        match Command::new(ledctl).arg(order).output() {
+            Ok(output) if output.status.success() => Ok(format!("the light of {}{place}, by ledctl", drive.display())),
+            Ok(output) => Err(LocateError::Ledctl(drive.into(), String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+            Err(_) => Err(LocateError::NoLight(drive.into())),
+        }
     }
+}
+
+/// True if the file is there and the light is not: a slot that Linux knows by ACPI alone has such a file.
+fn is_no_light(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::NODEV, Errno::NXIO, Errno::OPNOTSUPP].contains(&errno))
 }
 
 /// `0000:3d:00.0`
@@ -312,6 +324,13 @@ mod tests {
         assert!(seat.switch(drive, false, ledctl).expect("it obeys").ends_with("by ledctl"));
         assert!(seat.switch(drive, true, ledctl).expect_err("it refuses").to_string().contains("what is locate=/dev/sda"));
         assert_eq!(fake.seat((8, 99)), Seat::default(), "unknown to sysfs");
+        // The file of a light that is not there. A socket cannot be opened either, for the same reason.
+        fake.link("dev/block/259:7", "devices/pci0000:00/0000:00:05.0/nvme/nvme7/nvme7n1");
+        fake.write("bus/pci/slots/5/address", "0000:00:05");
+        let _socket = std::os::unix::net::UnixListener::bind(fake.path("bus/pci/slots/5/attention")).expect("a socket");
+        let (seat, drive) = (fake.seat((259, 7)), Path::new("/dev/nvme7n1"));
+        let error = seat.switch(drive, true, NO_LEDCTL).expect_err("no light").to_string();
+        assert!(seat.words().as_deref() == Some("slot 5") && error.contains("shows no light"), "{error}");
         assert!(matches!(Seat::locate(&fake.path("ledctl"), true), Err(LocateError::NoDevice(_))), "a file");
     }
 }
