@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 use stria_testkit::nvme;
 use support::Place;
-use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
+use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
 const SPARE: &str = "/dev/nvme4n1";
@@ -19,17 +19,6 @@ const PROGRAMS: [&str; 6] =
     [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard", "/usr/bin/udevadm", RULES];
 const DEVICE: &str = "/dev/nbd0";
 const LINK: &str = "/dev/stria/tank";
-
-/// The processes that watch devices.
-fn watchers() -> Vec<String> {
-    let processes = fs::read_dir("/proc").expect("a folder").flatten();
-    let is_watcher = |pid: &String| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|argument| argument == b"attach")
-    };
-    let pids = processes.filter_map(|process| process.file_name().into_string().ok());
-    pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_watcher).collect()
-}
 
 fn is_connected() -> bool {
     Path::new("/sys/block/nbd0/pid").exists()

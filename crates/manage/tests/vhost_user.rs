@@ -6,10 +6,10 @@ mod support;
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_testkit::nvme;
 use stria_testkit::vhost_user::{FLUSH, GET_ID, Machine, QUEUES, READ, SLOTS, WRITE};
-use support::{Place, Serve};
+use support::{Place, Serve, guest};
 
 const OK: u8 = 0;
 
@@ -146,19 +146,20 @@ queue=/sys/block/vda/queue
 [ $(cat $queue/discard_max_bytes) != 0 ] && [ $(cat $queue/write_zeroes_max_bytes) != 0 ]
 cat /sys/block/vda/serial; echo
 $fio --name=raw --filename=$V0 --size=24M --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 \
-     --offset_increment=24M --verify=crc32c --verify_fatal=1 --output=/tmp/raw.txt || { cat /tmp/raw.txt; exit 1; }
+     --offset_increment=24M --verify=crc32c --verify_fatal=1 --output-format=json --output=/tmp/raw || { cat /tmp/raw; exit 1; }
 dd if=/dev/zero of=/tmp/zeros bs=1M count=8 2>/dev/null
 blkdiscard -o 0 -l 8388608 $V0
 dd if=$V0 bs=1M count=8 2>/dev/null | cmp - /tmp/zeros
 $mke2fs -q -t ext4 $V0
 mount -t ext4 $V0 /mnt
 $fio --name=files --directory=/mnt --size=12M --rw=randwrite --bs=8k --ioengine=psync --fsync=32 --numjobs=2 \
-     --verify=crc32c --verify_fatal=1 --output=/tmp/files.txt || { cat /tmp/files.txt; exit 1; }
+     --verify=crc32c --verify_fatal=1 --output-format=json --output=/tmp/files || { cat /tmp/files; exit 1; }
 umount /mnt
 $e2fsck -fn $V0
 echo "write through" >/sys/block/vda/cache_type
 [ "$(cat $queue/write_cache)" = "write through" ]
 dd if=/tmp/zeros of=$V0 bs=64k count=4 2>/dev/null
+for report in raw files; do echo "fio:"; cat /tmp/$report; done
 echo all is well
 "#;
 
@@ -179,7 +180,7 @@ fn a_virtual_machine_writes_on_while_its_server_is_killed() {
         ran
     });
     // Each server is killed once it has written some MiB.
-    let mut kills = 0;
+    let mut restarts = Vec::new();
     loop {
         match guest_ended.recv_timeout(Duration::from_millis(50)) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -189,14 +190,17 @@ fn a_virtual_machine_writes_on_while_its_server_is_killed() {
         let written: u64 =
             status["clients"].as_array().expect("a list").iter().filter_map(|client| client["written_bytes"].as_u64()).sum();
         if written > 5 << 20 {
+            let killed = Instant::now();
             serve.kill();
             serve = disk.serve(&[]);
-            kills += 1;
+            restarts.push(killed.elapsed());
         }
     }
     let output = guest.join().expect("it caught").unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     assert!(output.contains("all is well"), "{output}");
-    assert!(kills >= 3, "killed {kills} times only");
+    assert!(restarts.len() >= 3, "killed {} times only", restarts.len());
+    let longest = output.split("fio:\n").skip(1).map(guest::longest).max().expect("two reports");
+    guest::print_pause("vhost-user", longest, &restarts);
     disk.place.ok(&["scrub", "tank", "--wait"]);
     disk.place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();

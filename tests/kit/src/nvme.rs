@@ -69,10 +69,31 @@ pub fn run_test(name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
 /// # Panics
 /// When it fails there, with all it said.
 pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], programs: &[&str]) -> String {
-    let script = format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display());
-    let output = run(kernel, name, drives, programs, &script);
-    assert!(output.contains("test result: ok. 1 passed"), "{output}");
+    let output = run(kernel, name, drives, programs, &script_of(test));
+    assert!(output.contains(PASSED), "{output}");
     output
+}
+
+/// Runs each of these tests in a boot of its own, on two processors. The drives keep what they hold; their order, and so their
+/// names, are turned round with each boot.
+///
+/// Returns what they printed.
+///
+/// # Panics
+/// When one fails there, with all it said.
+pub fn run_boots_on(kernel: Kernel, name: &str, tests: &[&str], drives: &[Drive], programs: &[&str]) -> String {
+    let scripts: Vec<String> = tests.iter().map(|test| script_of(test)).collect();
+    let output = run_with(kernel, name, drives, programs, &TWO_PROCESSORS.map(str::to_owned), &scripts);
+    assert!(output.matches(PASSED).count() == tests.len(), "{output}");
+    output
+}
+
+const PASSED: &str = "test result: ok. 1 passed";
+const TWO_PROCESSORS: [&str; 2] = ["--processors", "2"];
+
+/// The script that runs one test of this very program.
+fn script_of(test: &str) -> String {
+    format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display())
 }
 
 /// Runs a script (busybox's sh -eu, as root) in a guest with this kernel, these drives and programs, the test's own first, and
@@ -81,7 +102,7 @@ pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], pro
 /// # Panics
 /// When the script fails, with all it said.
 pub fn run(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], script: &str) -> String {
-    run_with(kernel, name, drives, programs, &[], script)
+    run_with(kernel, name, drives, programs, &[], &[script.to_owned()])
 }
 
 /// Runs a script as above in a guest whose disks `$V0`, `$V1` … are those of vhost-user servers at these sockets. It has two
@@ -91,39 +112,51 @@ pub fn run(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], scri
 /// When the script fails, with all it said.
 pub fn run_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&str], script: &str) -> String {
     let sockets = sockets.iter().flat_map(|socket| ["--vhost-user".into(), socket.display().to_string()]);
-    let options: Vec<String> = sockets.chain(["--processors".into(), "2".into()]).collect();
-    run_with(kernel, name, &[], programs, &options, script)
+    let options: Vec<String> = sockets.chain(TWO_PROCESSORS.map(str::to_owned)).collect();
+    run_with(kernel, name, &[], programs, &options, &[script.to_owned()])
 }
 
-fn run_with(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], options: &[String], script: &str) -> String {
+/// Runs each script in a boot of its own, with the drives in turned order each time. Returns their standard outputs together.
+fn run_with(
+    kernel: Kernel,
+    name: &str,
+    drives: &[Drive],
+    programs: &[&str],
+    options: &[String],
+    scripts: &[String],
+) -> String {
     // In memory: a disk that stands still would look like drives that do.
     let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("scratch folder");
-    let mut command = Command::new(project("tests/nvme/nvme-guest"));
-    command.args(["run", "--kernel", kernel.version]).args(options);
-    for module in kernel.modules {
-        command.args(["--module", module]);
-    }
-    for (index, drive) in drives.iter().enumerate() {
+    let image = |(index, drive): (usize, &Drive)| {
         let image = folder.join(format!("drive{index}.img"));
         File::create(&image).and_then(|file| file.set_len(drive.bytes)).expect("sparse image");
-        command.arg("--drive").arg(format!("{}{}", image.display(), drive.options));
-    }
-    command.arg("--program").arg(std::env::current_exe().expect("a test is a program"));
-    for program in programs {
-        command.args(["--program", program]);
-    }
+        format!("{}{}", image.display(), drive.options)
+    };
+    let mut images: Vec<String> = drives.iter().enumerate().map(image).collect();
+    let own = std::env::current_exe().expect("a test is a program");
+    let programs = &[&[own.to_str().expect("a plain path")], programs].concat()[..];
     let script_file = folder.join("script.sh");
-    fs::write(&script_file, script).expect("script");
-    let output = command.arg("--").arg(&script_file).output().expect("nvme-guest starts");
+    let mut printed = String::new();
+    for script in scripts {
+        let mut command = Command::new(project("tests/nvme/nvme-guest"));
+        command.args(["run", "--kernel", kernel.version]).args(options);
+        for (option, values) in [("--module", kernel.modules), ("--program", programs)] {
+            command.args(values.iter().flat_map(|value| [option, value]));
+        }
+        command.args(images.iter().flat_map(|image| ["--drive", image]));
+        fs::write(&script_file, script).expect("script");
+        let output = command.arg("--").arg(&script_file).output().expect("nvme-guest starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        if !output.status.success() {
+            let _ = fs::remove_dir_all(&folder);
+            panic!("the guest's script failed with {}\n--- stdout\n{stdout}\n--- stderr\n{stderr}", output.status);
+        }
+        printed += &stdout;
+        images.reverse();
+    }
     // A leftover is only untidy.
     let _ = fs::remove_dir_all(&folder);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(
-        output.status.success(),
-        "the guest's script failed with {}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
-        output.status
-    );
-    stdout
+    printed
 }

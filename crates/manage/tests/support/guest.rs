@@ -44,33 +44,47 @@ impl Fio {
     pub fn ends_well(self) -> Duration {
         let output = self.0.wait_with_output().expect("it is ours");
         assert!(output.status.success(), "fio found wrong bytes, or had an error: {}", String::from_utf8_lossy(&output.stdout));
-        let text = String::from_utf8(output.stdout).expect("text");
-        let report: serde_json::Value = serde_json::from_str(&text[text.find('{').expect("JSON")..]).expect("JSON");
-        let longest = |kind: &str| report["jobs"][0][kind]["lat_ns"]["max"].as_u64().unwrap_or(0);
-        Duration::from_nanos(["read", "write", "trim"].map(longest).into_iter().max().expect("three"))
+        longest(&String::from_utf8(output.stdout).expect("text"))
     }
 }
 
-/// Random writes at a depth of 32 to a file, each round of which is read back and compared.
+/// How long the longest request took, of all jobs in a report that fio wrote as JSON. Text around the report does not matter.
+pub fn longest(report: &str) -> Duration {
+    let json = &report[report.find('{').expect("JSON")..];
+    let report = serde_json::Deserializer::from_str(json).into_iter::<serde_json::Value>().next().expect("a report");
+    let report = report.expect("JSON");
+    let kinds = |job: &serde_json::Value| ["read", "write", "trim"].map(|kind| job[kind]["lat_ns"]["max"].as_u64().unwrap_or(0));
+    let jobs = report["jobs"].as_array().expect("a list");
+    Duration::from_nanos(jobs.iter().flat_map(kinds).max().expect("a job"))
+}
+
+/// Work that is done round by round until it is stopped.
 pub struct Load {
     stops: Arc<AtomicBool>,
     rounds: JoinHandle<Duration>,
 }
 
 impl Load {
-    /// Begins. It goes on however long the servers of the file take.
-    pub fn start(file: &str) -> Self {
+    /// Begins. A round tells how long its longest request took.
+    pub fn of(mut round: impl FnMut() -> Duration + Send + 'static) -> Self {
         let stops = Arc::<AtomicBool>::default();
-        let (file, stop) = (file.to_owned(), Arc::clone(&stops));
+        let stop = Arc::clone(&stops);
         let rounds = std::thread::spawn(move || {
             let mut longest = Duration::ZERO;
             while !stop.load(Ordering::Relaxed) {
-                let options = ["--rw=randwrite", "--bs=4k", "--size=2m", "--loops=4", "--iodepth=32", "--ioengine=libaio"];
-                longest = longest.max(fio("load", &file, &options).ends_well());
+                longest = longest.max(round());
             }
             longest
         });
         Self { stops, rounds }
+    }
+
+    /// Begins random writes at a depth of 32 to a file, each round of which is read back and compared. They go on however long the
+    /// servers of the file take.
+    pub fn start(file: &str) -> Self {
+        let file = file.to_owned();
+        let options = ["--rw=randwrite", "--bs=4k", "--size=2m", "--loops=4", "--iodepth=32", "--ioengine=libaio"];
+        Self::of(move || fio("load", &file, &options).ends_well())
     }
 
     /// Ends with the round. Returns how long the longest request took.
@@ -84,12 +98,23 @@ impl Load {
 /// anew, of which the restarts took so long each.
 pub fn print_pause(front: &str, longest: Duration, restarts: &[Duration]) {
     let restarts: Vec<String> = restarts.iter().map(|time| format!("{:.1}", time.as_secs_f32())).collect();
-    println!("pause: {front}: longest request {:.1} s, restarts {} s", longest.as_secs_f32(), restarts.join(" and "));
+    println!("pause: {front}: longest request {:.1} s, restarts {} s", longest.as_secs_f32(), restarts.join(", "));
     let _ = std::io::stdout().flush();
 }
 
+/// The processes that watch devices of `stria attach`.
+pub fn watchers() -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("a folder").flatten();
+    let is_watcher = |pid: &String| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument == b"attach")
+    };
+    let pids = processes.filter_map(|process| process.file_name().into_string().ok());
+    pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_watcher).collect()
+}
+
 /// Waits for a condition.
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + super::PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain for {what}");

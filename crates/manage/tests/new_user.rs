@@ -1,0 +1,301 @@
+//! Goal: what a new user does with an array in its first days, on a machine whose kernel has the drivers. The array is created,
+//! attached, formatted and mounted; a drive fails, the server is killed, upgraded and stopped, the machine boots again.
+//! Method: this very program runs again in two boots of a guest with Linux 6.12, two processors and NVMe drives (tests/nvme), whose
+//! blocks are of 4 KiB and whose names change from one boot to the next. On the first day the array is served by NBD and has ext4.
+//! On the second day it is served by ublk, on two lanes and so with two queues, and gets XFS. fsx, fio and the file systems' own
+//! checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge the export.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use stria_testkit::nvme;
+use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
+use support::{Place, Serve, noise, run_tool, same, tool};
+
+const DRIVES: [&str; 5] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1", "/dev/nvme4n1"];
+const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["nbd", "ublk_drv", "xfs"] };
+const STRIA: &str = env!("CARGO_BIN_EXE_stria");
+const PROGRAMS: [&str; 10] = [
+    STRIA,
+    "/usr/bin/fio",
+    "/usr/sbin/mke2fs",
+    "/usr/sbin/e2fsck",
+    "/usr/sbin/mkfs.xfs",
+    "/usr/sbin/xfs_repair",
+    "/usr/sbin/fstrim",
+    "/usr/sbin/blkdiscard",
+    "/usr/bin/udevadm",
+    RULES,
+];
+/// Its place among the programs, `$P11` in the guest, where the home folder is another.
+const FSX: usize = PROGRAMS.len() + 1;
+const LINK: &str = "/dev/stria/tank";
+const MOUNTED: &str = "/mnt/tank";
+/// A file that stays from day to day.
+const LETTERS: &str = "/mnt/tank/letters";
+
+/// Which operations fsx does, by weight.
+const FSX_OPERATIONS: &str = "flen = 4194304
+[opsize]
+max = 131072
+[weights]
+read = 10
+write = 10
+mapread = 5
+mapwrite = 5
+truncate = 2
+close_open = 2
+fsync = 3
+fdatasync = 3
+posix_fallocate = 2
+punch_hole = 5
+sendfile = 2
+posix_fadvise = 5
+copy_file_range = 3
+";
+
+/// fsx on a file of the mounted file system, round by round, with seeds from this one on.
+fn fsx(first_seed: u64) -> Load {
+    let program = std::env::var(format!("P{FSX}")).expect("nvme-guest names what it took along");
+    fs::write("/tmp/fsx.toml", FSX_OPERATIONS).expect("a file");
+    let mut seed = first_seed;
+    Load::of(move || {
+        let file = format!("{MOUNTED}/fsx");
+        let arguments = ["-N", "150", "-f", "/tmp/fsx.toml", "-P", "/tmp", "-S", &seed.to_string(), &file];
+        let output = Command::new(&program).args(arguments).output().expect("fsx starts");
+        assert!(output.status.success(), "fsx with seed {seed}: {output:?}");
+        seed += 1;
+        Duration::ZERO
+    })
+}
+
+fn start() -> Place {
+    // All that the drivers say goes to the console, which is shown when the test fails.
+    ok("dmesg", &["-n", "8"]);
+    guest::start_udev(PROGRAMS.len());
+    fs::create_dir_all(MOUNTED).expect("a folder");
+    Place::new()
+}
+
+fn mount(file_system: &str) {
+    ok("mount", &["-t", file_system, LINK, MOUNTED]);
+}
+
+fn letters(at: &str) {
+    noise(Path::new(at), 8 << 20, 4711);
+}
+
+/// Waits until more has been written to the array's present server, without an error.
+fn goes_on(place: &Place) {
+    let written = || {
+        let status = place.status("tank");
+        let clients = status["clients"].as_array().expect("a list");
+        assert!(clients.iter().all(|client| client["errors"] == 0), "{status:#}");
+        clients.iter().filter_map(|client| client["written_bytes"].as_u64()).sum::<u64>()
+    };
+    let before = written();
+    wait_until("the load", || written() > before + (128 << 10));
+}
+
+/// Another program takes the place of `stria`, as a package's upgrade does it; the server is told to end and started anew.
+fn upgrade(place: &Place, serve: Serve, arguments: &[&str]) -> Serve {
+    let new = format!("{STRIA}.new");
+    fs::copy(STRIA, &new).expect("a copy");
+    // Bytes behind the end of a program change nothing but the file.
+    fs::File::options().append(true).open(&new).and_then(|mut file| file.write_all(b"upgraded")).expect("it writes");
+    fs::rename(&new, STRIA).expect("another file in its place");
+    serve.signal("-TERM");
+    serve.ended_well();
+    let serve = place.serve(arguments);
+    let program = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).expect("a process").display().to_string();
+    assert_eq!(program(&serve.pid().to_string()), STRIA);
+    assert!(watchers().iter().all(|watcher| program(watcher).ends_with("(deleted)")), "the device keeps its watcher");
+    serve
+}
+
+/// Not a test of its own: the first boot of the one below.
+#[test]
+fn first_day() {
+    if !nvme::is_guest() {
+        return;
+    }
+    let place = start();
+    // Larger drives have space for several lanes' logs; a part of each is enough for the file systems.
+    let options = ["--level", "5", "--assume-clean", "--size", "112M", "--spare", DRIVES[4]];
+    place.ok(&[&["create", "tank"], &options[..], &DRIVES[..4]].concat());
+    let serve = place.serve(&DRIVES);
+    assert_eq!(place.ok(&["attach", "tank"]).trim(), "/dev/nbd0");
+    is_named(LINK, "/dev/nbd0");
+    for (what, value) in [("logical_block_size", "4096"), ("physical_block_size", "4096"), ("write_cache", "write back")] {
+        assert_eq!(guest::queue("/dev/nbd0", what), value, "{what}");
+    }
+    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", LINK]);
+    mount("ext4");
+    letters(LETTERS);
+    let load = fsx(1);
+    goes_on(&place);
+    place.ok(&["fail", "tank", "1", "--force"]);
+    goes_on(&place);
+    serve.kill();
+    let serve = place.serve(&["tank"]);
+    goes_on(&place);
+    let serve = upgrade(&place, serve, &DRIVES);
+    goes_on(&place);
+    load.stop();
+    place.settled("tank");
+    ok("/usr/sbin/fstrim", &[MOUNTED]);
+    ok("umount", &[MOUNTED]);
+    ok("/usr/sbin/e2fsck", &["-fn", LINK]);
+    place.run(&["stop", "tank"]).refused(4, &["/dev/nbd0", "stria detach"]);
+    place.ok(&["detach", "tank"]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+/// Not a test of its own: the second boot of the one below.
+#[test]
+fn second_day() {
+    if !nvme::is_guest() {
+        return;
+    }
+    let place = start();
+    let serve_with = |options: &[&str]| place.serve(&[&DRIVES[..], &["--ublk"], options].concat());
+    let serve = serve_with(&["--lanes", "2"]);
+    assert_eq!(serve.devices, [("tank".to_owned(), "/dev/ublkb0".to_owned())]);
+    is_named(LINK, "/dev/ublkb0");
+    assert!(place.ok(&["attach", "tank"]).contains("/dev/ublkb0"), "it is a device already");
+    for (what, value) in [("logical_block_size", "4096"), ("physical_block_size", "4096"), ("write_cache", "write back")] {
+        assert_eq!(guest::queue("/dev/ublkb0", what), value, "{what}");
+    }
+    let queues = |index: u32| fs::read_to_string(format!("/sys/block/ublkb0/mq/{index}/cpu_list")).expect("a queue");
+    assert_eq!((queues(0).trim(), queues(1).trim()), ("0", "1"), "each processor has a queue");
+
+    // Yesterday's bytes.
+    mount("ext4");
+    letters("/tmp/letters");
+    assert!(same(Path::new(LETTERS), Path::new("/tmp/letters")));
+    let load = fsx(100);
+    goes_on(&place);
+    load.stop();
+    ok("umount", &[MOUNTED]);
+
+    // Bare, by a job on each processor and so in each queue. Then everything is discarded, and reads as zeros.
+    let jobs = ["--numjobs=2", "--cpus_allowed=0,1", "--cpus_allowed_policy=split", "--offset_increment=64m"];
+    let sizes = ["--rw=randwrite", "--bsrange=4k-256k", "--size=8m", "--iodepth=16", "--ioengine=libaio", "--fsync=32"];
+    fio("bare", LINK, &[&jobs[..], &sizes].concat()).ends_well();
+    ok("/usr/sbin/blkdiscard", &["-f", LINK]);
+    for at in [0, 64 << 20] {
+        assert!(guest::read(LINK, at, 16 << 20).iter().all(|byte| *byte == 0), "at {at}");
+    }
+
+    // XFS, whose server dies twice with writes in its hands. The second one has other lanes than the device has queues.
+    ok("/usr/sbin/mkfs.xfs", &["-q", LINK]);
+    mount("xfs");
+    letters(LETTERS);
+    let round = || fio("load", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=2m", "--iodepth=32", "--ioengine=libaio"]);
+    let (files, requests) = (fsx(200), Load::of(move || round().ends_well()));
+    goes_on(&place);
+    serve.kill();
+    let serve = serve_with(&["--lanes", "2"]);
+    goes_on(&place);
+    place.ok(&["fail", "tank", "0", "--force"]);
+    goes_on(&place);
+    serve.kill();
+    let serve = place.serve(&["tank", "--ublk", "--lanes", "1", "--clients", "apart"]);
+    goes_on(&place);
+    let serve = upgrade(&place, serve, &[&DRIVES[..], &["--ublk", "--lanes", "3"]].concat());
+    goes_on(&place);
+    files.stop();
+    requests.stop();
+    ok("umount", &[MOUNTED]);
+    ok("/usr/sbin/xfs_repair", &["-n", LINK]);
+    mount("xfs");
+    assert!(same(Path::new(LETTERS), Path::new("/tmp/letters")));
+    ok("umount", &[MOUNTED]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+#[test]
+fn the_first_days_of_an_array_go_well() {
+    if nvme::wanted() {
+        let tools = std::env::var("HOME").unwrap_or_default() + "/.cache/stria-tools";
+        let fsx = format!("{tools}/usr/bin/fsx");
+        assert!(Path::new(&fsx).exists(), "{fsx} is missing; run: scripts/setup test");
+        let drives = [nvme::Drive { bytes: 4 << 30, options: nvme::BLOCKS_OF_4096 }; 5];
+        let programs = [&PROGRAMS[..], &[&fsx]].concat();
+        print!("{}", nvme::run_boots_on(LINUX_6_12, "new-user", &["first_day", "second_day"], &drives, &programs));
+    }
+}
+
+/// What qemu-io writes and expects: patterns, FUA, zeroes, holes, requests out of line with blocks, several at once.
+const PATTERNS: [&str; 17] = [
+    "write -P 0x5a 1M 3M",
+    "read -P 0x5a 1M 3M",
+    "write -f -P 0x33 2M 64k",
+    "read -P 0x33 2M 64k",
+    "write -z 1M 64k",
+    "read -P 0 1M 64k",
+    "write -z -u 1114112 64k",
+    "read -P 0 1114112 64k",
+    "discard 3M 256k",
+    "flush",
+    "read -P 0 3M 256k",
+    "aio_write -P 0x77 8M 1M",
+    "aio_write -P 0x78 9M 1M",
+    "aio_flush",
+    "read -P 0x77 8M 1M",
+    "write -P 0x11 100 1000",
+    "read -P 0x11 100 1000",
+];
+
+/// Clients that are killed in the middle of a copy, again and again, leave nothing behind, and the next copy is right.
+#[test]
+fn clients_own_tools_find_nothing_wrong_while_a_drive_fails_and_clients_are_killed() {
+    let place = Place::new();
+    let images = place.images(5, 48 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    let uri = serve.uri("tank").to_owned();
+    let patterns = || {
+        let arguments: Vec<&str> = PATTERNS.iter().flat_map(|command| ["-c", command]).collect();
+        let output = run_tool("qemu-io", &[&["-f", "raw"], &arguments[..], &[&uri]].concat())?;
+        assert!(!output.contains("failed") && !output.contains("rror"), "{output}");
+        Some(())
+    };
+    if patterns().is_none() {
+        return;
+    }
+    place.ok(&["fail", "tank", drives[1], "--force"]);
+    patterns();
+
+    let source = place.path("source");
+    noise(&source, 64 << 20, 3);
+    let source_text = source.to_str().expect("a plain path");
+    let clients = || place.status("tank")["clients"].as_array().expect("a list").clone();
+    for round in 0..8_u64 {
+        let Some(mut copy) = tool("nbdcopy", &["--connections=4", "--requests=16", source_text, &uri]) else { return };
+        // A little later in each round.
+        wait_until("the copy", || {
+            let written: u64 = clients().iter().filter_map(|client| client["written_bytes"].as_u64()).sum();
+            written > round << 20 || copy.try_wait().expect("it is ours").is_some()
+        });
+        copy.kill().expect("it is ours");
+        copy.wait().expect("it ends");
+        wait_until("the end of its connections", || clients().is_empty());
+    }
+    place.ok(&["fail", "tank", drives[3], "--force"]);
+    run_tool("nbdcopy", &["--flush", "--connections=4", source_text, &uri]);
+    let copy = place.path("copy");
+    run_tool("nbdcopy", &["--connections=4", &uri, copy.to_str().expect("a plain path")]);
+    let copied = fs::read(&copy).expect("a copy");
+    assert!(copied[..64 << 20] == fs::read(&source).expect("the source"), "it is what was written");
+    patterns();
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+}
