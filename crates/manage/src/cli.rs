@@ -424,7 +424,7 @@ pub struct Attach {
     /// meaning, and a restart of the server a longer pause.
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = connections)]
     pub connections: usize,
-    /// With one connection: after how many seconds a request of a lost connection is repeated; 1 if not given. With several: after
+    /// With one connection: after how many seconds a request of a lost connection is repeated; 0.2 if not given. With several: after
     /// how many any request counts as lost and is sent again, though it may only be slow; 30 if not given.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: Option<u64>,
