@@ -196,7 +196,8 @@ fn second_day() {
     ok("/usr/sbin/mkfs.xfs", &["-q", LINK]);
     mount("xfs");
     letters(LETTERS);
-    let round = || fio("load", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=2m", "--iodepth=32", "--ioengine=libaio"]);
+    let round =
+        || fio("load", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=2m", "--iodepth=32", "--ioengine=libaio"]);
     let (files, requests) = (fsx(200), Load::of(move || round().ends_well()));
     goes_on(&place);
     serve.kill();

@@ -117,14 +117,7 @@ pub fn run_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&st
 }
 
 /// Runs each script in a boot of its own, with the drives in turned order each time. Returns their standard outputs together.
-fn run_with(
-    kernel: Kernel,
-    name: &str,
-    drives: &[Drive],
-    programs: &[&str],
-    options: &[String],
-    scripts: &[String],
-) -> String {
+fn run_with(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], options: &[String], scripts: &[String]) -> String {
     // In memory: a disk that stands still would look like drives that do.
     let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("scratch folder");
