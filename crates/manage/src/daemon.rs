@@ -48,7 +48,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     log_to_stderr(if command.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     let path = config::path(command.config.config.as_deref());
-    let config = Config::read(&path)?;
+    // A fault in the configuration has an exit code of its own: another start is of no use (`RestartPreventExitStatus=` of the unit).
+    let config = Config::read(&path).map_err(|failure| Failure::Usage(failure.to_string()))?;
     config.nbd.options()?.check()?;
     let watching = MonitorPlan::of_daemon(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;

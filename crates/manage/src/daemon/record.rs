@@ -19,6 +19,9 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// The pause between two looks whether the file system of the folder is mounted.
+const LOOK_FOR_MOUNT: Duration = Duration::from_millis(500);
+
 fn newer(folder: &Path) -> PathBuf {
     folder.join("events.jsonl")
 }
@@ -34,9 +37,9 @@ pub struct Recorder {
 }
 
 /// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported once; the
-/// arrays go on.
+/// arrays go on. While the file system of the folder is yet to be mounted, events wait in memory.
 pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
-    let mut record = Record { folder: folder.to_owned(), file: None, is_reported: false };
+    let mut record = Record { folder: folder.to_owned(), is_reported: false };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
     // A receipt only says that there is something: the service stores more than a receiver may lag behind.
@@ -44,6 +47,12 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
     let work = move || {
         loop {
             let Some(service) = watched.upgrade() else { return };
+            if let Some(point) = awaited(&record.folder) {
+                drop(service);
+                record.report(&format!("events are kept in memory until {} is mounted", point.display()));
+                std::thread::sleep(LOOK_FOR_MOUNT);
+                continue;
+            }
             let events = service.events().since(last.load(Ordering::SeqCst));
             drop(service);
             record.write(&events);
@@ -71,7 +80,6 @@ impl Recorder {
 
 struct Record {
     folder: PathBuf,
-    file: Option<File>,
     is_reported: bool,
 }
 
@@ -79,46 +87,66 @@ impl Record {
     fn write(&mut self, events: &[EventView]) {
         match self.try_write(events) {
             Ok(()) => self.is_reported = false,
-            Err(error) => {
-                self.file = None;
-                if !std::mem::replace(&mut self.is_reported, true) {
-                    let folder = self.folder.display();
-                    tracing::warn!("events are not kept in {folder}: {error}; the log of this process has them");
-                }
-            }
+            Err(error) => self.report(&format!("events are not kept in {}: {error}", self.folder.display())),
         }
     }
 
-    fn try_write(&mut self, events: &[EventView]) -> io::Result<()> {
+    fn report(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            tracing::warn!("{text}; the log of this process has them");
+        }
+    }
+
+    /// The file is open only meanwhile: its file system may be unmounted while this process runs, and lie on one of its arrays.
+    fn try_write(&self, events: &[EventView]) -> io::Result<()> {
         if events.is_empty() {
             return Ok(());
         }
-        if self.file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|file| file.len() >= FILE_BYTES_MAX)) {
-            self.file = None;
-            fs::rename(newer(&self.folder), older(&self.folder))?;
+        let newer = newer(&self.folder);
+        if newer.metadata().is_ok_and(|file| file.len() >= FILE_BYTES_MAX) {
+            fs::rename(&newer, older(&self.folder))?;
         }
-        if self.file.is_none() {
-            DirBuilder::new().recursive(true).mode(0o755).create(&self.folder)?;
-            let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o640).open(newer(&self.folder))?;
-            // A crash or a full disk may have cut the last line.
-            let mut end = [b'\n'];
-            if file.metadata()?.len() > 0 {
-                file.seek(SeekFrom::End(-1))?;
-                file.read_exact(&mut end)?;
-            }
-            if end != *b"\n" {
-                file.write_all(b"\n")?;
-            }
-            self.file = Some(file);
-        }
+        DirBuilder::new().recursive(true).mode(0o755).create(&self.folder)?;
+        let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o640).open(&newer)?;
         let mut lines = Vec::new();
+        // A crash or a full disk may have cut the last line.
+        let mut end = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut end)?;
+        }
+        if end != *b"\n" {
+            lines.push(b'\n');
+        }
         for event in events {
             serde_json::to_writer(&mut lines, event)?;
             lines.push(b'\n');
         }
         // One write: a line is never torn by another, and by a full disk only at its end.
-        self.file.as_mut().expect("it was just opened").write_all(&lines)
+        file.write_all(&lines)
     }
+}
+
+/// The file system of `folder` that `/etc/fstab` names and that is not mounted: at boot it is mounted later, perhaps from an array.
+fn awaited(folder: &Path) -> Option<PathBuf> {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))
+}
+
+/// The same, from the texts of `fstab(5)` and `/proc/PID/mountinfo`.
+fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
+    let mounted: Vec<PathBuf> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect();
+    let wanted = fstab.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (point, options) = (fields.next()?, fields.nth(1).unwrap_or_default());
+        (!options.split(',').any(|option| option == "noauto")).then(|| unescaped(point))
+    });
+    wanted.filter(|point| point.is_absolute() && folder.starts_with(point) && !mounted.contains(point)).max()
+}
+
+/// A path without the escapes for blanks and backslashes that both texts have.
+fn unescaped(field: &str) -> PathBuf {
+    [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")].iter().fold(field.to_owned(), |path, (from, to)| path.replace(from, to)).into()
 }
 
 /// The events that a daemon kept in `folder`, the oldest first. Lines that a crash or a full disk has cut are left out.
@@ -137,4 +165,37 @@ pub fn stored(folder: &Path) -> Result<Vec<EventView>, Failure> {
         events.extend(lines.filter_map(|line| serde_json::from_slice::<EventView>(&line).ok()));
     }
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTED: &str = "22 1 0:20 / / rw - ext4 /dev/sda1 rw\n30 22 0:21 / /my\\040disk rw - ext4 /dev/sdb1 rw\n";
+
+    #[test]
+    fn a_file_system_that_comes_later_is_awaited() {
+        let fstab = "# /dev/x /var ext4\n/dev/sda1 / ext4 defaults 0 1\n/dev/stria/tank /var ext4 defaults,nofail 0 2\n\
+                     /dev/sdc /srv ext4 noauto\n/dev/sdb1 /my\\040disk ext4 defaults\nproc /proc proc\nswap none swap\n";
+        let awaited = |folder: &str| awaited_by(Path::new(folder), fstab, MOUNTED);
+        assert_eq!(awaited("/var/lib/stria"), Some("/var".into()));
+        assert_eq!(awaited("/srv/stria"), None, "nobody mounts it at boot");
+        assert_eq!(awaited("/my disk/stria"), None, "it is mounted");
+        assert_eq!(awaited("/variable"), None);
+        let mounted = format!("{MOUNTED}31 22 0:22 / /var rw - ext4 /dev/ublkb0 rw\n");
+        assert_eq!(awaited_by(Path::new("/var/lib/stria"), fstab, &mounted), None);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_spoils_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = Record { folder: folder.path().join("state"), is_reported: false };
+        let event = crate::view::plain_event("tank", "warning", "one".into());
+        record.try_write(std::slice::from_ref(&event)).expect("it has space");
+        let path = newer(&record.folder);
+        let half = fs::metadata(&path).expect("a file").len() - 9;
+        OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(half)).expect("a cut");
+        record.try_write(&[event.clone(), event]).expect("it has space");
+        assert_eq!(stored(&record.folder).expect("events").len(), 2);
+    }
 }
