@@ -168,9 +168,21 @@ fn arrays_start_when_their_drives_are_here() {
     assert_eq!(adopted(&place, "tank")["health"], "degraded", "nobody plugged it in");
     place.ok(&["incremental", &tank[2], "--plugged-in"]);
     wait_for(&place, "tank", "the return", is_served);
+
+    // A second path to a member in use, or a copy of it, stays out, and nothing is written to it: that may be written to the member.
+    let (copy, before) = (place.path("copy"), place.path("before"));
+    for path in [&copy, &before] {
+        fs::copy(&tank[1], path).expect("a copy");
+    }
+    let shown = copy.display().to_string();
+    place.ok(&["incremental", &shown, "--plugged-in"]);
+    for command in [&["add", "tank", &shown, "--force"][..], &["replace", "tank", &tank[0], &shown, "--force"]] {
+        place.run(command).refused(1, &["carries the same member as", &tank[1], "detach it"]);
+    }
+    assert!(same(&copy, &before));
     daemon.signal("-TERM");
     let log = daemon.ended_well();
-    assert!(log.contains("is back in slot 2"), "{log}");
+    assert!(log.contains("is back in slot 2") && log.contains("stays out of \"tank\": it is a copy of"), "{log}");
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl<D: MemberDrive> Tree<D> {
     pub fn plan_join(&self, new: &NewDrive<D::Identity>, aim: &Aim) -> Result<Joining, JoinError> {
         self.command(|engine| engine.may_change())?;
         let drive = &new.adopt.name;
+        self.refuse_twin(new)?;
         if let Some((index, member)) = aim.replaces {
             refuse_contents(&new.candidate, aim.force)?;
             let holder = self.array(index);
@@ -137,6 +138,26 @@ impl<D: MemberDrive> Tree<D> {
         refuse_contents(&new.candidate, aim.force)?;
         let index = self.needy(aim.array.as_deref())?;
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
+    }
+
+    /// Refuses a drive that carries what a member in use does: another path to that very drive, or a copy of it. Forced or not, since what
+    /// is written to it may be written to the member.
+    fn refuse_twin(&self, new: &NewDrive<D::Identity>) -> Result<(), JoinError> {
+        let Ok(found) = &new.candidate.found else { return Ok(()) };
+        let Some(home) = self.index_of(found.superblock.header.set_uuid) else { return Ok(()) };
+        let array = self.array(home);
+        let in_use = |id: &MemberId| {
+            let members = array.status().members;
+            members.iter().any(|member| member.id == *id && member.role != MemberState::Failed)
+        };
+        let known = array.recorder().member_of(&found.superblock);
+        let Some(twin) = known.filter(in_use) else { return Ok(()) };
+        Err(refused(format!(
+            "{} carries the same member as {}, which \"{}\" uses: it is another path to that drive, or a copy of it; nothing was written: detach it",
+            new.adopt.name,
+            array.name_of(twin),
+            array.name()
+        )))
     }
 
     /// A drive that was a member of this array comes back: into its slot where that is possible, else as a new spare.

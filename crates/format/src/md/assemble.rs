@@ -442,14 +442,15 @@ impl Sorter<'_> {
                     continue;
                 }
                 let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
-                let reason = format!("it is a copy of {}: detach one of the two", newer.candidate.name);
+                let reason = |of: &Found| format!("it is a copy of {}, or another path to it: detach one of the two", of.candidate.name);
                 if older.events() == newer.events() {
+                    self.verdicts.insert(newer.drive, Verdict::Unusable { reason: reason(older) });
                     self.conflict.get_or_insert(format!(
-                        "{} and {} are copies of the same member; detach the one that is not in use",
+                        "{} and {} are copies of the same member, or two paths to it; detach the one that is not in use",
                         one.candidate.name, other.candidate.name
                     ));
                 }
-                self.verdicts.insert(older.drive, Verdict::Unusable { reason });
+                self.verdicts.insert(older.drive, Verdict::Unusable { reason: reason(newer) });
             }
         }
     }

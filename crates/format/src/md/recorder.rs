@@ -369,6 +369,12 @@ impl MdMetadata {
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
 
+    /// The member that has the identity of this superblock, present or failed.
+    pub fn member_of(&self, superblock: &Superblock) -> Option<MemberId> {
+        let same = |keeper: &MemberMetadata| keeper.superblock.header.device_uuid == superblock.header.device_uuid;
+        self.keepers.iter().find(|(_, keeper)| same(keeper)).map(|(member, _)| *member)
+    }
+
     /// Says whether a member that was away may return by the bitmap, and to which slot; with the reason if not.
     ///
     /// # Errors

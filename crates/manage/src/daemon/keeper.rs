@@ -5,8 +5,7 @@
 //!                                └────cannot start────▶ refused        (a drive that comes, a reload or `start` tries again)
 //! ```
 //! All that happens passes through one queue: drives that come, commands, and time. So no two of them look at an array at once. Opening an
-//! array is the only long step. A drive's message is answered before it: udev holds a lock on the drive until its rule has run, and the
-//! array takes the same lock.
+//! array is the only long step. A drive's message is answered before it: udev waits for its rule.
 
 use super::drives::Drives;
 use super::judge::{Judgement, judge};
@@ -463,7 +462,10 @@ impl Work {
                 let text = format!("{shown} came back and needs a full rebuild ({why}): `stria add {name} {shown}` begins it");
                 self.event(&name, "warning", text);
             }
-            Some(Verdict::Faulty | Verdict::Unusable { .. }) => {
+            Some(Verdict::Unusable { reason }) => {
+                self.event(&name, "warning", format!("{shown} came back and stays out of \"{name}\": {reason}"));
+            }
+            Some(Verdict::Faulty) => {
                 let text =
                     format!("{shown} came back and stays out of \"{name}\": `stria add {name} {shown}` makes it a new spare");
                 self.event(&name, "warning", text);
