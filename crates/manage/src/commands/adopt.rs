@@ -7,6 +7,7 @@ use crate::config::edit::Edit;
 use crate::config::{self, Array, Block, Config, Uuid};
 use crate::mdadm;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use stria_block::shown;
 use stria_format::md::Assembly;
@@ -20,10 +21,12 @@ use stria_terminal::{Failure, absolute};
 /// When it is not found, or a file cannot be changed.
 pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     let (drives, names) = sort_arguments(&command.what);
-    let (assemblies, drives) = look(&drives)?;
+    let (assemblies, _) = look(&drives)?;
     let array = chosen(&assemblies, &names)?;
     let uuid = Uuid(array.uuid);
-    let spans = assemblies.iter().filter(|one| one.freshest.span_of == Some(array.uuid)).map(|one| Uuid(one.uuid)).collect();
+    let parts = || assemblies.iter().filter(|one| one.freshest.span_of == Some(array.uuid));
+    let spans = parts().map(|one| Uuid(one.uuid)).collect();
+    let drives = drives_of(parts().chain([array]));
     let path = config::path(command.config.config.as_deref());
     let mut edit = Edit::open(&path)?;
     let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
@@ -41,9 +44,7 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     edit.search(drives.iter().filter(|path| path.is_file()))?;
     let config = edit.save()?;
     let mut notes = keep_mdadm_away(&config)?;
-    notes.extend(run_by_linux(&drives).map(|device| {
-        format!("Linux runs it as {device} now: stop that with `mdadm --stop {device}`, then `stria reload` starts it here")
-    }));
+    notes.extend(take_from_linux(&drives));
     notes.push(tell_daemon(command.control.socket.as_deref())?);
     let name = entry.title();
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
@@ -135,9 +136,13 @@ fn show(config: &Config, json: bool) {
 pub(super) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
-    let members = found.assemblies.iter().flat_map(|assembly| &assembly.drives);
-    let members = members.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect();
+    let members = drives_of(&found.assemblies);
     Ok((found.assemblies, members))
+}
+
+fn drives_of<'a>(assemblies: impl IntoIterator<Item = &'a Assembly>) -> Vec<PathBuf> {
+    let drives = assemblies.into_iter().flat_map(|assembly| &assembly.drives);
+    drives.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect()
 }
 
 /// The one array that is meant, by name, UUID, or because there is no other.
@@ -177,12 +182,38 @@ pub(super) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
     Ok(notes)
 }
 
-/// The md device that Linux made of these drives, if it runs them.
-fn run_by_linux(drives: &[PathBuf]) -> Option<String> {
-    let holders = |path: &PathBuf| std::fs::read_dir(Path::new("/sys/class/block").join(path.file_name()?).join("holders")).ok();
-    let mut names =
-        drives.iter().filter_map(holders).flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.find(|name| name.starts_with("md")).map(|name| format!("/dev/{name}"))
+/// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
+fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
+    let names: BTreeSet<String> =
+        drives.iter().filter_map(|path| path.file_name()?.to_str()).flat_map(holders).filter(|name| name.starts_with("md")).collect();
+    let take = |name: &String| match stop_md(name) {
+        Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
+        Err(why) => format!(
+            "Linux runs it as /dev/{name}, which was not stopped ({why}): `mdadm --stop /dev/{name}`, then `stria reload` starts it here"
+        ),
+    };
+    names.iter().map(take).collect()
+}
+
+/// What lies on a block device, by names of the kernel.
+fn holders(device: &str) -> Vec<String> {
+    let holders = std::fs::read_dir(Path::new("/sys/class/block").join(device).join("holders"));
+    holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use.
+fn stop_md(name: &str) -> Result<(), String> {
+    for holder in holders(name) {
+        if !holder.starts_with("md") {
+            return Err(format!("it is in use by {holder}"));
+        }
+        stop_md(&holder)?;
+    }
+    let state = Path::new("/sys/class/block").join(name).join("md/array_state");
+    std::fs::write(state, "clear").map_err(|error| match error.kind() {
+        std::io::ErrorKind::ResourceBusy => "it is in use".into(),
+        _ => error.to_string(),
+    })
 }
 
 /// Makes a running daemon follow the configuration.
