@@ -1,4 +1,7 @@
-//! One user at a time: `O_EXCL` for block devices, `flock` for all, and which process holds them.
+//! One user at a time: `O_EXCL` for block devices, `flock` for files, and which process holds them.
+//!
+//! A block device has a shared `flock` besides, by which its user is found. An exclusive one would stop udev, which puts off for three minutes
+//! what it has to do for a device that is locked so, and `udevadm settle` with it.
 
 use crate::info::Sysfs;
 use crate::within::{NotInTime, within, within_each};
@@ -8,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A block device may be busy for moments without a user: udev inspects it under a shared lock, and the kernel closes a file of
-/// io_uring a little after its last completion.
+/// A block device may be busy for moments without a user: a partitioner locks it, and the kernel closes a file of io_uring a little after its
+/// last completion.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The kernel closes files of a killed process's ring in its own time, and late on a busy machine.
@@ -36,18 +39,27 @@ fn try_for<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Opt
     }
 }
 
-/// Takes the exclusive lock on `file`, held until [`File::unlock`] or until its last handle closes.
-pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveError> {
-    let attempt = || match file.try_lock() {
+/// Repeats an attempt that found the device `busy`: for a moment, and longer while the user that is known is about to end.
+pub(crate) fn outlast<T>(path: &Path, mut attempt: impl FnMut() -> Option<T>, busy: impl Fn() -> T) -> T {
+    let holder = || std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata));
+    let patient = |attempt: &mut dyn FnMut() -> Option<T>| {
+        try_for(PATIENCE_WITH_THE_DEAD, || attempt().or_else(|| (!holder().is_some_and(is_dying)).then(&busy)))
+    };
+    patiently(&mut attempt).or_else(|| patient(&mut attempt)).unwrap_or_else(&busy)
+}
+
+/// Takes the lock on `file`, held until [`File::unlock`] or until its last handle closes: a shared one on a device, which is open exclusively.
+pub(crate) fn lock(file: &File, path: &Path, is_device: bool) -> Result<(), DriveError> {
+    let attempt = || match if is_device { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => Some(Ok(())),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
-    let mut outcome = if patient { patiently(attempt) } else { attempt() };
+    let mut outcome = if is_device { patiently(attempt) } else { attempt() };
     let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
     if outcome.is_none() {
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
-            attempt().or_else(|| match holding_pid(file) {
+            attempt().or_else(|| match file.metadata().ok().and_then(|metadata| holding_pid(&metadata)) {
                 Some(holder) if is_dying(holder) => None,
                 Some(_) => Some(busy()),
                 // Released since, or held from another container.
@@ -58,9 +70,8 @@ pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveE
     outcome.unwrap_or_else(busy)
 }
 
-/// The process that took the lock on `file`, from /proc/locks.
-fn holding_pid(file: &File) -> Option<u32> {
-    let metadata = file.metadata().ok()?;
+/// The process that took the lock on the file, from /proc/locks.
+fn holding_pid(metadata: &Metadata) -> Option<u32> {
     let (device, inode) = (metadata.dev(), metadata.ino());
     let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -80,13 +91,17 @@ fn is_dying(pid: u32) -> bool {
 
 /// The process that has the lock on `file`, in words.
 fn lock_holder(file: &File) -> String {
-    match holding_pid(file) {
-        Some(pid) if pid == std::process::id() => "this very process".into(),
-        Some(pid) => match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-            Ok(program) => format!("another process ({}, pid {pid})", program.trim()),
-            Err(_) => format!("another process (pid {pid})"),
-        },
-        None => "another process (unknown: it may run in another container)".into(),
+    let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata));
+    pid.map_or("another process (unknown: it may run in another container)".into(), in_words)
+}
+
+fn in_words(pid: u32) -> String {
+    if pid == std::process::id() {
+        return "this very process".into();
+    }
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(program) => format!("another process ({}, pid {pid})", program.trim()),
+        Err(_) => format!("another process (pid {pid})"),
     }
 }
 
@@ -101,8 +116,8 @@ fn pid_of_lock(locks: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// The exclusive user of the block device `number`: a device above it, a mount, or swap.
-pub(crate) fn exclusive_holder(number: u64) -> String {
+/// The exclusive user of the block device `number` at `path`: a device above it, a mount, a process of ours, or swap.
+pub(crate) fn exclusive_holder(path: &Path, number: u64) -> String {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let holders = std::fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"))
         .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>())
@@ -116,7 +131,10 @@ pub(crate) fn exclusive_holder(number: u64) -> String {
     let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*device));
     match mount.as_ref().and_then(|fields| fields.get(4)) {
         Some(point) => format!("the file system mounted at {point}"),
-        None => "another process, a mounted file system or swap (see: lsblk, fuser)".into(),
+        None => match std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata)) {
+            Some(pid) => in_words(pid),
+            None => "another process, a mounted file system or swap (see: lsblk, fuser)".into(),
+        },
     }
 }
 

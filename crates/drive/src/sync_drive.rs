@@ -361,8 +361,15 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
             DriveError::Denied { path, how: "for reading", source }
         }
         Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
-        Some(Errno::BUSY) => DriveError::Busy { path, holder: lock::exclusive_holder(device_number) },
-        Some(Errno::ROFS) => write_protected(&path),
+        Some(Errno::BUSY) => {
+            let holder = lock::exclusive_holder(&path, device_number);
+            DriveError::Busy { path, holder }
+        },
+        Some(Errno::ROFS) => unfit(
+            &path,
+            "its file system is read-only, if only for this process: a unit of systemd writes where its ReadWritePaths= says (`systemctl edit stria`)"
+                .into(),
+        ),
         Some(Errno::TXTBSY) => unfit(&path, "it is a program that runs, or swap".into()),
         Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, "there is no drive behind this device node".into()),
         _ => DriveError::System { path, action: "open", source },
@@ -388,7 +395,7 @@ fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Op
     let open = |flags| {
         let open = || rustix::fs::open(path, flags, Mode::empty()).map(File::from);
         let attempt = || Some(open()).filter(|result| !matches!(result, Err(Errno::BUSY)));
-        if flags.contains(OFlags::EXCL) { lock::patiently(attempt).unwrap_or(Err(Errno::BUSY)) } else { open() }
+        if flags.contains(OFlags::EXCL) { lock::outlast(path, attempt, || Err(Errno::BUSY)) } else { open() }
     };
     let fail = |errno: Errno| open_error(path, access, errno.into(), number);
     let file = match open(flags | OFlags::DIRECT) {

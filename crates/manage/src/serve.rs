@@ -15,8 +15,11 @@ use crate::monitor::{Monitor, MonitorPlan};
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{control, sockets};
+use rustix::fs::OFlags;
 use serde_json::json;
 use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
@@ -43,14 +46,19 @@ pub fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>,
             sockets::once_free(|| SyncDrive::open(path, Access::Exclusive), is_busy).map_err(Failure::failed)?;
             continue;
         }
-        let file = File::open(path).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+        let busy = || Failure::failed(DriveError::Busy { path: path.clone(), holder: "another process that may write it".into() });
+        let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", path.display()));
+        // Of a block device nobody else may be the exclusive user; of a file nobody may have the writer's lock.
+        let is_device = path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let flags = if is_device { OFlags::EXCL.bits().cast_signed() } else { 0 };
+        let file = match File::options().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(busy()),
+            opened => opened.map_err(failed)?,
+        };
         match file.try_lock_shared() {
             Ok(()) => held.push(file),
-            Err(TryLockError::WouldBlock) => {
-                let holder = "another process that may write it".into();
-                return Err(Failure::failed(DriveError::Busy { path: path.clone(), holder }));
-            }
-            Err(TryLockError::Error(error)) => return Err(Failure::Failed(format!("{}: {error}", path.display()))),
+            Err(TryLockError::WouldBlock) => return Err(busy()),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
     Ok(held)
