@@ -2,7 +2,7 @@
 SHELL := /bin/bash -o pipefail
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build install deb demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
+.PHONY: build install deb demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions boot-trial lint
 
 build:
 	scripts/setup
@@ -47,6 +47,12 @@ recipes:
 	scripts/setup recipes
 	$(CARGO) build --locked -p stria-manage
 	tests/recipes/run $(RECIPES)
+
+# The Debian package on a Debian machine that boots (tests/boot): some twenty minutes. What is named: make boot-trial CASES="boots damage".
+boot-trial:
+	scripts/setup test
+	$(CARGO) build --locked -p stria-manage
+	tests/boot/run --package "$$(COMPRESSION=gzip packaging/deb/make target/debug target/deb-debug)" $(CASES)
 
 # How fast, beside bare members and peers: tables under bench/results. What is named: make bench TABLES="levels nbd".
 bench: build
