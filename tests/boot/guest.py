@@ -247,6 +247,8 @@ class Guest:
         if len(text) > 3000:
             half = len(script) // 2
             raise Failed(f"a script of {half * 2} characters is too long")
+        with open(self.folder / "trace", "a") as trace:
+            print(f"{time.monotonic():.1f} {script}", file=trace)
         self.agent.settimeout(30)
         self.agent.sendall(b"%d %s\n" % (self.number, text))
         while True:

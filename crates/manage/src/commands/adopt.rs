@@ -6,8 +6,10 @@ use crate::client;
 use crate::config::edit::Edit;
 use crate::config::{self, Array, Block, Config, Uuid};
 use crate::mdadm;
+use crate::sockets::once_free;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use stria_block::shown;
 use stria_format::md::Assembly;
@@ -201,7 +203,7 @@ fn holders(device: &str) -> Vec<String> {
     holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use.
+/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use; udev uses a new one for a moment.
 fn stop_md(name: &str) -> Result<(), String> {
     for holder in holders(name) {
         if !holder.starts_with("md") {
@@ -210,10 +212,9 @@ fn stop_md(name: &str) -> Result<(), String> {
         stop_md(&holder)?;
     }
     let state = Path::new("/sys/class/block").join(name).join("md/array_state");
-    std::fs::write(state, "clear").map_err(|error| match error.kind() {
-        std::io::ErrorKind::ResourceBusy => "it is in use".into(),
-        _ => error.to_string(),
-    })
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    let stopped = once_free(|| std::fs::write(&state, "clear"), is_busy);
+    stopped.map_err(|error| if is_busy(&error) { "it is in use".into() } else { error.to_string() })
 }
 
 /// Makes a running daemon follow the configuration.
