@@ -15,7 +15,7 @@ mod notify;
 mod opening;
 mod record;
 
-pub use record::stored;
+pub use record::{awaited, stored};
 
 use crate::config::{self, Config};
 use crate::ledger::Ledger;

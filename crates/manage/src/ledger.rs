@@ -6,6 +6,7 @@
 
 use crate::api::{ArrayView, LatencyBound, ScrubView, SpeedRequest};
 use crate::config::edit::replace;
+use crate::daemon::awaited;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -86,27 +87,32 @@ struct Kept {
     next_scrub_s: BTreeMap<String, u64>,
     /// The loss of notes was reported.
     is_reported: bool,
+    /// The file system of the notes is yet to be mounted.
+    is_awaited: bool,
 }
 
 impl Ledger {
     /// Reads what the last daemon left in `folder`. Also what is to be said about it.
     pub fn open(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join("routine.json");
-        let (notes, told) = match read(&path) {
-            Ok(notes) => (notes, None),
-            Err(error) => {
-                let aside = path.with_extension("json.damaged");
-                let moved = fs::rename(&path, &aside)
-                    .map_or_else(|error| error.to_string(), |()| format!("it is now {}", aside.display()));
-                let meaning = "the dates of routine work and the bounds on speed are lost, and begin anew";
-                (Notes::default(), Some(format!("{} cannot be read ({error}): {meaning}; {moved}", path.display())))
-            }
-        };
-        (Self { path, kept: Mutex::new(Kept { notes, ..Kept::default() }), writing: Mutex::default() }, told)
+        let is_awaited = awaited(folder).is_some();
+        let (notes, told) = if is_awaited { (Notes::default(), None) } else { load(&path) };
+        (Self { path, kept: Mutex::new(Kept { notes, is_awaited, ..Kept::default() }), writing: Mutex::default() }, told)
     }
 
+    /// The notes. Those on a file system that is mounted later are added when it is, and count more than what was noted meanwhile.
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
+            kept.is_awaited = false;
+            let (notes, told) = load(&self.path);
+            kept.notes.arrays.extend(notes.arrays);
+            kept.notes.drives.extend(notes.drives);
+            if let Some(told) = told {
+                tracing::warn!("{told}");
+            }
+        }
+        kept
     }
 
     /// The notes of an array.
@@ -121,7 +127,7 @@ impl Ledger {
             let before = kept.notes.clone();
             (change(&mut kept.notes), kept.notes != before)
         };
-        if differs {
+        if differs && !self.lock().is_awaited {
             let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
             let notes = self.lock().notes.clone();
             let written = self.write(&notes);
@@ -178,6 +184,20 @@ fn fill(kept: &Kept, view: &mut ArrayView) {
         (view.mismatch_sectors, view.mismatch_repaired) = (Some(last.mismatch_sectors), last.repaired);
     }
     view.spans.iter_mut().for_each(|span| fill(kept, span));
+}
+
+/// The notes of a file, which is put aside if it cannot be read. Also what is to be said about it.
+fn load(path: &Path) -> (Notes, Option<String>) {
+    match read(path) {
+        Ok(notes) => (notes, None),
+        Err(error) => {
+            let aside = path.with_extension("json.damaged");
+            let moved =
+                fs::rename(path, &aside).map_or_else(|error| error.to_string(), |()| format!("it is now {}", aside.display()));
+            let meaning = "the dates of routine work and the bounds on speed are lost, and begin anew";
+            (Notes::default(), Some(format!("{} cannot be read ({error}): {meaning}; {moved}", path.display())))
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<Notes, String> {

@@ -128,7 +128,7 @@ impl Record {
 }
 
 /// The file system of `folder` that `/etc/fstab` names and that is not mounted: at boot it is mounted later, perhaps from an array.
-fn awaited(folder: &Path) -> Option<PathBuf> {
+pub fn awaited(folder: &Path) -> Option<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))
 }
