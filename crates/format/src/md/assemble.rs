@@ -442,7 +442,8 @@ impl Sorter<'_> {
                     continue;
                 }
                 let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
-                let reason = |of: &Found| format!("it is a copy of {}, or another path to it: detach one of the two", of.candidate.name);
+                let reason =
+                    |of: &Found| format!("it is a copy of {}, or another path to it: detach one of the two", of.candidate.name);
                 if older.events() == newer.events() {
                     self.verdicts.insert(newer.drive, Verdict::Unusable { reason: reason(older) });
                     self.conflict.get_or_insert(format!(

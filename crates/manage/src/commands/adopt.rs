@@ -186,8 +186,12 @@ pub(super) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
 
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
-    let names: BTreeSet<String> =
-        drives.iter().filter_map(|path| path.file_name()?.to_str()).flat_map(holders).filter(|name| name.starts_with("md")).collect();
+    let names: BTreeSet<String> = drives
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str())
+        .flat_map(holders)
+        .filter(|name| name.starts_with("md"))
+        .collect();
     let take = |name: &String| match stop_md(name) {
         Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
         Err(why) => format!(

@@ -146,7 +146,10 @@ fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
 
 /// A path without the escapes for blanks and backslashes that both texts have.
 fn unescaped(field: &str) -> PathBuf {
-    [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")].iter().fold(field.to_owned(), |path, (from, to)| path.replace(from, to)).into()
+    [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")]
+        .iter()
+        .fold(field.to_owned(), |path, (from, to)| path.replace(from, to))
+        .into()
 }
 
 /// The events that a daemon kept in `folder`, the oldest first. Lines that a crash or a full disk has cut are left out.
