@@ -27,16 +27,19 @@ async function on(scene, work, { place = "", ...options } = {}) {
 
 const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["many", "drives"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
 
-for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [820, "light", "ru-RU"], [1440, "dark", "en-GB"]]) {
-  test(`no screen has a fault that axe finds, or sticks out: ${width} wide, ${colorScheme}, ${locale}`, async () => {
+for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [1440, "light", "ru-RU"]]) {
+  test(`no screen has a fault that axe finds, or sticks out: ${colorScheme}, ${locale}`, async () => {
     for (const [scene, place] of PLACES) {
       await on(
         scene,
         async (page) => {
           // What is folded counts as well.
           for (const fold of await page.locator("summary").all()) await fold.click();
-          assert.deepEqual(await sticking_out(page), [], `${scene} ${place}`);
           assert.deepEqual(await axe(page), [], `${scene} ${place}`);
+          for (const width of [390, 820, 1440]) {
+            await page.setViewportSize({ width, height: 900 });
+            assert.deepEqual(await sticking_out(page), [], `${scene} ${place} at ${width}`);
+          }
         },
         { place, viewport: { width, height: 900 }, colorScheme, locale },
       );
