@@ -1,7 +1,8 @@
 //! The activity of clients, and what the array may do for them now.
 
-use std::cell::Cell;
-use stria_block::Nanos;
+use crate::WritePolicy;
+use std::cell::{Cell, RefCell};
+use stria_block::{IoError, Nanos};
 
 /// Writes under way, and when clients last asked for something.
 #[derive(Default)]
@@ -48,11 +49,23 @@ pub(crate) struct RunState {
     is_stopping: Cell<bool>,
     /// The [start](crate::recording) has ended: another crash can no longer undo what clients read.
     is_prepared: Cell<bool>,
+    write_policy: Cell<WritePolicy>,
+    /// A flush that no client waits for is due or runs.
+    flush_behind: Cell<bool>,
+    /// The error of such a flush, for the next one.
+    flush_error: RefCell<Option<IoError>>,
 }
 
 impl RunState {
     pub fn new(is_read_only: bool, is_prepared: bool) -> Self {
-        Self { is_read_only: Cell::new(is_read_only), is_stopping: Cell::new(false), is_prepared: Cell::new(is_prepared) }
+        Self {
+            is_read_only: Cell::new(is_read_only),
+            is_stopping: Cell::new(false),
+            is_prepared: Cell::new(is_prepared),
+            write_policy: Cell::default(),
+            flush_behind: Cell::new(false),
+            flush_error: RefCell::default(),
+        }
     }
 
     #[inline]
@@ -79,5 +92,34 @@ impl RunState {
 
     pub fn set_prepared(&self) {
         self.is_prepared.set(true);
+    }
+
+    #[inline]
+    pub fn write_policy(&self) -> WritePolicy {
+        self.write_policy.get()
+    }
+
+    pub fn set_write_policy(&self, policy: WritePolicy) {
+        self.write_policy.set(policy);
+    }
+
+    /// Wants a flush that no client waits for. True if none was due.
+    pub fn want_flush_behind(&self) -> bool {
+        !self.flush_behind.replace(true)
+    }
+
+    /// That flush begins: what ends from now on needs another.
+    pub fn begin_flush_behind(&self) {
+        self.flush_behind.set(false);
+    }
+
+    /// That flush has failed.
+    pub fn keep_flush_error(&self, error: IoError) {
+        *self.flush_error.borrow_mut() = Some(error);
+    }
+
+    /// The result of the flushes that no client waited for.
+    pub fn take_flush_error(&self) -> Result<(), IoError> {
+        self.flush_error.take().map_or(Ok(()), Err)
     }
 }

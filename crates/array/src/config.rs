@@ -155,6 +155,18 @@ impl ArrayConfig {
     }
 }
 
+/// When a client's write is acknowledged, and what its flushes mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// A write is acknowledged when it is durable: each is done as if it had FUA.
+    Through,
+    /// A write is acknowledged when members have taken it, or the write log holds it (R23). A flush makes it durable.
+    #[default]
+    Safe,
+    /// As `Safe`, but flushes and FUA are not waited for: members are flushed some time after.
+    Back,
+}
+
 /// A rule of crash safety that an engine breaks on purpose, to show that the simulator would find the bug.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

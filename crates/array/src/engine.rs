@@ -24,14 +24,17 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, ArraySector, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, hedge, mirror_write, parity_write,
-    resync_on_read, split_read,
+    Action, ArrayConfig, ArraySector, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy, hedge, mirror_write,
+    parity_write, resync_on_read, split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
 
 /// 1 s after the last write the superblocks say "clean". Sooner would cost a superblock update for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
+
+/// 1 s: where flushes are not waited for, members are flushed so long after a client asked for it.
+const FLUSH_BEHIND_AFTER: Nanos = 1_000_000_000;
 
 /// A RAID engine without I/O, clock or thread.
 pub struct Engine {
@@ -193,6 +196,10 @@ impl Engine {
         }
         self.core.gate_submit(&request);
         self.core.activity.note_request(self.core.now());
+        if self.core.run.write_policy() != WritePolicy::Safe && self.is_answered_at_once(&mut request) {
+            let result = self.core.run.take_flush_error();
+            return self.core.done(request.complete(result));
+        }
         if let Some(member) = self.pass_on(&mut request) {
             return send(member, request);
         }
@@ -206,6 +213,46 @@ impl Engine {
             Operation::WriteZeroes { fua, unmap, fast } => self.clear(request, Zeroing { fua, unmap, fast }),
             Operation::Extents { .. } => self.extents(request),
         }
+    }
+
+    /// Makes a request what the write policy says. True if it is a flush that its client does not wait for.
+    #[inline(never)]
+    fn is_answered_at_once(&self, request: &mut Request) -> bool {
+        let through = self.core.run.write_policy() == WritePolicy::Through;
+        match &mut request.operation {
+            Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. } if through || *fua => {
+                *fua = through;
+                if !through {
+                    self.flush_behind();
+                }
+                false
+            }
+            Operation::Flush if !through => {
+                self.flush_behind();
+                true
+            }
+            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Flush => false,
+            Operation::Read { .. } | Operation::Extents { .. } => false,
+        }
+    }
+
+    /// Flushes members some time later, once for all that asked meanwhile.
+    fn flush_behind(&self) {
+        if self.core.run.want_flush_behind() {
+            let core = Rc::clone(&self.core);
+            self.core.ready.spawn(async move {
+                core.sleep_until(core.now() + FLUSH_BEHIND_AFTER).await;
+                core.run.begin_flush_behind();
+                if let Err(error) = flush_all(&core).await {
+                    core.run.keep_flush_error(error);
+                }
+            });
+        }
+    }
+
+    /// Sets when writes are acknowledged, and what flushes mean. For requests from now on.
+    pub fn set_write_policy(&mut self, policy: WritePolicy) {
+        self.core.run.set_write_policy(policy);
     }
 
     /// Turns a read or write that one member can do alone into a request to that member.
@@ -466,10 +513,15 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
 
 /// A client's flush: write-behind first, then the members, then what dropped members hold back (R24, R9, R6, R40).
 async fn flush(core: Rc<Core>, parent: usize) {
+    let result = flush_all(&core).await.and_then(|()| core.run.take_flush_error());
+    core.part_done(parent, None, result);
+}
+
+async fn flush_all(core: &Core) -> Result<(), IoError> {
     core.log.behind.wait_for_present(&core.ready).await;
     let result = core.flush_volatile().await.and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
-    core.part_done(parent, None, result);
+    result
 }
 
 /// Makes the superblocks clean once writes have paused.

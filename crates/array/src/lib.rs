@@ -73,7 +73,7 @@ pub use address::{ArraySector, DriveSector, MemberSector, StripSector, StripeSec
 pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;
-pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced};
+pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced, WritePolicy};
 pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind};
+use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
 use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
@@ -315,6 +315,14 @@ impl ArrayLanes {
                 engine.set_latency_target(target);
             }
         })
+    }
+
+    /// Sets when writes are acknowledged, and what flushes mean. Spans do what the array above them is asked.
+    ///
+    /// # Errors
+    /// When a lane has ended.
+    pub fn set_write_policy(&self, policy: WritePolicy) -> Result<(), HostError> {
+        self.each(move |array| array.command(|engine| engine.set_write_policy(policy))).map(drop)
     }
 
     /// The present state of the array, and its lanes' rings; `None` if a lane does not answer in time.

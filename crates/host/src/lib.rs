@@ -31,5 +31,5 @@ pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
-pub use rework::{destroy, rename, wipe_drives};
+pub use rework::{change, destroy, rename, rename_spans, wipe_drives};
 pub use sync_io::SyncIo;

@@ -12,7 +12,7 @@ use crate::examine::{allocate, candidate_of, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
-use stria_array::MemberId;
+use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
@@ -31,6 +31,10 @@ pub struct OpenOptions {
     pub nested: u8,
     /// The way in which requests should reach the drives.
     pub io: IoOptions,
+    /// When writes are acknowledged.
+    pub write_policy: WritePolicy,
+    /// Switch the drives' own write caches on or off; `None`: they stay as they are.
+    pub drive_caches: Option<bool>,
 }
 
 /// An array that could be opened, and the drives it needs.

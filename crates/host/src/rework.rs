@@ -1,20 +1,25 @@
-//! Metadata of arrays that do not run: another name, or none at all.
+//! Metadata of arrays that do not run: another name, a bitmap or log more or less, or none at all.
 //!
 //! Every drive is locked before the first byte is written, so an array that is served, here or by Linux, is refused as a whole.
 
 use crate::HostError;
 use crate::answers::open_each;
-use crate::examine::{refuse_twins, wipe, zero};
+use crate::examine::{candidate_of, refuse_twins, wipe, zero};
+use crate::marks::span_name;
+use crate::open::open_new;
 use std::path::PathBuf;
 use stria_array::DriveSector;
-use stria_block::bytes;
-use stria_drive::{Access, IoOptions, SyncDrive};
-use stria_format::md::create::name_bytes;
+use stria_block::{BlockDevice, bytes};
+use stria_drive::{Access, IoOptions, Ring, SyncDrive};
+use stria_format::md::create::{CreateError, name_bytes};
 use stria_format::md::superblock::SUPERBLOCK_BYTES;
-use stria_format::md::{Candidate, Superblock};
+use stria_format::md::{Candidate, Change, Options, Superblock, assemble};
 
 /// 1 MiB of the data is zeroed as well, where an array above or a file system has its superblock.
 const HEAD_SECTORS: u64 = 2048;
+
+/// The place of a superblock of version 1.2.
+const UPPER_SECTOR: u64 = 8;
 
 fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError> {
     let open = |access| open_each(paths, access, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>();
@@ -45,6 +50,57 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
     Ok(count)
 }
 
+/// Gives the array `upper`, which lies on spans, another name: in its superblocks, which are written through the spans so that their redundancy
+/// follows, and then in the names of the spans. `spans`: the identity and the drives of each, in the order of their numbers. What a crash leaves is
+/// as with [`rename`]. Returns how many drives were written.
+///
+/// # Errors
+/// When the name cannot be one, a span was not stopped cleanly, or a drive is in use or cannot be written.
+pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: &str) -> Result<usize, HostError> {
+    let usage = |error: CreateError| HostError::Usage(error.to_string());
+    let set_name = name_bytes(name).map_err(usage)?;
+    let names: Vec<String> = (0..spans.len()).map(|index| span_name(name, index)).collect();
+    names.iter().try_for_each(|name| name_bytes(name).map(drop)).map_err(usage)?;
+    // All are locked and looked at before the first is written.
+    let mut locked = Vec::new();
+    for (uuid, paths) in spans {
+        let drives = lock_all(paths)?;
+        let is_clean = |candidate: &Candidate| candidate.found.as_ref().is_ok_and(|found| found.superblock.clean());
+        if let Some((_, candidate)) = drives.iter().find(|(_, candidate)| !is_clean(candidate)) {
+            let what = "its span was not stopped cleanly, or its first resync has not ended";
+            return Err(HostError::Refused(format!(
+                "{}: {what}: serve the array until that has ended, and stop it",
+                candidate.name
+            )));
+        }
+        locked.push((uuid, drives.into_iter().map(|(drive, _)| drive).collect::<Vec<_>>()));
+    }
+    for (uuid, drives) in locked {
+        let ring = Ring::new()?;
+        let mut span = open_new(drives, uuid, &ring)?;
+        span.command(|engine| engine.pause(true));
+        let size_sectors = span.limits().size_sectors;
+        span.sync_io(|io| {
+            let sector = UPPER_SECTOR;
+            let mut block = io.read(sector, (SUPERBLOCK_BYTES / bytes(1)) as u64)?;
+            let found = Superblock::parse(&block, sector, size_sectors).map_err(|error| HostError::Refused(error.to_string()));
+            let outcome = match found {
+                Ok(mut superblock) if superblock.header.set_uuid == *upper => {
+                    superblock.header.set_name = set_name;
+                    let encoded = superblock.encode();
+                    block[..encoded.len()].copy_from_slice(&encoded);
+                    io.write(sector, &block).map_err(HostError::from)
+                }
+                Ok(_) => Err(HostError::Refused("another array lies on its spans".into())),
+                Err(error) => Err(error),
+            };
+            io.stop().and(outcome)
+        })?;
+    }
+    let renamed = spans.iter().zip(&names).map(|((uuid, paths), name)| rename(paths, uuid, name));
+    renamed.sum()
+}
+
 /// Writes a superblock in place. What lies behind it in its 4 KiB stays.
 fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
     let start_sector = superblock.start_sector().get();
@@ -54,6 +110,39 @@ fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
     block[..encoded.len()].copy_from_slice(&encoded);
     drive.write_at(start_sector, &block)?;
     Ok(drive.sync()?)
+}
+
+/// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for what a crash leaves. `runs`:
+/// the array is being served, and nothing is written; it is only asked whether the change would be possible. Returns whether anything
+/// differs.
+///
+/// # Errors
+/// When a change is impossible, or a drive is in use or cannot be written.
+pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool, HostError> {
+    let drives = if runs {
+        open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>()?
+    } else {
+        lock_all(paths)?
+    };
+    let mut differs = false;
+    for &change in changes {
+        // Each is planned on what the one before has left.
+        let candidates: Vec<Candidate> = drives.iter().map(|(drive, _)| candidate_of(drive)).collect();
+        for assembly in assemble(&candidates, &Options { read_only: true, force: runs, ..Options::default() }).0 {
+            let refuse = |why: String| HostError::Refused(format!("array \"{}\" cannot be changed: {why}", assembly.name));
+            let start = assembly.outcome.as_ref().map_err(|error| HostError::Refused(error.to_string()))?;
+            let steps = start.recorder.change(change, runs, &|member| &candidates[start.drives[member.0]]).map_err(refuse)?;
+            differs |= !steps.is_empty();
+            for step in steps.iter().filter(|_| !runs) {
+                for write in step {
+                    drives[start.drives[write.member.0]].0.write_at(write.start_sector.get(), &write.data)?;
+                }
+                // R45: durable on every member before the next step.
+                drives.iter().try_for_each(|(drive, _)| drive.sync())?;
+            }
+        }
+    }
+    Ok(differs)
 }
 
 /// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data.

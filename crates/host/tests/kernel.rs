@@ -11,7 +11,7 @@ use std::process::Command;
 use stria_array::{Health, Level, Synced};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::{BitmapChoice, Change, LogChoice};
 use stria_host::*;
 use stria_testkit::oracle as harness;
 
@@ -35,6 +35,10 @@ enum Story {
     MidRebuild,
     /// Write, and end without a stop.
     Crash,
+    /// Made with one member missing; the kernel gets it.
+    Missing,
+    /// Write, stop, take the bitmap away, write, stop, add it and the log anew, write, stop.
+    Changed,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +80,11 @@ impl Case {
 
     fn spares(&self) -> usize {
         usize::from(matches!(self.story, Story::Rebuilt | Story::MidRebuild))
+    }
+
+    /// Images that the array lies on while Stria has it.
+    fn used(&self) -> usize {
+        self.count + self.spares() - usize::from(self.story == Story::Missing)
     }
 
     fn paths(&self, share: &Path) -> Vec<PathBuf> {
@@ -136,6 +145,10 @@ impl Case {
                  mdadm --quiet --assemble --run /dev/md0 /dev/md1 /dev/md2\n",
                 self.count
             );
+        } else if self.story == Story::Missing {
+            script += "rest=${loops% *}; last=${loops##* }\nmdadm --quiet --assemble --run /dev/md0 $rest\n\
+                       test $(cat /sys/block/md0/md/degraded) = 1\n\
+                       echo 900000 > /sys/block/md0/md/sync_speed_max; mdadm --quiet --manage /dev/md0 --add $last; settle\n";
         } else {
             script += "mdadm --quiet --assemble --run /dev/md0 $loops || mdadm --assemble --verbose --run /dev/md0 $loops\n";
             if self.single().is_redundant() {
@@ -171,7 +184,11 @@ impl Case {
             layout,
             strip_sectors: (self.level != "1").then_some(self.strip_kib * 2),
             span_count: None,
-            drives: paths[..self.count].iter().cloned().map(Some).collect(),
+            drives: paths[..self.count]
+                .iter()
+                .enumerate()
+                .map(|(slot, path)| (slot < self.used()).then(|| path.clone()))
+                .collect(),
             spares: paths[self.count..].to_vec(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
             member_sectors_max: None,
@@ -187,6 +204,7 @@ impl Case {
     fn stria_lives(&self, share: &Path, paths: &[PathBuf]) -> Vec<u8> {
         let name = self.name();
         let ring = Ring::new().expect("a ring");
+        let paths = &paths[..self.used()];
         let (mut array, _) = open(paths, &ring, self.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let size = array.limits().size_sectors;
         let mut model = read_all(&mut array, size);
@@ -198,7 +216,7 @@ impl Case {
         let mut seed = self.count as u64 * 7919 + self.strip_kib;
         write_some(&mut array, &mut model, &mut seed);
         match self.story {
-            Story::Clean | Story::Crash => {}
+            Story::Clean | Story::Crash | Story::Missing | Story::Changed => {}
             Story::Degraded => {
                 let losses = array.spans().next().unwrap_or(&array).geometry().losses_survived().min(2);
                 for path in paths.iter().take(losses) {
@@ -228,6 +246,22 @@ impl Case {
             return model;
         }
         array.sync_io(|io| io.stop()).expect("stops");
+        if self.story == Story::Changed {
+            drop(array);
+            let bitmap = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+            let parity = self.single().parity_count() > 0;
+            let logs = |choice| parity.then_some(Change::Log(choice));
+            let first: Vec<Change> = [Change::Bitmap(BitmapChoice::None)].into_iter().chain(logs(LogChoice::None)).collect();
+            let then: Vec<Change> = [Change::Bitmap(bitmap)].into_iter().chain(logs(LogChoice::Auto)).collect();
+            for changes in [first, then] {
+                let changed = change(paths, &changes, false).unwrap_or_else(|error| panic!("{name}, {changes:?}: {error}"));
+                assert!(changed, "{name}, {changes:?}: nothing was to be done");
+                let (mut array, _) = open(paths, &ring, self.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(read_all(&mut array, size) == model, "{name}: other bytes after {changes:?}");
+                write_some(&mut array, &mut model, &mut seed);
+                array.sync_io(|io| io.stop()).expect("stops");
+            }
+        }
         model
     }
 }
@@ -396,6 +430,13 @@ fn a_sample_of_arrays_goes_back_and_forth_between_kernel_and_us() {
             case(Kernel, Crash, "10", "o2", 128, 4),
             case(Kernel, Clean, "50", "default", 64, 6),
             case(Stria, Degraded, "60", "default", 32, 8),
+            case(Stria, Missing, "5", "default", 64, 4),
+            case(Stria, Missing, "1", "default", 0, 2),
+            case(Stria, Missing, "10", "n2", 64, 4),
+            case(Stria, Changed, "6", "default", 64, 5),
+            case(Kernel, Changed, "5", "default", 64, 3),
+            case(Kernel, Changed, "1", "default", 0, 2),
+            case(Stria, Changed, "50", "default", 64, 6),
         ],
     );
 }

@@ -33,6 +33,9 @@ struct Arguments {
     /// Arrays have a partial parity log.
     #[arg(long)]
     partial_parity: bool,
+    /// Metadata and write policies change.
+    #[arg(long)]
+    changes: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -53,8 +56,12 @@ struct Arguments {
 fn main() {
     let arguments = Arguments::parse();
     let (rules, level) = (Rules { mutant: arguments.mutant, ..Rules::default() }, arguments.level.as_deref());
-    let extras =
-        Extras { more_faults: arguments.more_faults, repeats: arguments.repeats, partial_parity: arguments.partial_parity };
+    let extras = Extras {
+        more_faults: arguments.more_faults,
+        repeats: arguments.repeats,
+        partial_parity: arguments.partial_parity,
+        changes: arguments.changes,
+    };
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }

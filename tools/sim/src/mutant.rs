@@ -57,6 +57,8 @@ pub enum Mutant {
     ShortReadsZeros,
     /// A drive is opened while requests of a dead process are under way on it.
     OpenedWhileHeld,
+    /// The steps of a change of metadata are done at once, in any order.
+    ChangedAtOnce,
     /// A write that the next process gets again is answered without being done.
     RepeatIgnored,
     /// The engine itself breaks a rule.
@@ -89,7 +91,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one that is not the engine's.
-    const OUTSIDE: [Mutant; 23] = [
+    const OUTSIDE: [Mutant; 24] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -112,6 +114,7 @@ impl Mutant {
         Mutant::ShortReadsUnreadable,
         Mutant::ShortReadsZeros,
         Mutant::OpenedWhileHeld,
+        Mutant::ChangedAtOnce,
         Mutant::RepeatIgnored,
     ];
 
@@ -146,6 +149,7 @@ impl Mutant {
             | Mutant::ShortReadsUnreadable
             | Mutant::ShortReadsZeros
             | Mutant::OpenedWhileHeld
+            | Mutant::ChangedAtOnce
             | Mutant::RepeatIgnored
             | Mutant::Engine(_) => false,
         }

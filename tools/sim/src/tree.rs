@@ -14,13 +14,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::MemberId;
+use stria_array::{MemberId, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, ErrorKind, IoError, Nanos, Operation, bytes};
 use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::SuperblockError;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock};
+use stria_format::md::{
+    BitmapChoice, Candidate, Change, Create, CreateMember, Creation, LogChoice, Options, Superblock, assemble,
+};
 use stria_integrity::{Header, IntegrityDevice};
 use stria_tree::{
     Aim, ArrayCreation, Binder, JoinError, Maker, MemberDrive, Nested, NewDrive, NewTree, Plan, Provider, SpanIdentity, nest,
@@ -215,6 +217,30 @@ impl Maker for OnDrives<'_> {
         }
         Ok(())
     }
+}
+
+/// One write: to which drive, from which sector on, what.
+pub type Write = (usize, u64, Vec<u8>);
+
+/// The steps of a change of metadata on the drives that are there, as `host` carries them out.
+///
+/// # Errors
+/// When it is impossible.
+pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, String> {
+    let there = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There);
+    let places: Vec<usize> = there.collect();
+    let found: Vec<Candidate> = places.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
+    let options = Options { read_only: true, ..Options::default() };
+    let mut all: Vec<Vec<Write>> = Vec::new();
+    for assembly in assemble(&found, &options).0 {
+        let start = assembly.outcome.map_err(|error| error.to_string())?;
+        let steps = start.recorder.change(change, false, &|member| &found[start.drives[member.0]])?;
+        for step in steps {
+            let on_drive = |write: MetadataWrite| (places[start.drives[write.member.0]], write.start_sector.get(), write.data.to_vec());
+            all.push(step.into_iter().map(on_drive).collect());
+        }
+    }
+    Ok(all)
 }
 
 /// Opens the one array on the drives that are there, all of it, and lets it loose.

@@ -137,6 +137,16 @@ pub enum Step {
     Settle,
     /// Stopped in good order, and started again.
     Restart,
+    /// Stopped in good order, its metadata changed (a bitmap or a write log more or less), and started again. Every second time power goes
+    /// meanwhile.
+    Change {
+        /// What is changed.
+        what: u64,
+        /// Where power goes.
+        cut: u64,
+    },
+    /// Another write policy.
+    Policy(u64),
     /// After so many more events on the drives power goes, or the process dies.
     Crash {
         /// Begun and ended requests until then.

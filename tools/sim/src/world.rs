@@ -1,5 +1,6 @@
 //! Runs one history: the clock, the clients, the faults, and the moments at which the checkers look.
 
+mod changes;
 mod commands;
 mod faults;
 mod leaving;
@@ -22,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Command, Event, Flaw, MemberId, MemberState, Refusal, SweepKind, Synced};
+use stria_array::{ArrayStatus, Command, Event, Flaw, MemberId, MemberState, Refusal, SweepKind, Synced, WritePolicy};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
@@ -91,12 +92,26 @@ fn again(operation: &Operation) -> Option<Operation> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
-    Write { fua: bool },
+    Write {
+        fua: bool,
+    },
     Discard,
     Flush,
+    /// One whose client does not wait for the drives, by the write policy: it promises nothing.
+    LooseFlush,
 }
 
 impl Kind {
+    /// The promise that a request is given under a write policy.
+    fn under(self, policy: WritePolicy) -> Self {
+        match (self, policy) {
+            (Kind::Write { .. }, WritePolicy::Through) => Kind::Write { fua: true },
+            (Kind::Write { .. }, WritePolicy::Back) => Kind::Write { fua: false },
+            (Kind::Flush, WritePolicy::Back) => Kind::LooseFlush,
+            (kind, _) => kind,
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -104,6 +119,7 @@ impl Kind {
             Kind::Write { fua: false } => "write",
             Kind::Discard => "discard",
             Kind::Flush => "flush",
+            Kind::LooseFlush => "flush that is not waited for",
         }
     }
 }
@@ -168,6 +184,8 @@ pub struct World<'a> {
     /// True of each drive that the engine may drop.
     suspect: Vec<bool>,
     tally: Tally,
+    /// The write policy, which each start sets anew.
+    policy: WritePolicy,
     /// The present step, for failures.
     phase: &'static str,
     /// The sectors whose requests a trace shows.
@@ -271,6 +289,7 @@ impl<'a> World<'a> {
             settled: false,
             rejoined: BTreeSet::new(),
             tally: Tally::default(),
+            policy: WritePolicy::Safe,
             phase: "as it goes",
             only: None,
         })
@@ -327,7 +346,7 @@ impl<'a> World<'a> {
             Kind::Write { .. } => "write",
             Kind::Read => "read",
             Kind::Discard => "discard",
-            Kind::Flush => "flush",
+            Kind::Flush | Kind::LooseFlush => "flush",
         };
         let state = crossed::state(&status);
         let is = |fault: fn(&Drive) -> bool| self.drives.iter().any(|drive| fault(&drive.borrow()));
@@ -397,6 +416,7 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) {
+        let kind = kind.under(self.policy);
         self.tags += 1;
         self.tally.client_requests += 1;
         let begun = match kind {
@@ -405,7 +425,7 @@ impl<'a> World<'a> {
                 let large = range.end - range.start > self.history.setup.untorn_sectors_max();
                 self.model.begin_write(write, range.clone(), large)
             }
-            Kind::Flush => self.model.begin(),
+            Kind::Flush | Kind::LooseFlush => self.model.begin(),
         };
         if kind == Kind::Flush {
             self.power.client_flush.set(self.power.client_flush.get() + 1);
@@ -498,6 +518,7 @@ impl<'a> World<'a> {
                 self.model.end_flush(pending.begun);
                 Ok(())
             }
+            (Kind::LooseFlush, _) => Ok(()),
             (Kind::Read, _) => Err(Stop::Wrong("a read came back as something else".into())),
         }
     }
@@ -804,6 +825,11 @@ impl<'a> World<'a> {
                 self.restart()
             }
             Step::Settle => self.settle(),
+            Step::Policy(which) => self.set_policy(which),
+            Step::Change { what, cut } => {
+                self.drain()?;
+                self.change(what, cut)
+            }
             _ if !self.history.setup.level.is_redundant() => Ok(()),
             _ => {
                 self.watched = true;
@@ -1148,6 +1174,11 @@ impl<'a> World<'a> {
     // Ends and beginnings.
 
     fn restart(&mut self) -> Outcome {
+        self.stop()?;
+        self.mount("after a clean stop")
+    }
+
+    fn stop(&mut self) -> Outcome {
         let power = Rc::clone(&self.power);
         let stopped = self.node.as_mut().expect("an array runs").stop(&power);
         match stopped {
@@ -1170,7 +1201,7 @@ impl<'a> World<'a> {
         let flushed = self.model.begin();
         self.model.end_flush(flushed);
         self.model.crash(true);
-        self.mount("after a clean stop")
+        Ok(())
     }
 
     fn mount(&mut self, when: &str) -> Outcome {
@@ -1180,6 +1211,7 @@ impl<'a> World<'a> {
             }
             Ok(node) => {
                 self.node = Some(node);
+                self.hold_policy();
                 self.tell_state();
                 self.watched = true;
                 self.watch()

@@ -29,6 +29,11 @@ fn histories_with_a_partial_parity_log_lose_nothing() {
     none_fails(&["5", "50"], 1, 60, Extras { partial_parity: true, ..Extras::default() });
 }
 
+#[test]
+fn histories_with_changes_of_metadata_and_policy_lose_nothing() {
+    none_fails(&FAMILIES, 1, 30, Extras { changes: true, ..Extras::default() });
+}
+
 /// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands. Requests that were carried out, logged or acknowledged early then come once more, also if that server dies too.
 #[test]
 fn requests_that_the_next_process_gets_again_lose_nothing() {

@@ -4,9 +4,10 @@ use stria_array::Flaw;
 use stria_sim::campaign::{first_failure, try_history};
 use stria_sim::{Extras, History, Mutant, Rules, Step};
 
-const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false };
-const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false };
-const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true };
+const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false };
+const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false, changes: false };
+const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true, changes: false };
+const CHANGES: Extras = Extras { more_faults: false, repeats: false, partial_parity: false, changes: true };
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     is_found_with(Extras::default(), mutant, family, seeds);
@@ -218,4 +219,9 @@ fn a_drive_that_is_opened_while_a_dead_process_holds_it_is_found() {
 #[test]
 fn a_superblock_that_counts_because_it_is_younger_is_found() {
     is_found(Mutant::YoungestTaken, "1", 30);
+}
+
+#[test]
+fn metadata_that_are_changed_in_one_step_are_found() {
+    is_found_with(CHANGES, Mutant::ChangedAtOnce, "5", 200);
 }

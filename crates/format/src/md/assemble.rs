@@ -271,6 +271,12 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     let marked = found.iter().filter(|one| one.superblock().span_of.is_some()).max_by_key(|one| one.events());
     let span_of = marked.and_then(|one| one.superblock().span_of);
     let freshest = &Superblock { span_of, ..freshest.superblock().clone() };
+    let adapted: Vec<Option<Member>> = found.iter().map(|found| as_freshest_says(found, freshest)).collect();
+    let found: Vec<Found> = found
+        .iter()
+        .zip(&adapted)
+        .map(|(one, adapted)| Found { member: adapted.as_ref().unwrap_or(one.member), ..*one })
+        .collect();
     let mut assembly = Assembly {
         uuid: freshest.header.set_uuid,
         name: freshest.name(),
@@ -324,6 +330,24 @@ fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     let beside =
         |side: &&Found| side.events() == other.events() && !rivals(side, other) && whole(side) && counts(side.superblock(), side);
     rivals(one, other) && found.iter().filter(beside).all(|side| counts(one.superblock(), side))
+}
+
+/// R45: a crash has cut short the change by which the array got its bitmap, or lost it. A member that missed just that is read as the
+/// freshest superblock says: the array did not run in between. `None`: nothing is to be changed.
+fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
+    let superblock = found.superblock();
+    let missed_one = superblock.header.events.checked_add(1) == Some(freshest.header.events);
+    let is_same = superblock.clean() && freshest.clean() && roles_of(superblock) == roles_of(freshest);
+    let differs = superblock.has(feature::BITMAP_OFFSET) != freshest.has(feature::BITMAP_OFFSET);
+    let fits = superblock.shape() == freshest.shape() && superblock.ppl().is_none() && freshest.ppl().is_none();
+    if !(missed_one && is_same && differs && fits) {
+        return None;
+    }
+    let mut adapted = Member { bitmap: None, ..found.member.clone() };
+    let header = &mut adapted.superblock.header;
+    header.bitmap_offset = freshest.header.bitmap_offset;
+    header.feature_map = header.feature_map & !feature::BITMAP_OFFSET | freshest.header.feature_map & feature::BITMAP_OFFSET;
+    adapted.superblock.contradiction(found.candidate.size_sectors).is_none().then_some(adapted)
 }
 
 struct Sorter<'a> {

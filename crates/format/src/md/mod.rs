@@ -28,6 +28,6 @@ pub use checksums::Checksums;
 pub use create::{BitmapChoice, Create, CreateMember, CreateZeros, Creation, LogChoice};
 pub use lane::{LogLayout, MdLog};
 pub use member::{Candidate, Member, Read};
-pub use recorder::MdMetadata;
+pub use recorder::{Change, MdMetadata};
 pub use shape::{LayoutNumbers, layout_of, numbers_of};
 pub use superblock::{Role, Superblock, SuperblockError, uuid_text};

@@ -328,7 +328,7 @@ impl Superblock {
     }
 
     /// The first statement in it that cannot be true on a member of this size.
-    fn contradiction(&self, member_sectors: u64) -> Option<String> {
+    pub(crate) fn contradiction(&self, member_sectors: u64) -> Option<String> {
         let header = &self.header;
         let member_sectors = member_sectors.min(SECTORS_MAX);
         if header.events > EVENTS_MAX {

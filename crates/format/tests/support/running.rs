@@ -77,11 +77,12 @@ pub struct Running {
 
 impl Running {
     pub fn start(drives: &[MemoryDrive], left: u64, read_only: bool) -> Self {
-        Self::of(started(drives, &Options { read_only, ..Options::default() }), drives, left)
+        let start = started(drives, &Options { read_only, ..Options::default() });
+        assert!(start.config.log.is_some(), "parity levels have a log by default");
+        Self::of(start, drives, left)
     }
 
     pub fn of(start: Start, drives: &[MemoryDrive], left: u64) -> Self {
-        assert!(start.config.log.is_some(), "parity levels have a log by default");
         let drives: Vec<_> = drives.iter().map(|drive| Rc::new(RefCell::new(drive.clone()))).collect();
         let (left, is_full) = (Rc::new(Cell::new(left)), Rc::new(Cell::new(false)));
         let device = |&drive: &usize| {

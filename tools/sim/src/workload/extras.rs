@@ -15,13 +15,19 @@ pub struct Extras {
     pub repeats: bool,
     /// The arrays are RAID 5 or 50, and have md's partial parity log.
     pub partial_parity: bool,
+    /// Metadata change while the array is stopped, and write policies while it runs.
+    pub changes: bool,
 }
 
 /// The options that ask for them.
 impl fmt::Display for Extras {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options =
-            [(self.more_faults, " --more-faults"), (self.repeats, " --repeats"), (self.partial_parity, " --partial-parity")];
+        let options = [
+            (self.more_faults, " --more-faults"),
+            (self.repeats, " --repeats"),
+            (self.partial_parity, " --partial-parity"),
+            (self.changes, " --changes"),
+        ];
         options.iter().filter(|(set, _)| *set).try_for_each(|(_, option)| f.write_str(option))
     }
 }
@@ -40,7 +46,25 @@ impl History {
         if extras.repeats {
             history = history.with_repeats();
         }
+        if extras.changes {
+            history = history.with_changes();
+        }
         history
+    }
+
+    /// The same with changes of metadata and of the write policy.
+    #[must_use]
+    pub fn with_changes(mut self) -> Self {
+        let mut chance = Chance::new(self.seed, 19);
+        for _ in 0..2 + chance.below(5) {
+            let steps: &[Step] = match chance.below(3) {
+                0 => &[Step::Policy(chance.any())],
+                _ => &[Step::Settle, Step::Change { what: chance.any(), cut: chance.any() }],
+            };
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(place..place, steps.iter().copied());
+        }
+        self
     }
 
     /// The same with clients that outlive a process that is killed, and send again what it had not answered.

@@ -66,6 +66,9 @@ struct Sim {
     /// Give RAID 5 and 50 md's partial parity log instead of Stria's write log.
     #[arg(long)]
     partial_parity: bool,
+    /// Add and take away bitmap and write log while arrays are stopped, cut the power meanwhile, and change write policies.
+    #[arg(long)]
+    changes: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then; losses are counted.
     #[arg(long)]
     lying_flush: bool,
@@ -88,7 +91,12 @@ enum What {
 
 impl Sim {
     fn extras(&self) -> Extras {
-        Extras { more_faults: self.more_faults, repeats: self.repeats, partial_parity: self.partial_parity }
+        Extras {
+            more_faults: self.more_faults,
+            repeats: self.repeats,
+            partial_parity: self.partial_parity,
+            changes: self.changes,
+        }
     }
 }
 

@@ -1,0 +1,198 @@
+//! Goal: a bitmap, a write log and checksums can be added to an array that does not run, and taken away, and a power cut at any sector of the
+//! change leaves all data, all members, and as many losses survived as before (R45). Method: every change is cut everywhere, with
+//! its writes in both orders, on drives in memory; the array then starts, writes, stops, and completes the change.
+
+mod support;
+
+use stria_array::{Level, MemberId, MetadataWrite};
+use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdMetadata, Options};
+use support::running::{Running, losses, pattern, without};
+use support::*;
+
+const SECTORS: u64 = 512;
+
+fn steps_of(drives: &[MemoryDrive], change: Change, runs: bool) -> Result<Vec<Vec<(usize, MetadataWrite)>>, String> {
+    let start = started(drives, &Options { read_only: true, ..Options::default() });
+    let found = candidates(drives);
+    let candidate = |member: MemberId| &found[start.drives[member.0]];
+    let steps = start.recorder.change(change, runs, &candidate)?;
+    let on_drives = |write: MetadataWrite| (start.drives[write.member.0], write);
+    Ok(steps.into_iter().map(|step| step.into_iter().map(on_drives).collect()).collect())
+}
+
+/// Carries a change out, as long as `left` sectors may be written. A step begins when the one before has ended. Returns what is left.
+fn change(drives: &mut [MemoryDrive], steps: &[Vec<(usize, MetadataWrite)>], mut left: u64, reversed: bool) -> u64 {
+    for step in steps {
+        let mut order: Vec<_> = step.iter().collect();
+        if reversed {
+            order.reverse();
+        }
+        for (drive, write) in order {
+            for (sector, data) in (write.start_sector.get()..).zip(write.data.chunks(512)) {
+                if left == 0 {
+                    return 0;
+                }
+                left -= 1;
+                drives[*drive].write(sector, data);
+            }
+        }
+    }
+    left
+}
+
+fn done(drives: &mut [MemoryDrive], change_to: Change) {
+    let steps = steps_of(drives, change_to, false).unwrap_or_else(|error| panic!("{change_to:?}: {error}"));
+    change(drives, &steps, u64::MAX, false);
+    assert_eq!(steps_of(drives, change_to, false).map(|steps| steps.len()), Ok(0), "{change_to:?} is complete");
+}
+
+fn runs(drives: &[MemoryDrive]) -> Running {
+    Running::of(started(drives, &Options::default()), drives, u64::MAX)
+}
+
+/// An array with content, stopped.
+fn filled(level: Level, count: usize, checksums: bool, bitmap: BitmapChoice, log: LogChoice) -> Vec<MemoryDrive> {
+    let mut create = request(level, level.default_layout(), count, 1, DRIVE_SECTORS);
+    (create.bitmap, create.log, create.checksums) = (bitmap, log, checksums);
+    let drives = carry_out(&create).0;
+    let mut array = runs(&drives);
+    array.write(0, &pattern(0, SECTORS, 1));
+    array.stop()
+}
+
+fn has(drives: &[MemoryDrive]) -> (bool, bool, bool) {
+    let start = started(drives, &Options::default());
+    let checksums = |candidate: Candidate| candidate.found.expect("a member").checksums.is_some();
+    (start.config.intent.is_some(), start.config.log.is_some(), drives.iter().all(|drive| checksums(drive.candidate())))
+}
+
+#[test]
+fn a_change_that_is_cut_anywhere_loses_no_data_and_no_member() {
+    let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+    let (on, off) = (LogChoice::Auto, LogChoice::None);
+    for (level, count, survives) in [(Level::Raid1, 3, 2), (Level::Raid5, 3, 1), (Level::Raid6, 4, 2), (Level::Raid10, 4, 1)] {
+        let mut cases = vec![
+            (Change::Bitmap(internal), BitmapChoice::None, on, false),
+            (Change::Bitmap(BitmapChoice::None), internal, on, false),
+            (Change::Checksums(false), internal, on, true),
+        ];
+        if level.parity_count() > 0 {
+            cases.extend([
+                (Change::Log(off), internal, on, false),
+                (Change::Log(on), internal, off, false),
+                (Change::Bitmap(internal), BitmapChoice::None, off, false),
+            ]);
+        }
+        for (wanted, bitmap, log, checksums) in cases {
+            let drives = filled(level, count, checksums, bitmap, log);
+            let steps = steps_of(&drives, wanted, false).unwrap_or_else(|error| panic!("RAID {level}, {wanted:?}: {error}"));
+            let total = u64::MAX - change(&mut drives.clone(), &steps, u64::MAX, false);
+            assert!(total > 0, "RAID {level}, {wanted:?} writes something");
+            let mut whole = drives.clone();
+            change(&mut whole, &steps, u64::MAX, false);
+            assert_ne!(has(&whole), has(&drives), "RAID {level}, {wanted:?}: what the array has is changed");
+            for (cut, reversed) in (0..=total).flat_map(|cut| [(cut, false), (cut, true)]) {
+                let mut torn = drives.clone();
+                change(&mut torn, &steps, cut, reversed);
+                // Every loss at every third place, and one at the others.
+                for lost in losses(count, if cut.is_multiple_of(3) { survives } else { usize::from(reversed) }) {
+                    let place = format!(
+                        "RAID {level}, {wanted:?}, cut after {cut} of {total} sectors (reversed: {reversed}), {lost:?} lost"
+                    );
+                    // The spare lies behind the members.
+                    let rest = without(&torn, &lost);
+                    let assembly: Assembly = assembled(&rest, &Options::default());
+                    let left_out = assembly.drives.iter().filter(|drive| !is_used(&drive.verdict)).count();
+                    assert_eq!(left_out, 0, "{place}: {:?}", assembly.drives);
+                    let start = assembly.outcome.unwrap_or_else(|error| panic!("{place}: {error}"));
+                    assert_eq!(start.config.slots.iter().filter(|slot| slot.member.is_none()).count(), lost.len(), "{place}");
+                    let mut array = Running::of(start, &rest, u64::MAX);
+                    assert!(array.read_all(SECTORS) == pattern(0, SECTORS, 1), "{place}: other data");
+                    if !cut.is_multiple_of(3) || lost.len() > 1 {
+                        continue;
+                    }
+                    array.write(7, &pattern(7, 9, 2));
+                    let mut stopped = array.stop();
+                    let mut expected = pattern(0, SECTORS, 1);
+                    expected[7 * 512..16 * 512].copy_from_slice(&pattern(7, 9, 2));
+                    assert!(runs(&stopped).read_all(SECTORS) == expected, "{place}: what was written then is lost");
+                    if lost.is_empty() {
+                        done(&mut stopped, wanted);
+                        assert_eq!(has(&stopped), has(&whole), "{place}");
+                        assert!(runs(&stopped).read_all(SECTORS) == expected, "{place}: the completed change has lost data");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_used(verdict: &stria_format::md::Verdict) -> bool {
+    use stria_format::md::Verdict;
+    matches!(verdict, Verdict::InSync { .. } | Verdict::Spare)
+}
+
+/// Drives that were made for checksums have the room for them; others say how much they lack.
+#[test]
+fn checksums_are_added_where_there_is_room() {
+    let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+    let mut drives = filled(Level::Raid5, 3, true, internal, LogChoice::Auto);
+    done(&mut drives, Change::Checksums(false));
+    assert_eq!(has(&drives), (true, true, false));
+    done(&mut drives, Change::Checksums(true));
+    assert_eq!(has(&drives), (true, true, true));
+    assert!(runs(&drives).read_all(SECTORS) == pattern(0, SECTORS, 1));
+    let full = filled(Level::Raid5, 3, false, internal, LogChoice::Auto);
+    let error = steps_of(&full, Change::Checksums(true), false).expect_err("no room");
+    assert!(error.contains("no room") && error.contains("--integrity"), "{error}");
+}
+
+/// What a bitmap tells of members that are away must not be forgotten, nor claimed of the time before.
+#[test]
+fn a_member_that_was_away_while_the_bitmap_was_added_returns_by_a_full_rebuild() {
+    let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+    let drives = filled(Level::Raid5, 3, false, internal, LogChoice::Auto);
+    let (mut rest, away) = (without(&drives, &[1]), drives[1].clone());
+    let mut array = runs(&rest);
+    array.write(0, &pattern(0, 64, 3));
+    rest = array.stop();
+    let error = steps_of(&rest, Change::Bitmap(BitmapChoice::None), false).expect_err("the bitmap is needed");
+    assert!(error.contains("full redundancy"), "{error}");
+    let lacking = without(&drives, &[1]);
+    let error = steps_of(&lacking, Change::Log(LogChoice::None), false).expect_err("the member took part when it last ran");
+    assert!(error.contains("not here"), "{error}");
+    // Without a bitmap from the start, and then with one.
+    let drives = filled(Level::Raid5, 3, false, BitmapChoice::None, LogChoice::Auto);
+    let (gone, mut rest) = (drives[1].clone(), without(&drives, &[1]));
+    let mut array = runs(&rest);
+    array.write(0, &pattern(0, 64, 3));
+    rest = array.stop();
+    done(&mut rest, Change::Bitmap(internal));
+    let start = started(&rest, &Options::default());
+    let recorder: MdMetadata = start.recorder;
+    for member in [away, gone] {
+        let found = member.candidate();
+        assert!(recorder.returnable(&found.found.expect("a member").superblock).is_err(), "{}", member.name);
+    }
+}
+
+#[test]
+fn a_change_that_is_impossible_says_why() {
+    let striped = carry_out(&request(Level::Raid0, Level::Raid0.default_layout(), 2, 0, DRIVE_SECTORS)).0;
+    let internal = Change::Bitmap(BitmapChoice::Internal { chunk_bytes: None });
+    let why = |drives: &[MemoryDrive], change| steps_of(drives, change, false).expect_err("it is impossible");
+    assert!(why(&striped, internal).contains("no redundancy"));
+    let mirror = filled(Level::Raid1, 2, false, BitmapChoice::None, LogChoice::Auto);
+    assert!(why(&mirror, Change::Log(LogChoice::None)).contains("parity levels"));
+    let small = Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(512) });
+    assert!(why(&mirror, small).contains("chunk"));
+    // A crashed array is changed when it has been stopped.
+    let mut array = runs(&filled(Level::Raid5, 3, false, BitmapChoice::None, LogChoice::Auto));
+    array.write(0, &pattern(0, 8, 2));
+    let crashed = array.drives();
+    assert!(why(&crashed, internal).contains("not stopped cleanly"));
+    assert!(
+        steps_of(&crashed, internal, true).is_ok_and(|steps| !steps.is_empty()),
+        "whether it would be possible is told while it runs"
+    );
+}

@@ -1,0 +1,92 @@
+//! Changes of an array's settings: of its metadata while it is stopped (R45), and of its write policy.
+
+use super::{Outcome, Stop, World, is_whole};
+use crate::mutant::Mutant;
+use crate::tree::{self, Write};
+use stria_array::WritePolicy;
+use stria_format::md::{BitmapChoice, Change, LogChoice};
+
+impl World<'_> {
+    pub(super) fn set_policy(&mut self, which: u64) -> Outcome {
+        // Of requests under way nothing says which policy they began with.
+        self.drain()?;
+        self.policy = [WritePolicy::Through, WritePolicy::Safe, WritePolicy::Back][which as usize % 3];
+        self.hold_policy();
+        self.meet(match self.policy {
+            WritePolicy::Through => "write through",
+            WritePolicy::Safe => "write back where safe",
+            WritePolicy::Back => "write back",
+        });
+        Ok(())
+    }
+
+    /// As the host does at each start.
+    pub(super) fn hold_policy(&mut self) {
+        let (policy, node) = (self.policy, self.node.as_mut().expect("an array runs"));
+        node.lanes_mut().iter_mut().for_each(|lane| lane.command(|engine| engine.set_write_policy(policy)));
+    }
+
+    /// Stops the array, changes its metadata, half of the time not to the end, and starts it again.
+    pub(super) fn change(&mut self, what: u64, cut: u64) -> Outcome {
+        let whole =
+            |world: &Self| -> Vec<Vec<Option<usize>>> { world.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect() };
+        let is_calm = self.shrinks_at_start.is_none() && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
+        let (before, was_whole) = (whole(self), is_calm && self.statuses().iter().all(is_whole));
+        self.stop()?;
+        let change = match what % 4 {
+            0 => Change::Bitmap(BitmapChoice::None),
+            1 => Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(4096 << (what >> 8) % 3) }),
+            2 => Change::Log(LogChoice::None),
+            _ => Change::Log(LogChoice::Auto),
+        };
+        let mut steps = tree::changes(&self.drives, change).unwrap_or_default();
+        if self.rules.mutant == Some(Mutant::ChangedAtOnce) {
+            steps = vec![steps.into_iter().rev().flatten().collect()];
+        }
+        let count: usize = steps.iter().map(Vec::len).sum();
+        let end = if cut.is_multiple_of(2) { usize::MAX } else { (cut >> 1) as usize % (count + 1) };
+        let is_cut = end < count;
+        self.carry_out_steps(steps, end);
+        if count > 0 {
+            self.meet(if is_cut { "change cut short" } else { "metadata changed" });
+        }
+        self.mount("after a change of the metadata")?;
+        if was_whole && whole(self) != before {
+            return Err(Stop::Wrong(format!(
+                "after a change of the metadata ({change:?}) members are not used: {:?}",
+                whole(self)
+            )));
+        }
+        // The log may have come or gone.
+        let has_log = self.statuses().iter().all(|status| status.log.is_some());
+        self.write_hole_closed = self.history.setup.level.parity_count() > 0 && has_log;
+        self.watch()
+    }
+
+    /// Carries steps out up to some write, of which power leaves a part. Of the others of its step it leaves any.
+    fn carry_out_steps(&mut self, steps: Vec<Vec<Write>>, end: usize) {
+        let mut done = 0;
+        for step in steps {
+            let is_last = end < done + step.len();
+            for (drive, start, bytes) in &step {
+                let block = self.drives[*drive].borrow().model().block_sectors as usize * 512;
+                let keeps = if !is_last {
+                    bytes.len()
+                } else {
+                    match self.more_chance.below(3) {
+                        0 => 0,
+                        1 => bytes.len(),
+                        _ => self.more_chance.below((bytes.len() / block) as u64 + 1) as usize * block,
+                    }
+                };
+                if keeps > 0 {
+                    self.drives[*drive].borrow_mut().put(*start, &bytes[..keeps]);
+                }
+            }
+            done += step.len();
+            if is_last {
+                return;
+            }
+        }
+    }
+}
