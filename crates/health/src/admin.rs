@@ -5,7 +5,8 @@
 //! those of the NVM Express Base Specification 2.0 and of linux/nvme_ioctl.h.
 
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
+use std::ffi::c_void;
 use std::os::fd::AsFd;
 
 /// `struct nvme_passthru_cmd`.
@@ -32,6 +33,8 @@ pub enum AdminCommand {
         /// All of the media.
         long: bool,
     },
+    /// Set Features: the volatile write cache, on or off, until the controller is reset.
+    SetWriteCache(bool),
 }
 
 impl AdminCommand {
@@ -42,25 +45,28 @@ impl AdminCommand {
             Self::IdentifyController => "its identity",
             Self::SelfTestLog => "its log of self-tests",
             Self::SelfTest { .. } => "a self-test",
+            Self::SetWriteCache(_) => "the switch of its write cache",
         }
     }
 
-    /// Opcode, namespace, length of the answer, and command word 10.
-    fn words(self) -> (u8, u32, usize, u32) {
+    /// Opcode, namespace, length of the answer, and command words 10 and 11.
+    fn words(self) -> (u8, u32, usize, u32, u32) {
         match self {
             // Word 10: the page, and its length in words less one.
-            Self::SmartLog => (0x02, u32::MAX, 512, 0x02 | (512 / 4 - 1) << 16),
+            Self::SmartLog => (0x02, u32::MAX, 512, 0x02 | (512 / 4 - 1) << 16, 0),
             // Word 10: which structure. 1 is the controller.
-            Self::IdentifyController => (0x06, 0, 4096, 1),
-            Self::SelfTestLog => (0x02, u32::MAX, SELF_TEST_LOG_BYTES, 0x06 | (SELF_TEST_LOG_BYTES as u32 / 4 - 1) << 16),
+            Self::IdentifyController => (0x06, 0, 4096, 1, 0),
+            Self::SelfTestLog => (0x02, u32::MAX, SELF_TEST_LOG_BYTES, 0x06 | (SELF_TEST_LOG_BYTES as u32 / 4 - 1) << 16, 0),
             // Word 10: 1 is the short test, 2 the long one. It has no data.
-            Self::SelfTest { long } => (0x14, u32::MAX, 0, if long { 2 } else { 1 }),
+            Self::SelfTest { long } => (0x14, u32::MAX, 0, if long { 2 } else { 1 }, 0),
+            // Word 10: which feature. Word 11: its value.
+            Self::SetWriteCache(on) => (0x09, 0, 0, 0x06, u32::from(on)),
         }
     }
 
     /// Sends it, and returns the answer.
     pub fn send(self, device: impl AsFd) -> Result<Vec<u8>, Errno> {
-        let (opcode, namespace, length, word_10) = self.words();
+        let (opcode, namespace, length, word_10, word_11) = self.words();
         let mut answer = vec![0_u8; length];
         let mut command = [0_u8; COMMAND_BYTES];
         command[0] = opcode;
@@ -71,10 +77,35 @@ impl AdminCommand {
         }
         put(36, &(length as u32).to_ne_bytes());
         put(40, &word_10.to_ne_bytes());
+        put(44, &word_11.to_ne_bytes());
         put(64, &TIMEOUT_MS.to_ne_bytes());
         // SAFETY: the ioctl reads and writes the 72 bytes of `command`, and writes at most `length` bytes at the address in it, which is
         // that of `answer`. Both outlive the call, which returns only once the command has ended.
-        let status = unsafe { ioctl(device, Updater::<ADMIN_CMD, _>::new(&mut command)) };
-        status.map(|()| answer)
+        match unsafe { ioctl(device, Submit(&mut command)) }? {
+            0 => Ok(answer),
+            // NVMe's own status: the controller does not know the command, or refuses it.
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+}
+
+/// The ioctl. Its result is the command's NVMe status.
+struct Submit<'a>(&'a mut [u8; COMMAND_BYTES]);
+
+// SAFETY: the opcode says that the kernel reads and writes `COMMAND_BYTES` bytes at the pointer, which are borrowed for that long.
+unsafe impl Ioctl for Submit<'_> {
+    type Output = IoctlOutput;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        ADMIN_CMD
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+
+    unsafe fn output_from_ptr(result: IoctlOutput, _: *mut c_void) -> rustix::io::Result<IoctlOutput> {
+        Ok(result)
     }
 }

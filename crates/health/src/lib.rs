@@ -9,6 +9,7 @@
 //! neither arrays nor sockets.
 
 mod admin;
+mod cache;
 mod judge;
 mod nvme;
 mod peers;
@@ -16,6 +17,7 @@ mod read;
 mod seat;
 mod smartctl;
 
+pub use cache::set_write_cache;
 pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};

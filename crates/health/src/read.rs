@@ -24,6 +24,9 @@ pub enum HealthError {
     /// The controller has no such command.
     #[error("{0} offers no self-tests: its controller does not have that command")]
     NoSelfTest(PathBuf),
+    /// Its cache cannot be switched.
+    #[error("{0}: its write cache cannot be switched ({1}); as root, NVMe, SATA and SCSI drives with such a cache can")]
+    NoCacheSwitch(PathBuf, io::Error),
     /// smartctl is not there.
     #[error("{0}: smartctl does not start ({1}); install smartmontools")]
     NoSmartctl(PathBuf, io::Error),
@@ -83,7 +86,7 @@ pub fn start_self_test(drive: &Path, long: bool, config: &HealthConfig) -> Resul
 }
 
 /// True if the device is an NVMe namespace or a partition of one: its driver names it so.
-fn is_nvme(number: u64) -> bool {
+pub(crate) fn is_nvme(number: u64) -> bool {
     let page = format!("/sys/dev/block/{}:{}", major(number), minor(number));
     let real = Path::new(&page).canonicalize().unwrap_or_default();
     real.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("nvme"))

@@ -13,6 +13,7 @@
 //! | `DELETE /v1/arrays/{name}/scrub` | | [`Done`], when it has ended |
 //! | `POST /v1/arrays/{name}/pause`, `…/resume` | | [`Done`] |
 //! | `PUT /v1/arrays/{name}/speed` | [`SpeedRequest`] | [`Done`] |
+//! | `PUT /v1/arrays/{name}/settings` | [`SettingsRequest`] | [`Done`], when they hold |
 //! | `POST /v1/arrays/{name}/trim` | [`TrimRequest`] | [`Done`] |
 //! | `GET /v1/events?since=SEQUENCE` | | list of [`EventView`]; as `text/event-stream` one by one, for ever |
 //! | `POST /v1/stop` | [`StopRequest`] | [`Done`], when everything has stopped |
@@ -29,6 +30,8 @@
 //!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
+pub use crate::settings::SettingsRequest;
+use crate::settings::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use stria_drive::{DriveError, LaneStopped};
@@ -179,6 +182,15 @@ pub struct ArrayView {
     pub bitmap: Option<BitmapView>,
     /// The write log; null: there is none.
     pub log: Option<LogView>,
+    /// When a write is acknowledged; null: a span, which does as the array above it asks.
+    #[serde(default)]
+    pub write: Option<WriteMode>,
+    /// The same in words, and what a power cut costs.
+    #[serde(default)]
+    pub power_cut: String,
+    /// The drives' own write caches, in words; null: the members are files, or it is a span.
+    #[serde(default)]
+    pub drive_caches: Option<String>,
     /// Requests that have not ended.
     pub in_flight: usize,
     /// The count of superblock updates.
@@ -425,9 +437,9 @@ pub struct EventView {
     pub array: String,
     /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`, `alarm`,
+    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `stopping`, `stopped`, `warning`, `alarm`,
     /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
-    /// `foreseen`.
+    /// `foreseen`, `pool_spare_taken`.
     pub kind: String,
     /// The reason in words.
     pub text: String,

@@ -3,14 +3,18 @@
 mod daemon;
 mod life;
 
-pub use life::{Destroy, Explain, Grow, Rename, Wipe};
+pub use life::{Destroy, Explain, Grow, Rename, Set, Wipe};
 
-pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Routine, Start};
+pub use daemon::{
+    Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Import, Incremental, Release, Reload, Routine, SpareAction,
+    SpareCommand, Start,
+};
 
 use crate::api::LatencyBound;
 use crate::monitor::MonitorOptions;
 use crate::monitor::commands::{Alarm, Health};
 use crate::nbd::NbdOptions;
+use crate::settings::{self, WriteMode};
 use crate::tools;
 use crate::vhost_user::VhostUserOptions;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
@@ -56,7 +60,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not all is well (status: degraded; scru
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make an array of drives; everything is checked before anything is written.
+    /// Make an array of drives; everything is checked before anything is written. Without arguments, on a terminal, it asks.
     Create(Create),
     /// Show what drives carry, without writing to them.
     Examine(Examine),
@@ -68,6 +72,8 @@ pub enum Command {
     Daemon(Daemon),
     /// Give an array to Stria: the daemon starts it from now on, and mdadm leaves it alone.
     Adopt(Adopt),
+    /// List arrays that other machines or programs left on drives here; or take one, under a name of its own.
+    Import(Import),
     /// Give an array back: the daemon leaves it alone, and mdadm may have it.
     Release(Release),
     /// Start an array that the daemon waits with, or that was stopped.
@@ -78,6 +84,8 @@ pub enum Command {
     Reload(Reload),
     /// Check or show the daemon's configuration.
     Config(ConfigCommand),
+    /// Put drives into the pool of spares that the daemon's arrays share, show it, or take drives out.
+    Spare(SpareCommand),
     /// Show the record of events and of commands, each with the user who gave it.
     Events(Events),
     /// Show the arrays that are served.
@@ -111,6 +119,8 @@ pub enum Command {
     Wipe(Wipe),
     /// Grow an array by drives: not yet.
     Grow(Grow),
+    /// Change settings of an array, served or not: when writes are acknowledged, drive caches, read-only; bitmap, write log, checksums.
+    Set(Set),
     /// Bound the speed of resync, rebuild and scrub.
     Speed(Speed),
     /// Pause resync and rebuild, and end a scrub.
@@ -180,11 +190,11 @@ pub struct Create {
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub spare: Vec<PathBuf>,
     /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit covers.
-    #[arg(long, default_value = "internal", value_parser = bitmap)]
+    #[arg(long, default_value = "internal", value_parser = settings::bitmap)]
     pub bitmap: BitmapChoice,
     /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not
     /// being written (the write hole), and a degraded array does not start after a crash unless forced.
-    #[arg(long, default_value = "auto", value_parser = log)]
+    #[arg(long, default_value = "auto", value_parser = settings::log)]
     pub log: LogChoice,
     /// Keep a checksum of every 4 KiB on the drives: data that a drive changes by itself is found by the next read, and corrected
     /// from redundancy. Costs 0.1 % of the space, and some speed; writes of less than 4 KiB cost a read first.
@@ -203,26 +213,6 @@ pub struct Create {
     /// Drives in the order of their slots: block devices or files, or the word `missing`.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
-}
-
-fn bitmap(text: &str) -> Result<BitmapChoice, String> {
-    match text.split_once(':') {
-        None if text == "none" => Ok(BitmapChoice::None),
-        None if text == "internal" => Ok(BitmapChoice::Internal { chunk_bytes: None }),
-        Some(("internal", chunk)) => {
-            let bytes = u32::try_from(size::parse(chunk)?).map_err(|_| format!("a bitmap chunk of {chunk} is too large"))?;
-            Ok(BitmapChoice::Internal { chunk_bytes: Some(bytes) })
-        }
-        _ => Err("use none, internal, or internal:CHUNK (internal:64M)".into()),
-    }
-}
-
-fn log(text: &str) -> Result<LogChoice, String> {
-    match text {
-        "auto" => Ok(LogChoice::Auto),
-        "none" => Ok(LogChoice::None),
-        _ => Err("use auto or none".into()),
-    }
 }
 
 /// `stria examine`
@@ -280,6 +270,12 @@ pub struct ServeOptions {
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
+    /// When a write is acknowledged; see `stria set`.
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    pub write: WriteMode,
+    /// Switch the drives' own write caches on or off at the start; they stay as they are if not given.
+    #[arg(long, value_name = "on|off", value_parser = settings::switch)]
+    pub drive_caches: Option<bool>,
     /// Accept what the drives hold, whatever its checksums say: after Linux wrote to a RAID 0 or JBOD.
     #[arg(long)]
     pub forget_checksums: bool,
@@ -341,6 +337,8 @@ impl ServeOptions {
             forget_checksums: self.forget_checksums,
             nested: self.nested,
             io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
+            write_policy: self.write.into(),
+            drive_caches: self.drive_caches,
         }
     }
 }

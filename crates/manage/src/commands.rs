@@ -2,9 +2,13 @@
 
 mod adopt;
 mod explain;
+mod import;
 mod life;
 mod manual;
 mod orders;
+mod set;
+mod spare;
+pub mod wizard;
 
 use crate::api::{
     AddRequest, AdoptedState, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
@@ -51,6 +55,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         }
         Command::Daemon(command) => daemon(&command, json)?,
         Command::Adopt(command) => adopt::adopt(&command, json)?,
+        Command::Import(command) => return import::import(&command, json),
         Command::Release(command) => adopt::release(&command, json)?,
         Command::Start(command) => done(&orders::start(&command)?, json),
         Command::Incremental(command) => {
@@ -65,6 +70,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Destroy(command) => life::destroy(&command, json)?,
         Command::Wipe(command) => life::wipe(&command, json)?,
         Command::Grow(command) => return Err(life::grow(&command)),
+        Command::Spare(command) => spare::spare(&command, json)?,
         Command::Events(command) => orders::events(&command, json)?,
         Command::Status(status) => return self::status(&status, json),
         Command::Ublk(command) => return ublk::run(command, json),
@@ -121,6 +127,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
             let body = TrimRequest { start_bytes, length_bytes, force: true };
             done(&client.send_long(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
         }
+        Command::Set(command) => set::set(&command, json)?,
         Command::Speed(speed) => {
             if let (Some(min), Some(max)) = (speed.min, speed.max)
                 && min > max

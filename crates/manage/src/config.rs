@@ -11,6 +11,7 @@ pub use values::{Block, Patience, Uuid};
 use crate::monitor::MonitorPlan;
 use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::routine::{ReplacementConfig, RoutineConfig};
+use crate::settings::WriteMode;
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,8 @@ pub struct Config {
     pub routine: RoutineConfig,
     /// `[replacement]`
     pub replacement: ReplacementConfig,
+    /// `[spares]`
+    pub spares: Spares,
     /// `[[array]]`, one for each array that belongs to Stria.
     #[serde(rename = "array")]
     pub arrays: Vec<Array>,
@@ -116,6 +119,36 @@ impl Default for Nbd {
     }
 }
 
+/// The pool of spares that arrays share.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spares {
+    /// Its drives. Those that are blank may be taken.
+    pub drives: Vec<PathBuf>,
+    /// Whether a spare must be of the kind of the members: SSD or hard disk.
+    pub kind: Likeness,
+    /// Whether it must sit in their enclosure, where the machine knows enclosures.
+    #[serde(default = "prefer")]
+    pub enclosure: Likeness,
+}
+
+/// How a spare of the pool should be like the members of an array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Likeness {
+    /// Only such drives are taken.
+    #[default]
+    Same,
+    /// Such drives are taken first.
+    Prefer,
+    /// All are alike.
+    Any,
+}
+
+fn prefer() -> Likeness {
+    Likeness::Prefer
+}
+
 /// The address for Prometheus, besides the control socket.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -157,6 +190,11 @@ pub struct Array {
     /// Serve reads only.
     #[serde(default)]
     pub read_only: bool,
+    /// When a write is acknowledged, as `serve --write`.
+    #[serde(default)]
+    pub write: WriteMode,
+    /// The drives' own write caches, as `serve --drive-caches`.
+    pub drive_caches: Option<bool>,
     /// The number of lanes.
     pub lanes: Option<u8>,
     /// The number of levels of arrays without marks on it, as for `serve --nested`.
@@ -186,6 +224,8 @@ impl Array {
             vhost_user: Vec::new(),
             vhost_user_group: None,
             read_only: false,
+            write: WriteMode::Safe,
+            drive_caches: None,
             lanes: None,
             nested: 0,
             io_poll: false,
@@ -216,6 +256,8 @@ impl Array {
             forget_checksums: false,
             nested: self.nested,
             io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
+            write_policy: self.write.into(),
+            drive_caches: self.drive_caches,
         }
     }
 }
@@ -281,9 +323,12 @@ impl Config {
                 crate::nbd::group(group).map_err(|error| format!("array \"{title}\": {error}"))?;
             }
         }
-        let relative = self.daemon.search.iter().chain([&self.daemon.state]).find(|path| !path.is_absolute());
+        let relative =
+            self.daemon.search.iter().chain(&self.spares.drives).chain([&self.daemon.state]).find(|path| !path.is_absolute());
         match relative {
-            Some(path) => Err(format!("[daemon]: {} must begin with a slash, as the daemon runs anywhere", path.display())),
+            Some(path) => {
+                Err(format!("[daemon], [spares]: {} must begin with a slash, as the daemon runs anywhere", path.display()))
+            }
             None => Ok(()),
         }
     }

@@ -5,8 +5,8 @@ mod listen;
 pub use listen::{Order, listen};
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
-    StopRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, MemberRequest, ReplaceRequest, ScrubRequest, SettingsRequest,
+    SpeedRequest, StopRequest, TrimRequest,
 };
 use crate::service::Service;
 use axum::extract::rejection::JsonRejection;
@@ -42,6 +42,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/pause", post(|service: On, name: Path<String>| pause(service, name, true)))
         .route("/v1/arrays/{name}/resume", post(|service: On, name: Path<String>| pause(service, name, false)))
         .route("/v1/arrays/{name}/speed", put(speed))
+        .route("/v1/arrays/{name}/settings", put(settings))
         .route("/v1/arrays/{name}/trim", post(trim))
         .route("/v1/events", get(events))
         .route("/v1/stop", post(stop_all))
@@ -132,6 +133,10 @@ async fn pause(State(service): On, Path(name): Path<String>, paused: bool) -> Re
 
 async fn speed(State(service): On, Path(name): Path<String>, body: Body<SpeedRequest>) -> Response {
     with(service, body, move |service, body| service.speed(&name, &body)).await
+}
+
+async fn settings(State(service): On, Path(name): Path<String>, body: Body<SettingsRequest>) -> Response {
+    with(service, body, move |service, body| service.set(&name, &body)).await
 }
 
 async fn trim(State(service): On, Path(name): Path<String>, body: Body<TrimRequest>) -> Response {

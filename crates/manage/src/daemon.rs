@@ -14,8 +14,10 @@ mod keeper;
 mod notify;
 mod opening;
 mod record;
+mod spares;
 
 pub use record::{awaited, stored};
+pub use spares::{PoolState, enclosure_of, look as look_at_pool};
 
 use crate::config::{self, Config};
 use crate::ledger::Ledger;

@@ -30,6 +30,7 @@ mod progress;
 mod routine;
 mod serve;
 mod service;
+pub mod settings;
 mod signals;
 mod sockets;
 mod status;
@@ -45,6 +46,12 @@ use stria_terminal::output::tell;
 pub fn main() -> ExitCode {
     if let Some(handover) = tools::Handover::of(std::env::args_os().skip(1)) {
         return stria_terminal::failed(&handover.start(), handover.json, tell);
+    }
+    if commands::wizard::is_asked_for(std::env::args_os().skip(1)) {
+        return match commands::wizard::create() {
+            Ok(cli) => stria_terminal::run(Ok(cli), |cli| cli.json, commands::run, tell),
+            Err(failure) => stria_terminal::failed(&failure, false, tell),
+        };
     }
     stria_terminal::run(cli::Cli::parse(), |cli| cli.json, commands::run, tell)
 }

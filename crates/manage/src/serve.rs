@@ -79,7 +79,8 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
         return Err(Failure::Usage(format!("--ublk=N is for one array, and these drives hold {}", planned.len())));
     }
     let disks = options.vhost_user.resolve(&names)?;
-    let _held = check_free(&planned, options.read_only)?;
+    // Those that are only read are locked when they are opened.
+    drop(check_free(&planned, options.read_only)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let outcome = runtime.block_on(run(planned, names, disks, plan, options, json));
     // Threads that still block in the background had their time.

@@ -3,6 +3,10 @@
 //! The service talks to arrays only by message. It locks its list of arrays, but never while lanes work. Every call here may
 //! block; the control socket calls from threads made for that.
 
+mod settings;
+
+pub use settings::Held;
+
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LatencyBound, ReplaceRequest, ScrubRequest, ServiceView,
     SpeedRequest, TrimRequest,
@@ -10,8 +14,10 @@ use crate::api::{
 use crate::event_log::EventLog;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
+use crate::serve::check_free;
 use crate::{ublk, view};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
-use stria_drive::{IoOptions, real_path_within};
+use stria_drive::real_path_within;
 use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
@@ -49,8 +55,14 @@ pub struct Served {
     lanes: ArrayLanes,
     how: LaneSpec,
     near: Option<Near>,
-    io: IoOptions,
+    /// As it was planned and opened, for a pause.
+    planned: PlannedArray,
+    options: OpenOptions,
     read_only: bool,
+    /// Locks on drives that are only read.
+    locks: Mutex<Vec<File>>,
+    /// The settings that hold.
+    held: Mutex<Held>,
     /// Its block device, if it has one.
     block: Mutex<Option<UblkDevice>>,
     /// The view when its lanes last answered.
@@ -62,6 +74,8 @@ pub struct Served {
     stopping: AtomicBool,
     /// Where it is the disk of virtual machines.
     disks: Mutex<Vec<Arc<VhostUserServer>>>,
+    /// The same as places: socket, access, and the disk's number.
+    places: Mutex<Vec<(PathBuf, SocketAccess, String)>>,
 }
 
 impl Served {
@@ -85,6 +99,8 @@ pub struct Service {
     stays: AtomicBool,
     /// The memory over restarts; a `serve` has none.
     ledger: OnceLock<Arc<Ledger>>,
+    /// Names of arrays that are stopped for a moment, to be changed.
+    pausing: Mutex<BTreeSet<String>>,
     /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,
 }
@@ -117,6 +133,7 @@ impl Service {
             shutdown,
             stays: AtomicBool::new(false),
             ledger: OnceLock::new(),
+            pausing: Mutex::default(),
             failure: Mutex::default(),
         });
         let watched = Arc::downgrade(&service);
@@ -159,6 +176,7 @@ impl Service {
     pub fn add_disk(&self, name: &str, path: PathBuf, access: SocketAccess, serial: String) -> Result<(), ApiError> {
         let served = self.find(name)?;
         let text = format!("array \"{name}\" is the disk of a virtual machine at {}", path.display());
+        lock(&served.places).push((path.clone(), access, serial.clone()));
         let disk = VhostUserDisk { name: name.to_owned(), serial, device: served.lanes.remote(), read_only: served.read_only };
         let disk = VhostUserServer::prepare(path, access, disk);
         let disk = disk.map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
@@ -196,6 +214,9 @@ impl Service {
         ublk: Option<Option<u32>>,
     ) -> Result<(Vec<(&'static str, String)>, usize), HostError> {
         let notices = lock(&self.notices).clone();
+        let locks = if options.read_only { check_free(std::slice::from_ref(planned), true) } else { Ok(Vec::new()) };
+        let locks = locks.map_err(|failure| HostError::Refused(failure.to_string()))?;
+        let caches = options.drive_caches.map_or(Ok(()), |on| settings::set_caches(&planned.drives, on));
         let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
         let lanes = how.lanes(name, near.as_ref());
         let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, lanes, notices)?;
@@ -206,7 +227,8 @@ impl Service {
                 "arrays with checksums or md's partial parity log have one, others as many as their write log has space for";
             format!("array \"{name}\" was to run on {wanted} lanes and runs on {count}: {why}")
         });
-        for warning in warnings.into_iter().chain(fewer) {
+        lanes.set_write_policy(options.write_policy)?;
+        for warning in warnings.into_iter().chain(fewer).chain(caches.as_ref().err().cloned()) {
             self.events.push(view::plain_event(name, "warning", warning));
         }
         let device = lanes.remote();
@@ -223,14 +245,22 @@ impl Service {
             lanes,
             how,
             near,
-            io: options.io,
+            planned: planned.clone(),
+            options,
             read_only: options.read_only,
+            locks: Mutex::new(locks),
+            held: Mutex::new(Held {
+                write: options.write_policy.into(),
+                drive_caches: options.drive_caches.filter(|_| caches.is_ok()),
+                read_only: options.read_only,
+            }),
             block: Mutex::default(),
             known: Mutex::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             disks: Mutex::default(),
+            places: Mutex::default(),
         };
         let block = ublk.map(|id| UblkDevice::start(&export, planned.uuid, &ublk::options(id, count))).transpose();
         let outcome = block.map_err(|error| error.to_string()).and_then(|block| {
@@ -268,9 +298,9 @@ impl Service {
         Ok((ways, count))
     }
 
-    /// True while an array is served under this name.
+    /// True while an array is served under this name, also if it is stopped for a moment to be changed.
     pub fn serves(&self, name: &str) -> bool {
-        lock(&self.arrays).iter().any(|served| served.name == name)
+        lock(&self.pausing).contains(name) || lock(&self.arrays).iter().any(|served| served.name == name)
     }
 
     /// Asks every lane of every array for an answer, for `patience` all together.
@@ -357,6 +387,10 @@ impl Service {
         if let Some(ledger) = self.ledger.get() {
             ledger.fill(&mut view);
         }
+        let held = *lock(&served.held);
+        view.write = Some(held.write);
+        view.power_cut = held.write.words().into();
+        view.drive_caches = view::drive_caches(&report, held.drive_caches);
         view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
@@ -578,8 +612,11 @@ impl Service {
         self.refuse_clients(&all, force)?;
         self.close();
         let outcome = all.iter().map(|served| self.stop_served(served, closing)).fold(Ok(()), Result::and);
-        // Some arrays were stopping already: the process must not end before they have.
-        while !self.all().is_empty() {
+        // Some arrays were stopping already, or are started again after a change: the process must not end before they have stopped.
+        while !self.all().is_empty() || !lock(&self.pausing).is_empty() {
+            for served in self.all().iter().filter(|served| !served.stopping.load(Ordering::SeqCst)) {
+                let _ = self.stop_served(served, closing);
+            }
             std::thread::sleep(LOOK_AGAIN);
         }
         self.shutdown.send_replace(true);
@@ -627,6 +664,7 @@ impl Service {
         let _ = self.nbd.remove_export(&served.name, closing);
         self.give_up_block(served, closing);
         let outcome = self.end(served);
+        lock(&served.locks).clear();
         lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
         let words = match &outcome {
             Ok(state) => format!("array \"{}\" has stopped: {state}", served.name),
@@ -740,7 +778,7 @@ fn waiting(view: &ArrayView) -> Vec<String> {
 
 /// Opens a drive. One that this array uses already cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
-    NewDrive::open(path, served.io).map_err(|error| {
+    NewDrive::open(path, served.options.io).map_err(|error| {
         let holds =
             |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
         if !served.lanes.report().is_ok_and(|array| holds(&array)) {

@@ -146,6 +146,12 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
         }
         None => {}
     }
+    if view.write.is_some() && !view.read_only {
+        say("writes", view.power_cut.clone());
+    }
+    if let Some(caches) = view.drive_caches.as_ref().filter(|caches| verbose || caches.contains("as set")) {
+        say("caches", format!("of the drives: {caches}"));
+    }
     for lane in view.lanes.iter().filter(|_| verbose) {
         say("lane", lane.setup.clone());
     }

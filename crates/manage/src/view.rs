@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
-use stria_drive::{Way, monotonic_now};
+use stria_drive::{DriveKind, Way, monotonic_now};
 use stria_format::md::uuid_text;
 use stria_host::{ArrayReport, DriveReport, MemberReport, Notice, NoticeKind, default_strip_sectors, short_name};
 use stria_terminal::size;
@@ -72,6 +72,9 @@ pub fn array(array: &ArrayReport) -> ArrayView {
             replayed_count: log.replayed_count,
             partial_parity: log.newest_only,
         }),
+        write: None,
+        power_cut: String::new(),
+        drive_caches: None,
         in_flight: status.in_flight,
         events: description.events,
         created_s: description.created_s,
@@ -87,6 +90,21 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     view.losses_survived = spans_survive.map_or(view.losses_survived, |spans| view.losses_survived.max(spans));
     describe_state(&mut view);
     view
+}
+
+/// The drives' own write caches in a word; `set`: as they were set. `None`: the members are files.
+pub fn drive_caches(array: &ArrayReport, set: Option<bool>) -> Option<String> {
+    let tree = array.tree();
+    let devices = tree.iter().flat_map(|array| array.drives()).filter(|drive| drive.info.kind == DriveKind::BlockDevice);
+    let cached: Vec<bool> = devices.map(|drive| drive.info.limits.volatile_cache).collect();
+    let (on, count) = (cached.iter().filter(|cached| **cached).count(), cached.len());
+    match (set, on) {
+        _ if count == 0 => None,
+        (Some(false), _) => Some("off, as set".into()),
+        (Some(true), _) => Some("on, as set: what they hold is lost with power unless it was flushed".into()),
+        (None, 0) => Some("none that loses data with power".into()),
+        (None, on) => Some(format!("on, on {on} of {count} drives: what they hold is lost with power unless it was flushed")),
+    }
 }
 
 /// Describes the array's state in words, from the rest of its view.

@@ -48,6 +48,32 @@ fn an_array_takes_another_name_and_keeps_the_rest() {
     assert!(place.ok(&["config", "show"]).contains("lake"));
 }
 
+/// The name of an array over spans lies within them, under their parity.
+#[test]
+fn an_array_over_spans_is_renamed_with_its_spans() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(6, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "50", "--assume-clean"], &images));
+    place.ok(&all(&["adopt"], &images));
+    let (long, before) = ("a-name-of-twenty-eight-bytes", contents(&images));
+    place.run(&all(&["rename", "tank", long], &images)).refused(2, &[long, "31 bytes"]);
+    assert!(contents(&images) == before, "a refusal writes nothing");
+    let told = place.ok(&all(&["rename", "tank", "lake"], &images));
+    assert!(told.contains("on 6 drives"), "{told}");
+    let found = place.ok(&all(&["assemble"], &images));
+    assert!(["\"lake\"", "\"lake-span0\"", "\"lake-span1\""].iter().all(|name| found.contains(name)), "{found}");
+    assert!(!found.contains("tank"), "{found}");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(place.settled("lake")["level"], "50");
+    assert!(place.ok(&["scrub", "lake", "--wait"]).contains("0 sectors with mismatches"));
+    // Again, to another name of the same length, as after a crash.
+    place.ok(&["stop", "lake"]);
+    place.ok(&all(&["rename", "lake", "pond"], &images));
+    place.ok(&["start", "pond"]);
+    assert_eq!(place.status("pond")["full_name"], "pond");
+}
+
 #[test]
 fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     let place = Place::new();
@@ -105,4 +131,50 @@ fn what_is_wrong_is_explained() {
     place.run(&["explain", "lake"]).refused(1, &["lake"]);
     daemon.signal("-TERM");
     daemon.ended_well();
+}
+
+/// mdadm puts its host before an array's name.
+fn of_another_host(images: &[String], name: &str) {
+    use std::os::unix::fs::FileExt;
+    for image in images {
+        let file = std::fs::File::options().read(true).write(true).open(image).expect("an image");
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, 4096).expect("it reads");
+        let sectors = file.metadata().expect("an image").len() / 512;
+        let mut superblock = stria_format::md::Superblock::parse(&bytes, 8, sectors).expect("a member");
+        superblock.header.set_name = [0; 32];
+        superblock.header.set_name[..name.len()].copy_from_slice(name.as_bytes());
+        file.write_all_at(&superblock.encode(), 4096).expect("it writes");
+    }
+}
+
+#[test]
+fn what_another_machine_left_is_listed_served_once_and_taken_under_another_name() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(6, SIZE);
+    let (own, foreign) = (images[..2].to_vec(), images[2..4].to_vec());
+    place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &own));
+    place.ok(&all(&["adopt"], &own));
+    place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &foreign));
+    of_another_host(&foreign, "elsewhere:tank");
+    // A member of firmware RAID: Intel's anchor in the last sector but one.
+    let anchor = [&b"Intel Raid ISM Cfg Sig. 1.3.00"[..], &[0; 482]].concat();
+    let file = std::fs::File::options().write(true).open(&images[4]).expect("an image");
+    std::os::unix::fs::FileExt::write_all_at(&file, &anchor, file.metadata().expect("an image").len() - 1024).expect("it writes");
+    let before = contents(&images);
+    let listed = place.ok(&all(&["import"], &images));
+    assert!(listed.contains("elsewhere") && listed.contains("under another name (--name)"), "{listed}");
+    assert!(listed.contains("Intel RAID (IMSM)") && listed.contains("mdadm --assemble"), "{listed}");
+    let listed: serde_json::Value = serde_json::from_str(&place.ok(&all(&["--json", "import"], &images))).expect("JSON");
+    let arrays = listed["arrays"].as_array().expect("a list");
+    assert_eq!((arrays.len(), &arrays[0]["host"], &arrays[0]["clash"]), (1, &"elsewhere".into(), &true.into()), "{listed:#}");
+    place.run(&all(&["import"], &foreign[..1])).refused(0, &[]);
+    place.run(&all(&["import", "tank"], &foreign)).refused(1, &["another array here is called \"tank\"", "--name"]);
+    assert!(contents(&images) == before, "nothing was written so far");
+    place.ok(&all(&["import", "--name", "theirs"], &foreign));
+    let examined = place.ok(&["examine", &foreign[0]]);
+    assert!(examined.contains("theirs") && !examined.contains("elsewhere"), "{examined}");
+    let _daemon = Daemon::start(&place);
+    assert_eq!((place.settled("theirs")["level"].clone(), place.settled("tank")["level"].clone()), ("1".into(), "1".into()));
 }

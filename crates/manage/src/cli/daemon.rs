@@ -55,6 +55,33 @@ pub struct Adopt {
     pub control: Control,
 }
 
+/// `stria import`
+#[derive(Args, Debug)]
+pub struct Import {
+    /// The array's name or UUID, or its drives. Without a name, and without --name and --once, arrays are listed: those on these drives, or on
+    /// all block devices.
+    #[arg(value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
+    pub what: Vec<PathBuf>,
+    /// Its new name, here and on its drives.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Serve it once, in the foreground, and adopt nothing.
+    #[arg(long)]
+    pub once: bool,
+    /// Serve reads only: no byte of its drives is written.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Make it a block device, /dev/ublkbN, with the number given or any.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "once")]
+    pub ublk: Option<Option<u32>>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
 /// `stria release`
 #[derive(Args, Debug)]
 pub struct Release {
@@ -137,6 +164,48 @@ pub struct Routine {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
+}
+
+/// `stria spare`
+#[derive(Args, Debug)]
+#[command(after_help = SPARE_HELP)]
+pub struct SpareCommand {
+    /// The action.
+    #[command(subcommand)]
+    pub action: SpareAction,
+    /// The daemon's configuration; /etc/stria/stria.toml if not given.
+    #[arg(long, global = true, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+const SPARE_HELP: &str = "\
+An array that lacks a member and has no spare of its own takes a drive of the pool: blank, large enough, of the kind of its members (SSD or hard
+disk), first from their enclosure, the smallest that suits. [spares] in stria.toml(5) has the policy. A drive that was taken out of its
+array and wiped is in the pool again.";
+
+/// An action on the pool.
+#[derive(Debug, Subcommand)]
+pub enum SpareAction {
+    /// Put drives into the pool.
+    Add {
+        /// Blank drives.
+        #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+        drives: Vec<PathBuf>,
+        /// Wipe drives that carry something, without asking.
+        #[arg(long, visible_alias = "yes", short_alias = 'y')]
+        force: bool,
+    },
+    /// Show the pool: which drives are free, and which arrays have the others.
+    List,
+    /// Take drives out of the pool; an array that has taken one keeps it.
+    Remove {
+        /// The drives.
+        #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+        drives: Vec<PathBuf>,
+    },
 }
 
 /// `stria events`

@@ -1,6 +1,7 @@
 //! Commands for the rest of an array's life.
 
 use super::{ConfigFile, Control};
+use crate::settings::{self, SettingsRequest, WriteMode};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
@@ -68,4 +69,65 @@ pub struct Grow {
     /// Drives to grow by.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
+}
+
+/// `stria set`
+#[derive(Args, Debug)]
+#[command(after_help = SET_HELP)]
+#[group(id = "what", required = true, multiple = true, args = ["write", "drive_caches", "read_only", "bitmap", "log", "integrity"])]
+pub struct Set {
+    /// The array's name or UUID.
+    pub name: String,
+    /// The drives of an array that is not served, if they are image files.
+    #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub drives: Vec<PathBuf>,
+    /// When a write is acknowledged.
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub write: Option<WriteMode>,
+    /// Switch the drives' own write caches on or off; they are flushed first. As root, on NVMe, SATA and SCSI drives.
+    #[arg(long, value_name = "on|off", value_parser = settings::switch)]
+    pub drive_caches: Option<bool>,
+    /// Refuse writes, or take them again.
+    #[arg(long, value_name = "on|off", value_parser = settings::switch)]
+    pub read_only: Option<bool>,
+    /// Write-intent bitmap: none, internal, or internal:CHUNK. Without it a crash costs a resync of everything, and a member that was away
+    /// a full rebuild.
+    #[arg(long, value_name = "CHOICE", value_parser = |text: &str| settings::bitmap(text).map(|_| text.to_owned()))]
+    pub bitmap: Option<String>,
+    /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not being written.
+    #[arg(long, value_name = "CHOICE", value_parser = |text: &str| settings::log(text).map(|_| text.to_owned()))]
+    pub log: Option<String>,
+    /// Checksums of every 4 KiB, on or off. On: where the drives have room behind their data, as arrays that once had checksums do.
+    #[arg(long, value_name = "on|off", value_parser = settings::switch)]
+    pub integrity: Option<bool>,
+    /// Do not ask, and disconnect clients where a change needs a pause.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+const SET_HELP: &str = "\
+--write and --drive-caches hold at once. The others need a pause of a moment: the array is stopped, changed, and started again.
+Block devices and disks of virtual machines wait meanwhile; NBD clients reconnect, if they can.
+The daemon keeps --write, --drive-caches and --read-only in its configuration; `stria serve` has options of the same names.
+A power cut during a change leaves the array as before or as wanted; the same command completes it.";
+
+impl Set {
+    /// What is sent to the process that serves the array.
+    pub fn request(&self) -> SettingsRequest {
+        SettingsRequest {
+            write: self.write,
+            drive_caches: self.drive_caches,
+            read_only: self.read_only,
+            bitmap: self.bitmap.clone(),
+            log: self.log.clone(),
+            integrity: self.integrity,
+            force: self.force,
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::config::{self, Array, Config, Uuid};
 use crate::{cli, client};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use stria_format::md::Assembly;
+use stria_format::md::{Assembly, Verdict};
 use stria_host::{examine, short_name, sort_arguments};
 use stria_terminal::output::{confirm, say};
 use stria_terminal::{Failure, absolute};
@@ -27,13 +27,13 @@ fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Fa
 }
 
 /// The arrays of the tree: the array, and its spans.
-fn tree<'a>(assemblies: &'a [Assembly], array: &Assembly) -> Vec<&'a Assembly> {
+pub(super) fn tree<'a>(assemblies: &'a [Assembly], array: &Assembly) -> Vec<&'a Assembly> {
     let uuid = array.uuid;
     assemblies.iter().filter(|one| one.uuid == uuid || one.freshest.span_of == Some(uuid)).collect()
 }
 
 /// The drives of these arrays; an array above is on none itself.
-fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
+pub(super) fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
     let names = arrays.iter().flat_map(|array| &array.drives).map(|drive| PathBuf::from(&drive.name));
     let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
     paths.sort();
@@ -44,20 +44,13 @@ fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
 /// Gives an array another name, on its drives and in the configuration.
 ///
 /// # Errors
-/// When it is served, has spans, or a drive cannot be written.
+/// When it is served, or a drive cannot be written.
 pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
     let (assemblies, _) = look(&paths)?;
     let array = chosen(&assemblies, std::slice::from_ref(&command.old))?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
     let arrays = tree(&assemblies, array);
-    if arrays.len() > 1 {
-        let name = &array.name;
-        return Err(Failure::Failed(format!(
-            "\"{name}\" has spans, and its name lies within them, which cannot be changed yet: `stria adopt {name} --name {}` serves it by another name",
-            command.new
-        )));
-    }
     refuse_served(socket, uuid, "rename")?;
     let old = short_name(&array.name).to_owned();
     let path = config::path(command.config.config.as_deref());
@@ -73,7 +66,21 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
         }
         None => None,
     };
-    let count = stria_host::rename(&drives(&arrays), &array.uuid, &command.new)?;
+    let mut spans: Vec<&Assembly> = arrays.iter().copied().filter(|one| one.uuid != array.uuid).collect();
+    let count = if spans.is_empty() {
+        stria_host::rename(&drives(&arrays), &array.uuid, &command.new)?
+    } else {
+        if let Err(error) = &array.outcome {
+            return Err(Failure::Failed(format!("all spans must be here to be renamed: {error}")));
+        }
+        // By their slots in the array above, which are their numbers.
+        let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
+        let place =
+            |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
+        spans.sort_by_key(|span| (place(span), span.name.clone()));
+        let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
+        stria_host::rename_spans(&spans, &array.uuid, &command.new)?
+    };
     if let Some(edit) = edit {
         keep_mdadm_away(&edit.save()?)?;
         notes.push(tell_daemon(socket)?);

@@ -6,6 +6,7 @@
 mod replace;
 
 use super::{Array, Block, Config, Uuid};
+use crate::settings::WriteMode;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -117,6 +118,21 @@ impl Edit {
         Ok(())
     }
 
+    /// Sets the drives of the pool of spares.
+    ///
+    /// # Errors
+    /// When the file is written in a way that commands cannot change.
+    pub fn spares(&mut self, drives: &[PathBuf]) -> Result<(), Failure> {
+        let path = self.path.display().to_string();
+        let part = self.document.entry("spares").or_insert_with(|| Item::Table(Table::new()));
+        let Some(part) = part.as_table_mut() else {
+            return Err(Failure::Failed(format!("{path}: write [spares] as a part of its own, then commands can change it")));
+        };
+        let list: toml_edit::Array = drives.iter().map(|drive| drive.display().to_string()).collect();
+        part.insert("drives", value(list));
+        Ok(())
+    }
+
     /// Removes an array; false if it is not there. Comments above it stay.
     ///
     /// # Errors
@@ -177,8 +193,13 @@ fn fill(table: &mut Table, array: &Array) {
         Block::Any => Some(Value::from(true)),
         Block::Number(number) => Some(Value::from(i64::from(number))),
     };
+    let write = match array.write {
+        WriteMode::Safe => None,
+        WriteMode::Through => Some("through"),
+        WriteMode::Back => Some("back"),
+    };
     let disks = array.vhost_user.iter().map(|path| path.display().to_string()).collect();
-    let keys: [(&str, Option<Value>); 12] = [
+    let keys: [(&str, Option<Value>); 14] = [
         ("uuid", Some(array.uuid.to_string().into())),
         ("name", array.name.clone().map(Value::from)),
         ("spans", list(array.spans.iter().map(Uuid::to_string).collect())),
@@ -187,6 +208,8 @@ fn fill(table: &mut Table, array: &Array) {
         ("vhost-user", list(disks)),
         ("vhost-user-group", array.vhost_user_group.clone().map(Value::from)),
         ("read-only", flag(array.read_only, false)),
+        ("write", write.map(Value::from)),
+        ("drive-caches", array.drive_caches.map(Value::from)),
         ("lanes", array.lanes.map(|lanes| Value::from(i64::from(lanes)))),
         ("nested", (array.nested > 0).then(|| Value::from(i64::from(array.nested)))),
         ("io-poll", flag(array.io_poll, false)),

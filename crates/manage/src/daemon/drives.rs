@@ -24,11 +24,13 @@ pub struct Membership {
 pub struct Drives(BTreeMap<PathBuf, Membership>);
 
 impl Drives {
-    /// Looks at all drives again, and at those that were reported. Returns why some could not be read.
-    pub fn scan(&mut self, config: &config::Daemon) -> Vec<HostError> {
+    /// Looks at all drives again, at those of the pool of spares, and at those that were reported. Returns why some could not be read.
+    pub fn scan(&mut self, config: &config::Daemon, pool: &[PathBuf]) -> Vec<HostError> {
         let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
         paths.retain(|path| !is_mapped(path));
         paths.extend(config.search.iter().flat_map(|path| files(path)));
+        // A spare of the pool may have been taken.
+        paths.extend(pool.iter().flat_map(|path| files(path)));
         paths.extend(self.0.keys().filter(|path| path.exists()).cloned());
         paths.sort();
         paths.dedup();

@@ -10,9 +10,11 @@
 use super::drives::Drives;
 use super::judge::{Judgement, judge};
 use super::opening::{Opened, open};
+use super::spares;
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind};
 use crate::config::{self, Config, Uuid};
-use crate::service::Service;
+use crate::service::{Held, Service};
+use crate::settings::SettingsRequest;
 use crate::view;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +22,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stria_drive::SyncDrive;
 use stria_format::md::Verdict;
 use stria_host::{OpenOptions, find, short_name};
+use tokio::sync::broadcast::error::RecvError;
 
 /// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -31,9 +35,17 @@ type Answer = Result<String, ApiError>;
 
 /// An order to the thread.
 enum Wish {
-    Drive { path: PathBuf, plugged_in: bool },
+    Drive {
+        path: PathBuf,
+        plugged_in: bool,
+    },
     Reload,
-    Start { name: String, force: bool },
+    Start {
+        name: String,
+        force: bool,
+    },
+    /// Something has happened to a member.
+    LookForNeeds,
     End,
 }
 
@@ -75,10 +87,14 @@ impl Keeper {
             listening,
             told,
             reloaded: Box::new(reloaded),
+            held: Vec::new(),
+            in_need: Vec::new(),
         };
+        tell_of_members(&service, &wishes);
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
             work.scan();
             work.consider_all();
+            work.give_spares();
             work.listening = true;
             work.show();
             ready();
@@ -137,6 +153,26 @@ impl Keeper {
             let _ = thread.join();
         }
     }
+}
+
+/// Makes the thread look for arrays in need after each event that may leave one so.
+fn tell_of_members(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>)>) {
+    let (_, mut live) = service.events().listen(0);
+    let wishes = wishes.clone();
+    let tell = move || {
+        loop {
+            match live.blocking_recv() {
+                Ok(event) if !matches!(event.kind.as_str(), "member_failed" | "member_gone" | "started") => continue,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+            // Nobody waits for this answer.
+            if wishes.send((Wish::LookForNeeds, channel().0)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("needs".into()).spawn(tell).expect("a process that starts has room for a thread");
 }
 
 fn stopped(name: &str) -> String {
@@ -209,6 +245,10 @@ struct Work {
     told: Vec<String>,
     /// Learns of another configuration.
     reloaded: Box<dyn Fn(&Config) + Send>,
+    /// The free drives of the pool of spares, locked.
+    held: Vec<SyncDrive>,
+    /// What was last said of arrays that the pool has no spare for.
+    in_need: Vec<String>,
 }
 
 impl Work {
@@ -222,7 +262,10 @@ impl Work {
                     return;
                 }
                 Ok((wish, answer)) => self.obey(wish, &answer),
-                Err(RecvTimeoutError::Timeout) => self.time_is_up(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.time_is_up();
+                    self.give_spares();
+                }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.show();
@@ -232,18 +275,36 @@ impl Work {
     fn obey(&mut self, wish: Wish, answer: &Sender<Answer>) {
         self.note_stops();
         match wish {
-            Wish::Drive { path, plugged_in } => self.drive(&path, plugged_in, answer),
+            Wish::Drive { path, plugged_in } => {
+                self.drive(&path, plugged_in, answer);
+                self.give_spares();
+            }
+            Wish::LookForNeeds => {
+                self.give_spares();
+                let _ = answer.send(Ok(String::new()));
+            }
             Wish::Reload => {
                 let outcome = self.reload();
                 self.show();
                 let _ = answer.send(outcome);
+                self.give_spares();
             }
             Wish::Start { name, force } => {
                 let outcome = self.start(&name, force);
                 self.show();
                 let _ = answer.send(outcome);
+                self.give_spares();
             }
             Wish::End => unreachable!("it ends the loop"),
+        }
+    }
+
+    /// Spares of the pool go to arrays that lack members. The others are locked, so that no other program takes them.
+    fn give_spares(&mut self) {
+        self.held.clear();
+        if !self.ending.load(Ordering::SeqCst) {
+            spares::give(&self.service, &self.config.spares, &mut self.in_need);
+            self.held = spares::hold(&self.config.spares.drives);
         }
     }
 
@@ -269,7 +330,8 @@ impl Work {
 
     /// Looks at all drives.
     fn scan(&mut self) {
-        let errors: Vec<String> = self.drives.scan(&self.config.daemon).iter().map(ToString::to_string).collect();
+        let errors: Vec<String> =
+            self.drives.scan(&self.config.daemon, &self.config.spares.drives).iter().map(ToString::to_string).collect();
         for error in errors.iter().filter(|error| !self.told.contains(error)) {
             tracing::debug!("not looked at: {error}");
         }
@@ -522,6 +584,21 @@ impl Work {
         }
     }
 
+    /// Makes settings of a served array hold that were changed in the configuration; or says when they will.
+    fn apply(&self, name: &str, held: Held, array: &config::Array) -> Option<String> {
+        if held.read_only != array.read_only {
+            let wanted = if array.read_only { "on" } else { "off" };
+            return Some(format!("`stria set {name} --read-only {wanted}` makes the configuration hold"));
+        }
+        let write = (held.write != array.write).then_some(array.write);
+        let drive_caches = array.drive_caches.filter(|_| held.drive_caches != array.drive_caches);
+        if write.is_none() && drive_caches.is_none() {
+            return None;
+        }
+        let told = self.service.set(name, &SettingsRequest { write, drive_caches, ..SettingsRequest::default() });
+        Some(told.map_or_else(|error| error.to_string(), |done| done.message))
+    }
+
     fn reload(&mut self) -> Answer {
         let config = Config::read(&self.config_path);
         let config = config.map_err(|failure| {
@@ -538,7 +615,17 @@ impl Work {
                 continue;
             };
             let mut entry = old.swap_remove(index);
-            if entry.array != *array && matches!(entry.state, State::Served(_)) {
+            if let State::Served(opened) = &entry.state {
+                notes.extend(self.service.settings(&opened.name).and_then(|held| self.apply(&opened.name, held, array)));
+            }
+            // Settings that hold at once, or hold already, as `stria set` has made them.
+            let as_set = config::Array {
+                write: array.write,
+                drive_caches: array.drive_caches,
+                read_only: array.read_only,
+                ..entry.array.clone()
+            };
+            if as_set != *array && matches!(entry.state, State::Served(_)) {
                 notes.push(format!("what changed for array \"{}\" applies when it is stopped and started", entry.name()));
             }
             let is_due = matches!(entry.state, State::Stopped) && array.start && !entry.array.start;

@@ -2,9 +2,8 @@
 
 use crate::config;
 use crate::lane_spec::LaneSpec;
-use crate::serve::{check_free, disk_serial};
+use crate::serve::disk_serial;
 use crate::service::Service;
-use std::fs::File;
 use stria_drive::DriveError;
 use stria_front::{Closing, SocketAccess, VhostUserServer};
 use stria_host::{HostError, OpenOptions, PlannedArray};
@@ -15,8 +14,6 @@ pub struct Opened {
     pub name: String,
     /// The addresses for clients.
     pub ways: Vec<String>,
-    /// Locks on drives that are only read.
-    _held: Vec<File>,
 }
 
 /// The reason why an array was not opened.
@@ -62,7 +59,6 @@ pub fn open(
         Some(group) => SocketAccess { mode: 0o660, group: Some(crate::nbd::group(group).map_err(Refused::new)?) },
         None => SocketAccess::default(),
     };
-    let held = if how.read_only { check_free(std::slice::from_ref(planned), true).map_err(Refused::new)? } else { Vec::new() };
     let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };
     let (ways, _) = service.start(planned, name, how, lanes, array.ublk.option())?;
     let mut ways: Vec<String> = ways.into_iter().map(|(_, way)| way).collect();
@@ -76,5 +72,5 @@ pub fn open(
         }
         ways.push(path.display().to_string());
     }
-    Ok(Opened { name: name.to_owned(), ways, _held: held })
+    Ok(Opened { name: name.to_owned(), ways })
 }

@@ -28,7 +28,7 @@ const TOOLS: [(&str, Option<&str>); 4] = [
 ];
 
 /// The `stria` program: this package's, or, in the tests of tools, the one that lies where Cargo builds all of them.
-fn stria() -> PathBuf {
+pub fn stria() -> PathBuf {
     let built = || std::env::current_exe().expect("a path").ancestors().nth(2).expect("target/debug/deps").join("stria");
     let program = option_env!("CARGO_BIN_EXE_stria").map_or_else(built, PathBuf::from);
     assert!(

@@ -57,6 +57,14 @@ impl Client {
         Ok((u64::from_be_bytes(reply[8..].try_into().expect("8 bytes")), error))
     }
 
+    /// Writes, with nothing else under way; whether it was acknowledged without error.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<bool> {
+        self.send_writes(&[(offset, data.to_vec())])?;
+        let (cookie, error) = self.reply()?;
+        assert_eq!(cookie, 0, "the answer to this write");
+        Ok(error == 0)
+    }
+
     /// Flushes, with nothing else under way; whether it was acknowledged without error.
     pub fn flush(&mut self) -> Result<bool> {
         Ok(self.try_flush()? == 0)

@@ -1,0 +1,38 @@
+//! A drive's own write cache, on or off.
+
+use crate::HealthError;
+use crate::admin::AdminCommand;
+use crate::read::is_nvme;
+use rustix::fs::{FileType, fstat, fsync, major, minor};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Switches a drive's write cache on or off: of NVMe by a feature of the controller, of SATA and SCSI by the kernel, which tells the drive.
+/// What the cache holds is flushed first.
+///
+/// # Errors
+/// When it is a file, or the drive has no such switch.
+pub fn set_write_cache(drive: &Path, on: bool) -> Result<(), HealthError> {
+    let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
+    let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
+        return Err(HealthError::File(drive.into()));
+    }
+    fsync(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
+    let refused = |error| HealthError::NoCacheSwitch(drive.into(), error);
+    if is_nvme(stat.st_rdev) {
+        return AdminCommand::SetWriteCache(on).send(&file).map(drop).map_err(|errno| refused(errno.into()));
+    }
+    let switch = scsi_switch(stat.st_rdev).map_err(refused)?;
+    fs::write(switch, if on { "write back" } else { "write through" }).map_err(refused)
+}
+
+/// The kernel's file for the cache of the SCSI or SATA drive that a device is, or is a part of.
+fn scsi_switch(number: u64) -> io::Result<PathBuf> {
+    let page = Path::new("/sys/dev/block").join(format!("{}:{}", major(number), minor(number))).canonicalize()?;
+    let whole = if page.join("partition").exists() { page.parent().unwrap_or(&page).to_owned() } else { page };
+    let disks = fs::read_dir(whole.join("device/scsi_disk"))?;
+    let disk = disks.flatten().next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    Ok(disk.path().join("cache_type"))
+}

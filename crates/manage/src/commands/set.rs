@@ -1,0 +1,91 @@
+//! `set`: settings of an array that is served, or that is not.
+
+use super::adopt::{chosen, look, tell_daemon};
+use super::life::{drives, tree};
+use crate::api::Done;
+use crate::cli;
+use crate::client::{self, array_path};
+use crate::config::edit::Edit;
+use crate::config::{self, Array, Config, Uuid};
+use crate::settings::WriteMode;
+use hyper::Method;
+use serde_json::json;
+use std::path::PathBuf;
+use stria_host::short_name;
+use stria_terminal::output::{confirm, say};
+use stria_terminal::{Failure, absolute};
+
+/// Changes settings of an array.
+///
+/// # Errors
+/// When it is not found, a change is impossible, or nobody confirms it.
+pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
+    let request = command.request();
+    if command.write == Some(WriteMode::Back) {
+        let what = "With this policy flushes are answered before the drives have the data: a power cut loses the writes of the last seconds, \
+                    flushed or not, and may damage file systems.";
+        confirm(what, command.force)?;
+    }
+    let socket = command.control.socket.as_deref();
+    let (services, _) = client::survey(None)?;
+    let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
+    let is_it = |name: &str, full_name: &str, uuid: &str| [name, full_name, uuid].contains(&&*command.name);
+    let served = services
+        .into_iter()
+        .chain(named)
+        .find_map(|(client, arrays)| Some((client, arrays.into_iter().find(|a| is_it(&a.name, &a.full_name, &a.uuid))?)));
+    let path = config::path(command.config.config.as_deref());
+    let (uuid, name, mut notes) = match &served {
+        Some((client, array)) => {
+            let done: Done = client.send(Method::PUT, &array_path(&array.name, "/settings"), &request)?;
+            let uuid: Uuid = array.uuid.parse().map_err(Failure::Failed)?;
+            (uuid, array.name.clone(), vec![done.message])
+        }
+        None => {
+            let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+            let (assemblies, _) = look(&paths)?;
+            let array = chosen(&assemblies, std::slice::from_ref(&command.name))?;
+            let name = short_name(&array.name).to_owned();
+            let changes = request.changes().map_err(Failure::Usage)?;
+            let mut notes = Vec::new();
+            if !changes.is_empty() {
+                let differs = stria_host::change(&drives(&tree(&assemblies, array)), &changes, false)?;
+                notes.push(format!("array \"{name}\" {}", if differs { "was changed" } else { "is as wanted already" }));
+            }
+            (Uuid(array.uuid), name, notes)
+        }
+    };
+    let keeps = command.write.is_some() || command.drive_caches.is_some() || command.read_only.is_some();
+    let known = Config::read(&path)?.arrays.into_iter().find(|known| known.uuid == uuid);
+    match (keeps, known) {
+        (false, _) => {}
+        (true, Some(known)) => {
+            let mut edit = Edit::open(&path)?;
+            edit.put(&Array {
+                write: command.write.unwrap_or(known.write),
+                drive_caches: command.drive_caches.or(known.drive_caches),
+                read_only: command.read_only.unwrap_or(known.read_only),
+                ..known
+            })?;
+            edit.save()?;
+            tell_daemon(socket)?;
+            notes.push(format!("{} keeps that", path.display()));
+        }
+        (true, None) if served.is_some() => {
+            notes.push(format!("it holds until the array stops: options of `stria serve`, or `stria adopt {name}`, keep it"));
+        }
+        (true, None) => {
+            return Err(Failure::Failed(format!(
+                "array \"{name}\" is neither served nor Stria's by {}: give --write, --drive-caches and --read-only to `stria serve`, or \
+                 `stria adopt` it first",
+                path.display()
+            )));
+        }
+    }
+    say(
+        json,
+        || notes.join("; "),
+        || json!({"name": name, "uuid": uuid.to_string(), "served": served.is_some(), "notes": notes}),
+    );
+    Ok(())
+}

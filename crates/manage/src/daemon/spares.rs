@@ -1,0 +1,206 @@
+//! The pool of spares: blank drives of the configuration that any array of the daemon may take.
+//!
+//! A drive of the pool carries nothing. It belongs to an array once the array's metadata are on it, and to the pool again once it was wiped.
+//! So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is in the pool, and a drive
+//! that is prepared and did not join is found as a spare of its array at the next start.
+
+use crate::api::{AddRequest, ArrayView, MemberView};
+use crate::config::{Likeness, Spares};
+use crate::service::Service;
+use crate::view;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_drive::{Access, DriveInfo, SyncDrive, real_path_within};
+use stria_format::md::SuperblockError;
+use stria_host::{Examined, examine};
+
+/// The time that the resolution of a path may take.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The state of a drive of the pool.
+#[derive(Debug)]
+pub enum PoolState {
+    /// It carries nothing: any array may take it.
+    Free(DriveInfo),
+    /// It is a member of this array, by name.
+    Taken(String),
+    /// It cannot be a spare, for this reason.
+    Unfit(String),
+}
+
+/// Looks at the drives of the pool.
+pub fn look(pool: &[PathBuf]) -> Vec<(PathBuf, PoolState)> {
+    let state = |path: &PathBuf| {
+        let real = real_path_within(path, RESOLVE_WITHIN);
+        if !real.exists() {
+            return PoolState::Unfit("it is not here".into());
+        }
+        match examine(std::slice::from_ref(&real)).pop().expect("one drive has one answer") {
+            Err(error) => PoolState::Unfit(error.to_string()),
+            Ok(Examined { info, candidate }) => match (&candidate.found, candidate.carries.first()) {
+                (Ok(member), _) => PoolState::Taken(member.superblock.name()),
+                (Err(_), Some(what)) => PoolState::Unfit(format!("it carries {what}: `stria wipe` makes it blank")),
+                (Err(SuperblockError::Absent), None) => PoolState::Free(info),
+                (Err(error), None) => PoolState::Unfit(error.to_string()),
+            },
+        }
+    };
+    pool.iter().map(|path| (path.clone(), state(path))).collect()
+}
+
+/// The enclosure that a drive sits in, where the machine says so (SES).
+pub fn enclosure_of(path: &Path) -> Option<String> {
+    let name = real_path_within(path, RESOLVE_WITHIN).file_name()?.to_owned();
+    let folders = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    folders("/sys/class/enclosure".into()).find_map(|enclosure| {
+        let holds = folders(enclosure.path()).any(|slot| slot.path().join("device/block").join(&name).exists());
+        holds.then(|| enclosure.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// An array, or a span of one, that lacks members and has no spare.
+#[derive(Debug, PartialEq, Eq)]
+struct Need {
+    array: String,
+    span: Option<String>,
+    /// A member that the spare is to be like.
+    like: PathBuf,
+    size_bytes: u64,
+}
+
+/// The spares that arrays need, one for each empty slot. Only slots that no member is being filled for count.
+fn needs(array: &ArrayView) -> Vec<Need> {
+    let top = needs_of(array, &array.name, None);
+    top.into_iter().chain(array.spans.iter().flat_map(|span| needs_of(span, &array.name, Some(&span.name)))).collect()
+}
+
+fn needs_of(array: &ArrayView, name: &str, span: Option<&str>) -> Vec<Need> {
+    let count_of = |role: &str| array.members.iter().filter(|member| member.role == role).count();
+    // A span is no drive, and an array above spans takes no spares.
+    let drives = || array.members.iter().filter(|member| member.size_bytes.is_some() && member.role == "in sync");
+    let is_redundant = array.level != "0" && array.level != "jbod" && array.spans.is_empty();
+    let Some(like) = drives().min_by_key(|member: &&MemberView| member.size_bytes).filter(|_| is_redundant) else {
+        return Vec::new();
+    };
+    let missing = if array.read_only { 0 } else { array.missing_slots.len().saturating_sub(count_of("spare")) };
+    let need = || Need {
+        array: name.to_owned(),
+        span: span.map(str::to_owned),
+        like: PathBuf::from(&like.path),
+        size_bytes: like.size_bytes.unwrap_or(0),
+    };
+    (0..missing).map(|_| need()).collect()
+}
+
+/// The drives of the pool that suit, the best first; or why none does.
+fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, String> {
+    let like = stria_drive::probe(&need.like).map_err(|error| error.to_string())?;
+    let place = enclosure_of(&need.like);
+    let mut reasons = Vec::new();
+    let mut fitting: Vec<(bool, u64, PathBuf)> = Vec::new();
+    for (path, state) in pool {
+        let shown = path.display();
+        let PoolState::Free(info) = state else {
+            match state {
+                PoolState::Free(_) => {}
+                PoolState::Taken(array) => reasons.push(format!("{shown} is in \"{array}\"")),
+                PoolState::Unfit(why) => reasons.push(format!("{shown}: {why}")),
+            }
+            continue;
+        };
+        let is_other_kind = info.limits.rotational != like.limits.rotational;
+        let is_elsewhere = place.is_some() && enclosure_of(&info.path) != place;
+        if policy.kind == Likeness::Same && is_other_kind {
+            reasons.push(format!("{shown} is another kind of drive"));
+        } else if policy.enclosure == Likeness::Same && is_elsewhere {
+            reasons.push(format!("{shown} sits in another enclosure"));
+        } else {
+            let avoided =
+                policy.enclosure == Likeness::Prefer && is_elsewhere || policy.kind == Likeness::Prefer && is_other_kind;
+            fitting.push((avoided, info.limits.size_sectors, info.path.clone()));
+        }
+    }
+    if fitting.is_empty() {
+        return Err(reasons.join("; "));
+    }
+    // A large one stays for an array that needs it. One that is too small refuses to join.
+    fitting.sort();
+    Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
+}
+
+/// Gives spares of the pool to arrays that lack members and have none. `told`: what was last said of arrays that got none.
+pub fn give(service: &Service, policy: &Spares, told: &mut Vec<String>) {
+    if policy.drives.is_empty() {
+        return told.clear();
+    }
+    let arrays = service.arrays().unwrap_or_default();
+    let needs: Vec<Need> = arrays.iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect();
+    let mut said = Vec::new();
+    for need in needs {
+        // Looked at again for each: the last array may have taken one.
+        let outcome = suitable(&need, &look(&policy.drives), policy).and_then(|paths| join(service, &need, &paths));
+        let (name, whom) = (&need.array, need.span.as_deref().unwrap_or(&need.array));
+        match outcome {
+            Ok((path, message)) => {
+                let text = format!("\"{whom}\" takes {} from the pool of spares: {message}", path.display());
+                service.events().push(view::plain_event(name, "pool_spare_taken", text));
+            }
+            Err(why) => {
+                let text = format!("\"{whom}\" lacks a member, and no spare of the pool suits: {why}");
+                if !told.contains(&text) {
+                    service.events().push(view::plain_event(name, "warning", text.clone()));
+                }
+                said.push(text);
+            }
+        }
+    }
+    *told = said;
+}
+
+fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), String> {
+    let mut reasons = Vec::new();
+    for path in paths {
+        let request = AddRequest { path: path.clone(), span: need.span.clone(), force: false };
+        match service.add(&need.array, request) {
+            Ok(done) => return Ok((path.clone(), done.message)),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+/// Locks the free drives of the pool, so that no other program takes them.
+pub fn hold(pool: &[PathBuf]) -> Vec<SyncDrive> {
+    let free = look(pool).into_iter().filter(|(_, state)| matches!(state, PoolState::Free(_)));
+    free.filter_map(|(path, _)| SyncDrive::open(&real_path_within(&path, RESOLVE_WITHIN), Access::Exclusive).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::HealthView;
+
+    fn member(role: &str, size_bytes: Option<u64>) -> serde_json::Value {
+        serde_json::json!({"slot": 0, "path": "/d", "role": role, "direct": true, "direct_note": null, "model": null, "serial": null,
+            "size_bytes": size_bytes, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0, "repaired_sectors": 0, "checksums": null,
+            "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0, "failure": null})
+    }
+
+    fn array(missing: &[usize], members: &[serde_json::Value]) -> ArrayView {
+        let view = serde_json::json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "5", "layout": "", "strip_bytes": null,
+            "strip_reason": null, "size_bytes": 0, "health": HealthView::Degraded, "state": "", "clean": true, "read_only": false,
+            "paused": false, "members": members, "missing_slots": missing, "spans": [], "sweep": null, "resync_pending": false,
+            "mismatch_sectors": null, "bitmap": null, "log": null, "in_flight": 0, "events": 0, "created_s": 0, "exports": [], "clients": []});
+        serde_json::from_value(view).expect("a view")
+    }
+
+    #[test]
+    fn an_array_needs_a_spare_for_each_slot_that_none_of_its_own_fills() {
+        let whole = member("in sync", Some(100));
+        assert_eq!(needs(&array(&[], std::slice::from_ref(&whole))).len(), 0);
+        assert_eq!(needs(&array(&[1], std::slice::from_ref(&whole))).len(), 1);
+        assert_eq!(needs(&array(&[1], &[whole.clone(), member("spare", Some(100))])).len(), 0, "it has one of its own");
+        assert_eq!(needs(&array(&[1, 2], &[whole, member("spare", Some(100))])).len(), 1);
+        assert_eq!(needs(&array(&[1], &[member("rebuilding", Some(100))])).len(), 0, "nothing is left to rebuild from");
+    }
+}

@@ -1,0 +1,193 @@
+//! `set`: settings of a served array.
+//!
+//! When writes are acknowledged and whether drives cache holds at once. What the metadata say, and whether the array takes writes, is changed
+//! while it does not run: the array is stopped, changed, and started again in the same place. Users of its block device and of its disks wait;
+//! NBD clients connect again.
+
+use super::{Served, Service, lock};
+use crate::api::{ApiError, ApiErrorKind, Done};
+use crate::settings::{SettingsRequest, WriteMode};
+use crate::{sockets, view};
+use std::path::PathBuf;
+use std::sync::Arc;
+use stria_array::MemberState;
+use stria_drive::{DriveError, DriveKind};
+use stria_format::md::Change;
+use stria_front::Closing;
+use stria_host::{ArrayReport, HostError, MemberReport, OpenOptions, PlannedArray};
+
+/// Settings of a served array, as they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// When writes are acknowledged.
+    pub write: WriteMode,
+    /// The drives' caches, if they were set.
+    pub drive_caches: Option<bool>,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl Service {
+    /// The settings of a served array; `None`: no array of this name is served.
+    pub fn settings(&self, name: &str) -> Option<Held> {
+        let served = self.find(name).ok()?;
+        let held = *lock(&served.held);
+        Some(held)
+    }
+
+    /// Changes settings of an array.
+    pub fn set(&self, name: &str, request: &SettingsRequest) -> Result<Done, ApiError> {
+        let (mut served, sequence) = (self.find(name)?, self.events.sequence());
+        let changes = request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?;
+        let drives = drives_in_use(&served.lanes.report()?);
+        if request.drive_caches.is_some() {
+            refuse_files(&served.lanes.report()?)?;
+        }
+        let differs = !changes.is_empty() && stria_host::change(&drives, &changes, true)?;
+        let read_only = request.read_only.filter(|&wanted| wanted != served.read_only);
+        let mut done = Vec::new();
+        if differs || read_only.is_some() {
+            if differs && served.read_only && read_only.is_none() {
+                let text = format!(
+                    "array \"{name}\" is read-only, so its metadata stay as they are: `stria set {name} --read-only off` first"
+                );
+                return Err(ApiError::new(ApiErrorKind::Refused, text));
+            }
+            // A block device that is in use is taken over only as it was.
+            let is_another_device = read_only.is_some() || request.integrity.is_some();
+            self.refuse_users(&served, is_another_device, request.force)?;
+            let options = OpenOptions { read_only: read_only.unwrap_or(served.read_only), ..served.options };
+            served = self.pause_for(&served, options, &drives, &changes)?;
+            done.push(format!("array \"{name}\" was changed in a pause"));
+        }
+        if let Some(write) = request.write {
+            served.lanes.set_write_policy(write.into())?;
+            lock(&served.held).write = write;
+            done.push(format!("array \"{name}\" writes {}", write.words()));
+        }
+        if let Some(on) = request.drive_caches {
+            set_caches(&drives, on).map_err(|error| ApiError::new(ApiErrorKind::Failed, error))?;
+            lock(&served.held).drive_caches = Some(on);
+            done.push(format!("the write caches of {} drives are {}", drives.len(), if on { "on" } else { "off" }));
+        }
+        if done.is_empty() {
+            done.push(format!("array \"{name}\" is as wanted already"));
+        }
+        let message = done.join("; ");
+        self.events.push(view::plain_event(name, "changed", message.clone()));
+        self.done(sequence, message)
+    }
+
+    /// Refuses a pause that clients would not outlive.
+    fn refuse_users(&self, served: &Served, is_another_device: bool, force: bool) -> Result<(), ApiError> {
+        if force {
+            return Ok(());
+        }
+        let here = self.nbd.connections().into_iter().filter(|connection| connection.export.as_ref() == Some(&served.name));
+        let mut users: Vec<String> = here.map(|connection| connection.peer).collect();
+        if is_another_device {
+            users = self.users(served);
+        }
+        match users.is_empty() {
+            true => Ok(()),
+            false => Err(ApiError::new(
+                ApiErrorKind::Unsafe,
+                format!(
+                    "the change needs a pause, and array \"{}\" is in use by {}: clients that reconnect go on after it, others see errors; \
+                     --force goes on",
+                    served.name,
+                    users.join(", ")
+                ),
+            )),
+        }
+    }
+
+    /// Stops an array, changes its metadata, and starts it again in the same place. If the change fails, it is started as it was.
+    fn pause_for(
+        &self,
+        served: &Arc<Served>,
+        options: OpenOptions,
+        drives: &[PathBuf],
+        changes: &[Change],
+    ) -> Result<Arc<Served>, ApiError> {
+        let name = &served.name;
+        lock(&self.pausing).insert(name.clone());
+        let outcome = self.restart(served, options, drives, changes);
+        lock(&self.pausing).remove(name);
+        outcome
+    }
+
+    fn restart(
+        &self,
+        served: &Arc<Served>,
+        options: OpenOptions,
+        drives: &[PathBuf],
+        changes: &[Change],
+    ) -> Result<Arc<Served>, ApiError> {
+        let (name, ublk) = (&served.name, lock(&served.block).as_ref().map(|block| Some(block.id())));
+        self.stop_served(served, Closing::Disconnect)?;
+        let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
+        let changed = match changes.is_empty() {
+            true => Ok(false),
+            // Another program may look at drives that were let go.
+            false => sockets::once_free(|| stria_host::change(drives, changes, false), is_busy),
+        };
+        let options = OpenOptions {
+            read_only: if changed.is_ok() { options.read_only } else { served.read_only },
+            // It was opened with these once, and they are of one start.
+            force: false,
+            forget_checksums: false,
+            write_policy: lock(&served.held).write.into(),
+            drive_caches: lock(&served.held).drive_caches,
+            ..options
+        };
+        let planned = PlannedArray { drives: drives.to_vec(), ..served.planned.clone() };
+        let start = || self.start(&planned, name, options, served.how.clone(), ublk);
+        let started = sockets::once_free(start, is_busy).map_err(|error| {
+            let text = format!("array \"{name}\" was stopped for a change and does not start again: {error}");
+            self.events.push(view::plain_event(name, "warning", text.clone()));
+            ApiError::new(ApiErrorKind::Failed, text)
+        });
+        started?;
+        for (path, access, serial) in lock(&served.places).iter() {
+            self.add_disk(name, path.clone(), *access, serial.clone())?;
+        }
+        self.listen().map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
+        changed?;
+        self.find(name)
+    }
+}
+
+/// The drives below an array that have not failed.
+fn drives_in_use(array: &ArrayReport) -> Vec<PathBuf> {
+    let drives = |array: &ArrayReport| {
+        let with_status = array.members.iter().zip(&array.status.members);
+        let in_use = with_status.filter_map(|(member, status)| match member {
+            MemberReport::Drive(drive) if status.role != MemberState::Failed => Some(drive.info.path.clone()),
+            MemberReport::Drive(_) | MemberReport::Array(_) | MemberReport::Removed => None,
+        });
+        in_use.collect::<Vec<_>>()
+    };
+    array.tree().into_iter().flat_map(drives).collect()
+}
+
+fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {
+    let tree = array.tree();
+    let file = tree.iter().flat_map(|array| array.drives()).find(|drive| drive.info.kind == DriveKind::File);
+    match file {
+        Some(drive) => {
+            let path = drive.info.path.display();
+            let text = format!("{path} is a file, which has no cache of its own: switch that of the drive which holds it");
+            Err(ApiError::new(ApiErrorKind::Refused, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Switches the drives' own write caches.
+///
+/// # Errors
+/// The first drive that refuses; those before it are switched.
+pub fn set_caches(drives: &[PathBuf], on: bool) -> Result<(), String> {
+    drives.iter().try_for_each(|drive| stria_health::set_write_cache(drive, on).map_err(|error| error.to_string()))
+}

@@ -1,0 +1,166 @@
+//! Goal: `stria set` changes what a served or stopped array does and keeps, says what a power cut costs, and keeps it over restarts.
+//! Method: image files, a serve or a daemon, a client with data before and after, and the superblocks as `examine` shows them.
+
+mod support;
+
+use serde_json::Value;
+use support::daemon::Daemon;
+use support::{Place, unwrapped};
+
+const MIB: u64 = 1 << 20;
+
+fn example(seed: u8) -> Vec<u8> {
+    (0..8192u32).map(|at| (at as u8).wrapping_mul(7).wrapping_add(seed)).collect()
+}
+
+fn examined(place: &Place, image: &str) -> Value {
+    serde_json::from_str::<Value>(&place.ok(&["--json", "examine", image])).expect("JSON")[0].clone()
+}
+
+#[test]
+fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
+    let place = Place::new();
+    let images = place.images(3, 64 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    let mut client = serve.client("tank");
+    assert!(client.write(0, &example(1)).expect("it writes"));
+    assert!(client.flush().expect("it flushes"));
+    // A client that may not reconnect is asked about first.
+    place.run(&["set", "tank", "--bitmap", "none"]).refused(4, &["pause", "in use", "--force"]);
+    assert!(place.status("tank")["bitmap"].is_object(), "nothing has changed");
+    drop(client);
+    for (arguments, has_bitmap, has_log) in [
+        (&["--bitmap", "none"][..], false, true),
+        (&["--log", "none"], false, false),
+        (&["--bitmap", "internal:64K", "--log", "auto"], true, true),
+    ] {
+        let told = place.ok(&[&["set", "tank", "--force"], arguments].concat());
+        assert!(told.contains("changed in a pause"), "{told}");
+        let status = place.status("tank");
+        assert_eq!((status["bitmap"].is_object(), status["log"].is_object()), (has_bitmap, has_log), "{arguments:?}: {status:#}");
+        let mut client = serve.client("tank");
+        assert_eq!(client.read(0, 8192).expect("it reads"), example(1), "{arguments:?}");
+        assert!(client.write(8192, &example(arguments.len() as u8)).expect("it writes"));
+    }
+    assert_eq!(place.status("tank")["bitmap"]["chunk_bytes"], 65536);
+    let again = place.ok(&["set", "tank", "--bitmap", "internal"]);
+    assert!(again.contains("as wanted already"), "{again}");
+    place.run(&["set", "tank", "--bitmap", "internal:1M", "--force"]).refused(1, &["another size", "take it away"]);
+    place.run(&["set", "tank", "--integrity", "on", "--force"]).refused(1, &["no room", "--integrity"]);
+    assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1), "a refusal stops nothing");
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    // While it is stopped.
+    let told = place.ok(&[&["set", "tank", "--bitmap", "none"], &drives[..]].concat());
+    assert!(told.contains("was changed"), "{told}");
+    assert!(drives.iter().all(|drive| examined(&place, drive)["bitmap_dirty_count"].is_null()));
+    place.run(&[&["set", "tank", "--write", "through"], &drives[..]].concat()).refused(1, &["neither served nor", "stria serve"]);
+    let serve = place.serve(&drives);
+    assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1));
+}
+
+#[test]
+fn the_write_policy_holds_at_once_and_says_what_a_power_cut_costs() {
+    let place = Place::new();
+    let images = place.images(2, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&[&drives[..], &["--write", "through"]].concat());
+    let shown = |place: &Place| unwrapped(&place.ok(&["status", "tank"]));
+    assert!(shown(&place).contains("through: a power cut costs no write that was acknowledged"), "{}", shown(&place));
+    let mut client = serve.client("tank");
+    assert!(client.write(0, &example(3)).expect("it writes"));
+    place.run(&["set", "tank", "--write", "back"]).refused(4, &["power cut", "--force"]);
+    place.ok(&["set", "tank", "--write", "back", "--force"]);
+    assert!(shown(&place).contains("A POWER CUT COSTS THE WRITES OF THE LAST SECONDS"), "{}", shown(&place));
+    assert_eq!(place.status("tank")["write"], "back");
+    assert!(client.write(4096, &example(4)).expect("it writes"));
+    assert!(client.flush().expect("it is answered"));
+    let told = place.ok(&["set", "tank", "--write", "safe"]);
+    assert!(told.contains("were not flushed") && told.contains("holds until the array stops"), "{told}");
+    assert_eq!(client.read(4096, 8192).expect("the same connection"), example(4));
+    place.run(&["set", "tank", "--drive-caches", "off"]).refused(1, &["is a file", "no cache of its own"]);
+    place.run(&["set", "tank"]).refused(2, &["--write"]);
+}
+
+#[test]
+fn read_only_is_switched_and_a_read_only_array_is_not_changed() {
+    let place = Place::new();
+    let images = place.images(2, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    assert!(serve.client("tank").write(0, &example(5)).expect("it writes"));
+    place.ok(&["set", "tank", "--read-only", "on", "--force"]);
+    assert_eq!(place.status("tank")["read_only"], true);
+    let before = support::contents(&images);
+    let mut client = serve.client("tank");
+    assert_eq!(client.read(0, 8192).expect("it reads"), example(5));
+    assert!(!client.write(0, &example(6)).expect("it is answered"), "it is read-only");
+    place.run(&["set", "tank", "--bitmap", "none", "--force"]).refused(1, &["read-only", "--read-only off"]);
+    drop(client);
+    assert!(support::contents(&images) == before, "no byte of a member was written");
+    place.ok(&["set", "tank", "--read-only", "off", "--force"]);
+    let mut client = serve.client("tank");
+    assert!(client.write(0, &example(7)).expect("it writes"));
+    assert_eq!(client.read(0, 8192).expect("it reads"), example(7));
+}
+
+#[test]
+fn checksums_go_and_come_back() {
+    let place = Place::new();
+    let images = place.images(3, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean", "--integrity"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    assert!(serve.client("tank").write(0, &example(8)).expect("it writes"));
+    let checked =
+        |place: &Place| place.status("tank")["members"].as_array().expect("a list").iter().all(|m| m["checksums"].is_object());
+    for on in ["off", "on"] {
+        place.ok(&["set", "tank", "--integrity", on, "--force"]);
+        assert_eq!(checked(&place), on == "on");
+        assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(8), "{on}");
+    }
+    place.calls_nothing_wrong();
+}
+
+#[test]
+fn the_daemon_keeps_settings_in_its_configuration() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let daemon = Daemon::start(&place);
+    let told = place.ok(&["set", "tank", "--write", "through", "--read-only", "on", "--force"]);
+    assert!(told.contains("keeps that") && !told.contains("applies when"), "{told}");
+    let config = std::fs::read_to_string(place.config()).expect("a file");
+    assert!(config.contains("write = \"through\"") && config.contains("read-only = true"), "{config}");
+    assert_eq!(place.status("tank")["state"], "clean, read-only");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    let _daemon = Daemon::start(&place);
+    let status = place.status("tank");
+    assert_eq!((&status["write"], &status["read_only"]), (&"through".into(), &true.into()), "{status:#}");
+    // What people write into the file holds after a reload, where it can hold at once.
+    std::fs::write(place.config(), config.replace("write = \"through\"", "write = \"safe\"").replace("read-only = true\n", ""))
+        .expect("a file");
+    let told = place.ok(&["reload"]);
+    assert!(told.contains("back where safe") || told.contains("--read-only off"), "{told}");
+    place.ok(&["set", "tank", "--read-only", "off", "--force"]);
+    place.ok(&["reload"]);
+    let status = place.status("tank");
+    assert_eq!((&status["write"], &status["read_only"]), (&"safe".into(), &false.into()), "{status:#}");
+    // By UUID, and while it is stopped.
+    place.ok(&["stop", "tank", "--force"]);
+    let uuid = status["uuid"].as_str().expect("text").to_owned();
+    let told = place.ok(&[&["set", &uuid, "--bitmap", "none", "--write", "through"], &drives[..]].concat());
+    assert!(told.contains("was changed") && told.contains("keeps that"), "{told}");
+    place.ok(&["start", "tank"]);
+    let status = place.status("tank");
+    assert!(status["bitmap"].is_null() && status["write"] == "through", "{status:#}");
+    assert!(place.ok(&["events", "--orders"]).contains("/settings"), "who did it is kept");
+}

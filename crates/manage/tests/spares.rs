@@ -1,0 +1,121 @@
+//! Goal: an array of the daemon that lacks a member takes a spare of the pool that suits it; one spare goes to one array, also if two fail at once, and
+//! a daemon that is killed in the middle of that leaves the spare on one side or the other. Method: image files, members failed by command,
+//! `kill -9` at several moments.
+
+mod support;
+
+use serde_json::Value;
+use std::time::Duration;
+use support::daemon::Daemon;
+use support::{PATIENCE, Place};
+
+const MIB: u64 = 1 << 20;
+
+fn pool(place: &Place) -> Vec<Value> {
+    serde_json::from_str::<Vec<Value>>(&place.ok(&["--json", "spare", "list"])).expect("JSON")
+}
+
+/// Makes RAID 1 arrays of two drives each, called `a`, `b` …, which the daemon serves.
+fn arrays(place: &Place, images: &[String], count: usize) {
+    for (index, name) in ["a", "b"][..count].iter().enumerate() {
+        let drives = [images[index * 2].as_str(), images[index * 2 + 1].as_str()];
+        place.ok(&[&["create", name, "--level", "1", "--assume-clean"], &drives[..]].concat());
+        place.ok(&[&["adopt"], &drives[..]].concat());
+    }
+}
+
+fn is_whole(place: &Place, name: &str) -> bool {
+    let status = place.status(name);
+    status["health"] == "optimal" && status["missing_slots"] == serde_json::json!([])
+}
+
+#[test]
+fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(6, 32 * MIB);
+    arrays(&place, &images, 2);
+    let _daemon = Daemon::start(&place);
+    // A drive that carries something is wiped only when somebody says so.
+    place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--force"]);
+    place.ok(&["spare", "add", &images[4]]);
+    assert_eq!((pool(&place).len(), &pool(&place)[0]["free"]), (1, &Value::Bool(true)));
+    // As long as it is in the pool no other program takes it.
+    place.run(&["create", "c", "--level", "0", &images[4]]).refused(1, &["in use"]);
+    place.ok(&["fail", "a", &images[0], "--force"]);
+    place.ok(&["fail", "b", &images[2], "--force"]);
+    let end = std::time::Instant::now() + PATIENCE;
+    while [is_whole(&place, "a"), is_whole(&place, "b")] == [false, false] {
+        assert!(std::time::Instant::now() < end, "nobody took the spare: {}", place.ok(&["events"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let taken = pool(&place)[0]["state"].as_str().expect("text").to_owned();
+    assert!(taken.starts_with("taken by"), "{taken}");
+    let (winner, loser) = if is_whole(&place, "a") { ("a", "b") } else { ("b", "a") };
+    assert!(taken.contains(winner) && !is_whole(&place, loser), "{taken}, {winner}");
+    let events = place.ok(&["events"]);
+    assert!(
+        events.contains("takes") && events.contains("pool of spares") && events.contains("no spare of the pool suits"),
+        "{events}"
+    );
+    // The next drive of the pool is for the other.
+    place.ok(&["spare", "add", &images[5]]);
+    place.wait_for(loser, "the spare of the pool", |status| status["health"] == "optimal");
+    // A drive that is taken out and wiped is in the pool again.
+    let member = if winner == "a" { &images[1] } else { &images[3] };
+    place.wait_for(winner, "the end of the rebuild", |status| status["sweep"].is_null());
+    place.ok(&["fail", winner, &images[4], "--force"]);
+    place.ok(&["remove", winner, &images[4]]);
+    assert!(place.status(winner)["members"].as_array().expect("a list").iter().any(|m| m["path"] == member.as_str()));
+    place.ok(&["wipe", &images[4], "--force"]);
+    place.ok(&["reload"]);
+    place.wait_for(winner, "the same drive from the pool", |status| status["health"] == "optimal");
+    place.ok(&["spare", "remove", &images[4], &images[5]]);
+    assert!(pool(&place).is_empty());
+}
+
+#[test]
+fn a_spare_that_does_not_suit_is_not_taken() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 32 * MIB);
+    arrays(&place, &images, 1);
+    let small = place.path("small").display().to_string();
+    std::fs::File::create(&small).and_then(|file| file.set_len(8 * MIB)).expect("a file");
+    let _daemon = Daemon::start(&place);
+    place.ok(&["spare", "add", &small]);
+    place.ok(&["fail", "a", &images[0], "--force"]);
+    let end = std::time::Instant::now() + PATIENCE;
+    while !place.ok(&["events"]).contains("no spare of the pool suits") {
+        assert!(std::time::Instant::now() < end, "{}", place.ok(&["events"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!is_whole(&place, "a"));
+    assert_eq!(pool(&place)[0]["free"], true);
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_a_spare_moves_loses_neither() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(7, 32 * MIB);
+    arrays(&place, &images, 1);
+    let mut daemon = Daemon::start(&place);
+    let mut failing = images[0].clone();
+    for (round, spare) in images[2..].iter().enumerate() {
+        place.ok(&["spare", "add", spare]);
+        place.ok(&["fail", "a", &failing, "--force"]);
+        // Somewhere between the failure and the end of the rebuild.
+        std::thread::sleep(Duration::from_millis(round as u64 * 15));
+        daemon.kill();
+        daemon = Daemon::start(&place);
+        let status = place.wait_for("a", "the spare of the pool", |status| status["health"] == "optimal");
+        let members: Vec<&str> =
+            status["members"].as_array().expect("a list").iter().filter_map(|m| m["path"].as_str()).collect();
+        assert!(members.contains(&spare.as_str()), "{members:?}");
+        assert!(pool(&place)[0]["state"].as_str().is_some_and(|state| state.contains("taken by \"a\"")), "{:?}", pool(&place));
+        place.ok(&["spare", "remove", spare]);
+        place.wait_for("a", "the end of the rebuild", |status| status["sweep"].is_null());
+        failing.clone_from(spare);
+    }
+}
