@@ -5,7 +5,6 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::examine::{candidate_of, refuse_twins, wipe, zero};
-use crate::marks::span_name;
 use crate::open::open_new;
 use std::path::PathBuf;
 use stria_array::DriveSector;
@@ -14,6 +13,7 @@ use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
 use stria_format::md::superblock::SUPERBLOCK_BYTES;
 use stria_format::md::{Candidate, Change, Options, Superblock, assemble};
+use stria_tree::span_name;
 
 /// 1 MiB of the data is zeroed as well, where an array above or a file system has its superblock.
 const HEAD_SECTORS: u64 = 2048;

@@ -84,6 +84,8 @@ const NESTED: OpenOptions = OpenOptions {
     forget_checksums: false,
     nested: 1,
     io: stria_drive::IoOptions { poll: false, passthrough: false },
+    write_policy: stria_array::WritePolicy::Safe,
+    drive_caches: None,
 };
 
 fn read(array: &mut HostedArray, start: u64, sectors: u64) -> Vec<u8> {

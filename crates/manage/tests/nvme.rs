@@ -74,6 +74,13 @@ fn guests_half() {
     }
     let member = &place.status("tank")["members"][0];
     assert_eq!((&member["way"], &member["direct"]), (&"interrupts".into(), &true.into()));
+    // The drives' own write caches, under a client. The controller says whether it obeys.
+    for (switch, shown) in [("off", "off, as set"), ("on", "on, as set")] {
+        let told = place.ok(&["set", "tank", "--drive-caches", switch]);
+        assert!(told.contains(&format!("the write caches of 3 drives are {switch}")), "{told}");
+        assert!(place.status("tank")["drive_caches"].as_str().is_some_and(|words| words.starts_with(shown)));
+        assert!(client.write(0, &left[0].1).expect("an answer") && client.flush().expect("an answer"));
+    }
 }
 
 #[test]

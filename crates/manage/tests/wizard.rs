@@ -36,7 +36,7 @@ fn three_answers_make_an_array_and_show_the_command_for_it() {
     for words in [
         "1. What is the array for?",
         "survives any 2 failures",
-        "six requests to drives",
+        "a small random write costs six requests",
         "a number from 1 to 7",
         "2. On which drives?",
         "RAID 6 needs 4 drives at least",

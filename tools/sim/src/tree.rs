@@ -236,7 +236,8 @@ pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, Strin
         let start = assembly.outcome.map_err(|error| error.to_string())?;
         let steps = start.recorder.change(change, false, &|member| &found[start.drives[member.0]])?;
         for step in steps {
-            let on_drive = |write: MetadataWrite| (places[start.drives[write.member.0]], write.start_sector.get(), write.data.to_vec());
+            let on_drive =
+                |write: MetadataWrite| (places[start.drives[write.member.0]], write.start_sector.get(), write.data.to_vec());
             all.push(step.into_iter().map(on_drive).collect());
         }
     }

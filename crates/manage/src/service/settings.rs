@@ -132,13 +132,14 @@ impl Service {
             // Another program may look at drives that were let go.
             false => sockets::once_free(|| stria_host::change(drives, changes, false), is_busy),
         };
+        let held = *lock(&served.held);
         let options = OpenOptions {
             read_only: if changed.is_ok() { options.read_only } else { served.read_only },
             // It was opened with these once, and they are of one start.
             force: false,
             forget_checksums: false,
-            write_policy: lock(&served.held).write.into(),
-            drive_caches: lock(&served.held).drive_caches,
+            write_policy: held.write.into(),
+            drive_caches: held.drive_caches,
             ..options
         };
         let planned = PlannedArray { drives: drives.to_vec(), ..served.planned.clone() };
