@@ -82,3 +82,10 @@ fn not_understood(error: &Error) -> ExitCode {
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
+
+/// The folder in which a user's programs keep what they learned about this machine: `stria` in `$XDG_STATE_HOME`, or in `~/.local/state`.
+pub fn state_folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    base.unwrap_or_else(|| PathBuf::from("/var/lib")).join("stria")
+}

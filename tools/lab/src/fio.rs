@@ -392,6 +392,11 @@ impl Fio {
         Ok(Self { version, engine: if has_ring && allowed { "io_uring" } else { "libaio" } })
     }
 
+    /// No fio: where all targets are models, nothing is asked of it.
+    pub fn unused() -> Self {
+        Self { version: "the models of stria plan, in virtual time".into(), engine: "" }
+    }
+
     /// Whether requests of 512 bytes are possible there; not asked of other hosts.
     pub fn takes_512(&self, place: &Place, hosts: &[Host]) -> bool {
         if place.check().is_err() {

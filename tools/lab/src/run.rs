@@ -11,6 +11,7 @@ mod before;
 mod copy;
 mod lock;
 mod measure;
+mod modelled;
 mod own;
 mod prepare;
 mod raid;
@@ -100,9 +101,9 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<Manifest, RunError> {
-    let fio = Fio::find()?;
     let scale = request.scale(experiment);
     let specs = request.target_specs(experiment)?;
+    let fio = fio_for(&specs)?;
     before::refuse(experiment, &request, &specs, None)?;
     let mut held = Held::default();
     before::hold(&mut held, &specs, &request)?;
@@ -197,8 +198,13 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
     run.manifest.status = RunStatus::Running;
     run.manifest.resumed_ms.push(now_ms());
     run.manifest.ended_ms = None;
-    let (manifest, records, fio) = (run.manifest, run.records, Fio::find()?);
+    let (manifest, records, fio) = (run.manifest, run.records, fio_for(&specs)?);
     Runner::new(Begin { experiment: &experiment, request, writer, manifest, records, fio, stop, progress, own, held })?.go(&specs)
+}
+
+/// Models need no fio.
+fn fio_for(specs: &[TargetSpec]) -> Result<Fio, FioError> {
+    if specs.iter().all(|spec| spec.model.is_some()) { Ok(Fio::unused()) } else { Fio::find() }
 }
 
 /// Sections that were given up begin anew, and loads without a result are not done.
@@ -371,7 +377,7 @@ impl<'a> Runner<'a> {
             .targets
             .iter()
             .flat_map(|target| target.drives.iter().map(|drive| drive.path.clone()))
-            .filter(|_| self.request.hosts.is_empty())
+            .filter(|path| self.request.hosts.is_empty() && !path.starts_with("model:"))
             .collect();
         let mut after = BTreeMap::new();
         for path in paths {
@@ -446,7 +452,7 @@ impl<'a> Runner<'a> {
             self.manifest.targets.push(target.info.clone());
         }
         self.wait_for_sweep(&target, "first resync")?;
-        let small_blocks = self.fio.takes_512(&target.places[0], &self.request.hosts);
+        let small_blocks = target.model.is_some() || self.fio.takes_512(&target.places[0], &self.request.hosts);
         for at in sections {
             self.section = at;
             if self.manifest.sections[at].ended_ms.is_some() {
@@ -484,12 +490,15 @@ impl<'a> Runner<'a> {
         }
         if self.manifest.sections[self.section].begun_ms.is_none() {
             self.manifest.sections[self.section].begun_ms = Some(now_ms());
-        } else if spec.test == SectionKind::Raid {
+        } else if spec.test == SectionKind::Raid || target.model.is_some() {
+            // The state of models is gone with the program.
             self.records.retain(|record| record.section != id);
             self.writer.rewrite_records(&self.records)?;
         }
         self.writer.save_manifest(&self.manifest)?;
-        if spec.state == Prepare::AsFound && matches!(spec.test, SectionKind::Sweep | SectionKind::Replay) {
+        if let Some(model) = &target.model {
+            model.purge();
+        } else if spec.state == Prepare::AsFound && matches!(spec.test, SectionKind::Sweep | SectionKind::Replay) {
             self.fill_new_file(target)?;
         }
         let planned = |small_blocks| stages_apart(experiment, at, target.info.span_bytes, small_blocks, &self.scale);

@@ -4,6 +4,7 @@ use crate::array::{Array, ArraySpec};
 use crate::experiment::Arrays;
 use crate::fio::Place;
 use crate::md::{self, Md, MdSpec};
+use crate::modelled::{self, Machine};
 use crate::plan::{Scale, Step, destroys};
 use crate::purge;
 use crate::result::{TargetInfo, TargetKind};
@@ -16,6 +17,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use stria_plan::subject::SubjectSpec;
 
 /// Size of a file that is made when none is given.
 pub const FILE_BYTES: u64 = 1 << 30;
@@ -183,6 +185,8 @@ pub struct TargetSpec {
     pub platform: String,
     /// An md array without a first resync.
     pub assume_clean: bool,
+    /// What is modelled.
+    pub model: Option<SubjectSpec>,
     /// What of it is measured.
     part: Part,
     bytes: u64,
@@ -190,7 +194,8 @@ pub struct TargetSpec {
 }
 
 impl TargetSpec {
-    /// `file:PATH`, `dir:FOLDER` for a file in it, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, or a path that is there.
+    /// `file:PATH`, `dir:FOLDER` for a file in it, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, `model:DRIVE…`, or a path
+    /// that is there.
     ///
     /// # Errors
     /// When it is none of these.
@@ -244,6 +249,7 @@ impl TargetSpec {
                 let strip = parts.get(2).map(|strip| parse_size(strip)).transpose().map_err(usage)?;
                 Self::md(parts[0], count, strip, assume_clean, pool)
             }
+            "model" => modelled::parse(text, rest),
             "members" => {
                 let count = rest.parse().map_err(|_| usage("write members:COUNT".into()))?;
                 Self::members(count, pool)
@@ -259,7 +265,7 @@ impl TargetSpec {
         }
     }
 
-    fn new(spec: &str, place: &str, kind: TargetKind, bytes: u64) -> Self {
+    pub(crate) fn new(spec: &str, place: &str, kind: TargetKind, bytes: u64) -> Self {
         Self {
             name: place.into(),
             spec: spec.into(),
@@ -272,6 +278,7 @@ impl TargetSpec {
             spans: None,
             platform: String::new(),
             assume_clean: false,
+            model: None,
             part: Part::default(),
             bytes,
             member_bytes: bytes,
@@ -338,6 +345,7 @@ impl TargetSpec {
             spans: spans.or((level == "50" || level == "60").then_some(2)),
             platform: String::new(),
             assume_clean: false,
+            model: None,
             part: Part::default(),
             bytes: data_drives * pool.bytes_each(),
             member_bytes: pool.bytes_each(),
@@ -440,7 +448,7 @@ impl TargetSpec {
 
     /// Drives that share the work.
     pub fn drive_count(&self) -> u32 {
-        self.drives.len().max(1) as u32
+        self.model.as_ref().map_or(self.drives.len(), |model| model.members).max(1) as u32
     }
 
     /// An array of ours that outlives the loss of a drive.
@@ -471,6 +479,7 @@ impl TargetSpec {
             TargetKind::Array | TargetKind::Md | TargetKind::Members => {
                 self.drives.iter().filter(|path| holds_something(path)).map(|path| path.display().to_string()).collect()
             }
+            TargetKind::Model => Vec::new(),
         }
     }
 
@@ -494,6 +503,7 @@ impl TargetSpec {
             TargetKind::Nbd => vec![Place::Nbd(self.place.clone())],
             TargetKind::File | TargetKind::Block => vec![Place::Path(self.place.clone().into())],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => self.drives.iter().cloned().map(Place::Path).collect(),
+            TargetKind::Model => Vec::new(),
         }
     }
 
@@ -539,7 +549,7 @@ pub(crate) fn would_overwrite(places: &[&str]) -> String {
     format!("everything on {} would be overwritten: say {} if that is what you want", places.join(", "), named.join(" "))
 }
 
-fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
+pub(crate) fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
     let strip =
         strip.filter(|_| level != "1" && level != "jbod").map_or(String::new(), |strip| format!(", strip {}", show_size(strip)));
     let spans = spans.map_or(String::new(), |spans| format!(", {spans} spans"));
@@ -578,6 +588,8 @@ pub struct Target {
     pub array: Option<Array>,
     /// The same of Linux md.
     pub md: Option<Md>,
+    /// The models, if it is modelled.
+    pub model: Option<Machine>,
     spec: TargetSpec,
     program: PathBuf,
     sockets: PathBuf,
@@ -626,11 +638,13 @@ impl Target {
                 }
             }
         }
-        let drives: Vec<PathBuf> = if !elsewhere && spec.drives.is_empty() && spec.kind != TargetKind::Nbd {
-            vec![spec.place.clone().into()]
-        } else {
-            spec.drives.clone()
-        };
+        let model = spec.model.as_ref().map(Machine::new).transpose()?;
+        let drives: Vec<PathBuf> =
+            if !elsewhere && spec.drives.is_empty() && !matches!(spec.kind, TargetKind::Nbd | TargetKind::Model) {
+                vec![spec.place.clone().into()]
+            } else {
+                spec.drives.clone()
+            };
         let mut target = Self {
             info: TargetInfo {
                 name: spec.name.clone(),
@@ -640,11 +654,14 @@ impl Target {
                 span_bytes: 0,
                 offset_bytes: 0,
                 level: spec.level.clone(),
-                members: (!spec.drives.is_empty()).then_some(spec.drives.len() as u32),
+                members: (!spec.drives.is_empty() || spec.kind == TargetKind::Model).then_some(spec.drive_count()),
                 strip_bytes: spec.strip_bytes.filter(|_| !matches!(spec.level(), Some("1" | "jbod"))),
                 spans: spec.spans,
                 platform: spec.platform.clone(),
-                drives: drives.iter().map(|drive| state::drive_info(drive)).collect(),
+                drives: match &model {
+                    Some(model) => model.drives(),
+                    None => drives.iter().map(|drive| state::drive_info(drive)).collect(),
+                },
             },
             places: match spec.kind {
                 TargetKind::Array | TargetKind::Md => Vec::new(),
@@ -652,13 +669,16 @@ impl Target {
             },
             array: None,
             md: None,
+            model,
             spec: spec.clone(),
             program: program.into(),
             sockets: own.folder().into(),
         };
         target.make_array(made_before).map_err(failed)?;
         let (offset_bytes, bytes) = spec.part.of(target.info.size_bytes).map_err(failed)?;
-        (target.info.offset_bytes, target.info.span_bytes) = (offset_bytes, scale.span(bytes));
+        // All of a model takes no longer than a part of it.
+        let span_bytes = if target.model.is_some() { Scale::default().span(bytes) } else { scale.span(bytes) };
+        (target.info.offset_bytes, target.info.span_bytes) = (offset_bytes, span_bytes);
         Ok(target)
     }
 
@@ -697,6 +717,7 @@ impl Target {
             TargetKind::Nbd => Vec::new(),
             TargetKind::File | TargetKind::Block => vec![self.spec.place.clone().into()],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => self.spec.drives.clone(),
+            TargetKind::Model => Vec::new(),
         }
     }
 

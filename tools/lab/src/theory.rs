@@ -80,6 +80,7 @@ impl<'a> BareDrives<'a> {
             .targets
             .iter()
             .filter_map(|target| match target.kind {
+                TargetKind::Model if target.level.is_none() => Some((target.name.as_str(), target.members.unwrap_or(1))),
                 TargetKind::Members => Some((target.name.as_str(), target.members.unwrap_or(1))),
                 TargetKind::File | TargetKind::Block if target.level.is_none() => Some((target.name.as_str(), 1)),
                 _ => None,

@@ -20,8 +20,7 @@ pub use trial::{PartFigures, Trial};
 pub use what_if::{Variant, what_if};
 pub use wish::{Candidate, State, Wish};
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use crate::campaign::at_once;
 
 /// 3 %: arrays whose speeds differ by less count as equally fast. Source: the standard error of a trial is below it
 /// (`tests/advice.rs`).
@@ -76,46 +75,40 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     if let Some(sentence) = wish.too_dear() {
         return Err(AdviceError::NothingFits(sentence));
     }
-    let single = trial::single(wish);
-    let next = AtomicUsize::new(0);
-    let ended = AtomicUsize::new(0);
-    let trials = Mutex::new(vec![None; candidates.len()]);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(candidates.len().max(1));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(candidate) = candidates.get(index) else { break };
-                    let trial = trial::run(wish, candidate, &single);
-                    trials.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(trial);
-                    tried(ended.fetch_add(1, Ordering::Relaxed) + 1, candidates.len());
-                }
-            });
-        }
-    });
-    let trials: Vec<Trial> = trials.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect();
-    let mut best = best_strips(trials);
-    for trial in &mut best {
-        trial::complete(wish, trial, &single);
+    let spaces: Vec<(u64, usize)> = candidates.iter().map(|candidate| trial::space(wish, candidate)).collect();
+    let fits = |(candidate, &(usable_bytes, survives)): (&Candidate, &(u64, usize))| {
+        let affordable = wish.budget.zip(wish.cost(candidate.drives())).is_none_or(|(budget, cost)| cost <= budget);
+        affordable && survives >= wish.losses_min && usable_bytes >= wish.capacity_bytes_min
+    };
+    // Space and redundancy are known without a trial.
+    if !candidates.iter().zip(&spaces).any(fits) {
+        return Err(AdviceError::NothingFits(nothing_fits(wish, &spaces)));
     }
+    let single = trial::single(wish);
+    let trials = at_once(&candidates, tried, |candidate| trial::run(wish, candidate, &single));
+    let best = at_once(&best_strips(trials), &|_, _| (), |trial| trial::completed(wish, trial.clone(), &single));
     let (mut ranking, mut unfit): (Vec<Trial>, Vec<Trial>) = best.into_iter().partition(|trial| wish.lack(trial).is_none());
     rank(&mut ranking);
     rank(&mut unfit);
     if ranking.is_empty() {
-        let largest = unfit.iter().filter(|trial| trial.survives >= wish.losses_min).map(|trial| trial.usable_bytes).max();
-        let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
-        return Err(AdviceError::NothingFits(match largest {
-            Some(largest) => format!(
-                "no array of {drives} holds {:.1} TB and survives {failures}; of those that survive as many, one holds {:.1} TB at most",
-                wish.capacity_bytes_min as f64 / 1e12,
-                largest as f64 / 1e12
-            ),
-            None => format!("no array of {drives} survives {failures}: take more drives, or let it survive fewer"),
-        }));
+        return Err(AdviceError::NothingFits(nothing_fits(wish, &spaces)));
     }
     let reasons = reasons(wish, &ranking, &unfit);
     Ok(Advice { ranking, unfit, single, reasons })
+}
+
+/// Why no array of the wish fits, by the space and the failures that each survives.
+fn nothing_fits(wish: &Wish, spaces: &[(u64, usize)]) -> String {
+    let largest = spaces.iter().filter(|(_, survives)| *survives >= wish.losses_min).map(|(bytes, _)| *bytes).max();
+    let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
+    match largest {
+        Some(largest) => format!(
+            "no array of {drives} holds {:.1} TB and survives {failures}; of those that survive as many, one holds {:.1} TB at most",
+            wish.capacity_bytes_min as f64 / 1e12,
+            largest as f64 / 1e12
+        ),
+        None => format!("no array of {drives} survives {failures}: take more drives, or let it survive fewer"),
+    }
 }
 
 /// Of each level and count the fastest strip; of strips alike the one nearest to 64 KiB, which is the default of `stria create`.

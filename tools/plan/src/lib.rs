@@ -6,6 +6,7 @@
 //!   controllers in front. [`profile`]: parameters with sources.
 //! - [`queueing`]: closed forms, which judge them in tests.
 //! - [`reproduce`]: published measurements beside the models. [`calc`], [`reliability`]: arithmetic without a run.
+//! - [`subject`]: a drive or array as the laboratory measures it.
 //! - [`advice`]: which array of given drives suits a purpose.
 //!
 //! The crate knows no files on drives, clocks or threads. A seed replays a run exactly.
@@ -15,6 +16,8 @@ pub mod advice;
 pub mod array;
 pub mod backplane;
 pub mod calc;
+pub mod calibration;
+pub mod campaign;
 pub mod hdd;
 pub mod load;
 pub mod model;
@@ -27,5 +30,6 @@ pub mod reproduce;
 pub mod rig;
 pub mod ssd;
 pub mod station;
+pub mod subject;
 
 pub use stria_chance as chance;

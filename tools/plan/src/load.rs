@@ -42,6 +42,14 @@ pub struct Load {
     pub requests: u64,
     /// Determines the run.
     pub seed: u64,
+    /// True if a write is durable when it ends.
+    pub fua: bool,
+    /// True if each thread keeps to its own part of the span, as with a thread for each of several drives.
+    pub apart: bool,
+    /// Sizes of requests with their shares, instead of `block_bytes`, which is their mean then; of random requests only.
+    pub sizes: Vec<(u64, f64)>,
+    /// Shares of the requests, each with the share of the span that they go to, from its beginning on; of random requests only.
+    pub zones: Vec<(f64, f64)>,
 }
 
 impl Load {
@@ -59,7 +67,45 @@ impl Load {
             warm_up: 5_000,
             requests: 20_000,
             seed: 1,
+            fua: false,
+            apart: false,
+            sizes: Vec::new(),
+            zones: Vec::new(),
         }
+    }
+
+    /// The index of one of several shares, drawn at random.
+    fn drawn(chance: &mut Chance, shares: impl Iterator<Item = f64> + Clone) -> usize {
+        let mut at = chance.unit() * shares.clone().sum::<f64>();
+        let last = shares.clone().count().saturating_sub(1);
+        shares
+            .take(last)
+            .position(|share| {
+                (at < share) || {
+                    at -= share;
+                    false
+                }
+            })
+            .unwrap_or(last)
+    }
+
+    /// Bytes of the next random request, and where it begins in a span of so many bytes.
+    fn place(&self, chance: &mut Chance, span_bytes: u64) -> (u64, u64) {
+        let bytes = match &self.sizes[..] {
+            [] => self.block_bytes,
+            sizes => sizes[Self::drawn(chance, sizes.iter().map(|(_, share)| *share))].0,
+        };
+        let (from, to) = match &self.zones[..] {
+            [] => (0.0, 1.0),
+            zones => {
+                let index = Self::drawn(chance, zones.iter().map(|(requests, _)| *requests));
+                let from = zones[..index].iter().map(|(_, space)| *space).sum::<f64>();
+                (from, (from + zones[index].1).min(1.0))
+            }
+        };
+        let block = |share: f64| (span_bytes as f64 * share) as u64 / bytes;
+        let blocks = block(to).saturating_sub(block(from)).max(1);
+        (bytes, (block(from) + chance.below(blocks)) * bytes)
     }
 
     /// Sequential requests of `block_bytes`.
@@ -82,6 +128,11 @@ impl Latencies {
     pub fn quantile_ns(&self, share: f64) -> Nanos {
         let rank = (self.0.len() as f64 * share).ceil() as usize;
         self.0.get(rank.max(1) - 1).copied().unwrap_or(0)
+    }
+
+    /// All of them, the smallest first.
+    pub fn sorted_ns(&self) -> &[Nanos] {
+        &self.0
     }
 
     /// How many there are.
@@ -123,14 +174,15 @@ struct Slot {
     thread: usize,
     sent_at: Nanos,
     write: bool,
+    bytes: u64,
 }
 
 /// Runs a load from `start` on, until as many requests have ended as it says. Returns the outcome and the time of the end; what
 /// was under way then is drained.
 pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> (Outcome, Nanos) {
     let mut chance = Chance::new(load.seed, 2);
-    let block_sectors = load.block_bytes / SECTOR_BYTES;
-    let blocks = (load.span_bytes.min(model.size_sectors() * SECTOR_BYTES - load.offset_bytes) / load.block_bytes).max(1);
+    let span_bytes = load.span_bytes.min(model.size_sectors() * SECTOR_BYTES - load.offset_bytes);
+    let blocks = (span_bytes / load.block_bytes).max(1);
     let part = (blocks / u64::from(load.threads)).max(1);
     let mut cursors: Vec<u64> = vec![0; load.threads as usize];
     let mut workers = vec![Station::default(); load.threads as usize];
@@ -138,11 +190,11 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let mut due: Calendar<usize> = Calendar::default();
     for index in 0..(load.threads * load.depth) as usize {
         let thread = index % load.threads as usize;
-        slots.push(Slot { thread, sent_at: 0, write: false });
+        slots.push(Slot { thread, sent_at: 0, write: false, bytes: 0 });
         due.add(workers[thread].serve(start, load.host_ns), index);
     }
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
-    let mut written_bytes = 0;
+    let (mut written_bytes, mut measured_bytes) = (0, 0);
     let (batch, mut marks) = ((load.requests / BATCHES).max(1), Vec::new());
     let (mut finished, total) = (0u64, load.warm_up + load.requests);
     let (mut now, mut measured_from, mut in_flight, mut area) = (start, start, 0u64, 0u128);
@@ -161,6 +213,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             let slot = &slots[tag as usize];
             if finished > load.warm_up && finished <= total {
                 if slot.write { &mut writes } else { &mut reads }.push(now - slot.sent_at);
+                measured_bytes += slot.bytes;
             }
             if finished == load.warm_up {
                 (measured_from, area) = (now, 0);
@@ -172,24 +225,29 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
         }
         while let Some((_, index)) = due.take_due(now) {
             let slot = &mut slots[index];
-            let block = match load.pattern {
-                Pattern::Random => chance.below(blocks),
+            let (bytes, at) = match load.pattern {
+                Pattern::Random if load.apart => {
+                    let own = part * load.block_bytes;
+                    let (bytes, at) = load.place(&mut chance, own);
+                    (bytes, slot.thread as u64 * own + at)
+                }
+                Pattern::Random => load.place(&mut chance, span_bytes),
                 Pattern::Sequential => {
                     let cursor = &mut cursors[slot.thread];
                     *cursor += 1;
-                    (slot.thread as u64 * part + (*cursor - 1) % part) % blocks
+                    (load.block_bytes, (slot.thread as u64 * part + (*cursor - 1) % part) % blocks * load.block_bytes)
                 }
             };
             slot.write = chance.unit() >= load.read_share;
-            slot.sent_at = now;
-            written_bytes += if slot.write { load.block_bytes } else { 0 };
+            (slot.sent_at, slot.bytes) = (now, bytes);
+            written_bytes += if slot.write { bytes } else { 0 };
             in_flight += 1;
-            let kind = if slot.write { Kind::Write { fua: false } } else { Kind::Read };
+            let kind = if slot.write { Kind::Write { fua: load.fua } } else { Kind::Read };
             let ask = Ask {
                 tag: index as Tag,
                 kind,
-                start_sector: load.offset_bytes / SECTOR_BYTES + block * block_sectors,
-                sectors: block_sectors,
+                start_sector: (load.offset_bytes + at) / SECTOR_BYTES,
+                sectors: bytes / SECTOR_BYTES,
             };
             model.submit(now, ask);
         }
@@ -201,7 +259,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let outcome = Outcome {
         iops,
         iops_spread: spread(&marks),
-        bytes_per_s: iops * load.block_bytes as f64,
+        bytes_per_s: measured_bytes as f64 * SECOND as f64 / duration_ns as f64,
         reads: Latencies(reads),
         writes: Latencies(writes),
         written_bytes,

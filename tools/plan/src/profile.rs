@@ -186,6 +186,37 @@ const PLATFORMS: &[(&str, &str)] = &[
     ("stria", include_str!("../profiles/platforms/stria.toml")),
 ];
 
+/// Other names of platforms: the controllers' chips, as people call them.
+const ALIASES: &[(&str, &str)] =
+    &[("lsi2208", "rs25"), ("lsi2108", "rs2"), ("adaptec6805", "a6805"), ("rst", "z87"), ("rste", "c226")];
+
+/// The drives with which platforms were published.
+const PUBLISHED_WITH: &[(&str, &str)] = &[
+    ("z87", "ssd520"),
+    ("z77", "ssd520"),
+    ("a85x", "ssd520"),
+    ("c226", "s3500"),
+    ("rs25", "savvio10k5"),
+    ("rs2", "savvio10k5"),
+    ("a6805", "savvio10k5"),
+    ("esrt2", "savvio10k5"),
+    ("p4510-host", "p4510"),
+    ("p4510-md", "p4510"),
+    ("p4510-megaraid", "p4510"),
+    ("d3700-host", "d3700"),
+    ("d3700-vroc", "d3700"),
+];
+
+/// The key of a platform by any of its names.
+fn platform_key(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+}
+
+/// The drive with which a platform was published; none for platforms that no publication is about.
+pub fn published_with(platform: &str) -> Option<&'static str> {
+    PUBLISHED_WITH.iter().find(|(key, _)| *key == platform_key(platform)).map(|(_, drive)| *drive)
+}
+
 /// What does not change a drive's speed, where it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -303,8 +334,32 @@ struct PlatformFile {
 /// # Errors
 /// If there is none of the name.
 pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
-    let Profile { key, name, config, parameters } = find::<PlatformFile>("platform", PLATFORMS, key)?;
+    let Profile { key, name, config, parameters } = find::<PlatformFile>("platform", PLATFORMS, platform_key(key))?;
     Ok(Profile { key, name, config: config.platform, parameters })
+}
+
+/// Reads the text of a platform's profile.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
+    let Profile { key, name, config, parameters } = parse::<PlatformFile>(key, text)?;
+    Ok(Profile { key, name, config: config.platform, parameters })
+}
+
+/// The text of a profile that was made of the profile `stria`: what was measured in the place of that one's own parameters.
+pub fn platform_text(profile: &Profile<PlatformConfig>) -> String {
+    let (_, text) = PLATFORMS.iter().find(|(key, _)| *key == "stria").expect("it is there");
+    let mut table: Table = text.parse().expect("it parses in tests");
+    table.insert("name".to_owned(), Value::String(profile.name.clone()));
+    if let Some(Value::Table(values)) = table.get_mut("platform") {
+        for parameter in profile.parameters.iter().filter(|parameter| parameter.origin == Origin::Measured) {
+            let number = parameter.value.parse().expect("what is measured is a number");
+            let parts = [Value::Integer(number), Value::String("measured".to_owned()), Value::String(parameter.source.clone())];
+            values.insert(parameter.name.clone(), Value::Array(parts.to_vec()));
+        }
+    }
+    table.to_string()
 }
 
 /// Every parameter of every profile, with the profile's key.

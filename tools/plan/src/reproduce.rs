@@ -19,6 +19,8 @@ mod z87;
 
 pub use z87::{LARGE_READS, LARGE_SHARE};
 
+use crate::campaign::at_once;
+
 pub use row::{Case, Count, Row, Sentence};
 
 /// All publications, computed anew.
@@ -28,7 +30,7 @@ pub use row::{Case, Count, Row, Sentence};
 pub fn all() -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
     let published = published::Published::read()?;
     let cases = [
-        z87::case,
+        z87::case as fn(&published::Published) -> Result<Case, _>,
         c226::case,
         controllers::case,
         statistics::spread,
@@ -37,5 +39,5 @@ pub fn all() -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
         d3700::case,
         d3700::twelve,
     ];
-    cases.iter().map(|case| case(&published)).collect()
+    at_once(&cases, &|_, _| (), |case| case(&published)).into_iter().collect()
 }

@@ -35,53 +35,50 @@ pub fn transfer_ns(bytes: u64, bytes_per_s: u64) -> Nanos {
     (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)) as Nanos
 }
 
+/// 16,777,216: events that lie ahead at most.
+const SLOT_BITS: u32 = 24;
+
 /// Events that lie ahead; those of one time come in the order in which they were added.
+///
+/// The heap moves times and numbers of events only: a request with all that belongs to it is four times as long.
 #[derive(Clone, Debug)]
 pub struct Calendar<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    /// Time, then the order above the event's slot.
+    heap: BinaryHeap<Reverse<(Nanos, u64)>>,
+    events: Vec<T>,
+    free: Vec<u32>,
     order: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Entry<T> {
-    at: Nanos,
-    order: u64,
-    event: T,
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-impl<T> Eq for Entry<T> {}
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 impl<T> Default for Calendar<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), order: 0 }
+        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), order: 0 }
     }
 }
 
-impl<T> Calendar<T> {
+impl<T: Copy> Calendar<T> {
     /// Adds an event.
+    ///
+    /// # Panics
+    /// With more than 16,777,216 events ahead.
     pub fn add(&mut self, at: Nanos, event: T) {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.events[slot as usize] = event;
+                slot
+            }
+            None => {
+                self.events.push(event);
+                u32::try_from(self.events.len() - 1).ok().filter(|slot| slot >> SLOT_BITS == 0).expect("too many events ahead")
+            }
+        };
         self.order += 1;
-        self.heap.push(Reverse(Entry { at, order: self.order, event }));
+        self.heap.push(Reverse((at, self.order << SLOT_BITS | u64::from(slot))));
     }
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Nanos> {
-        self.heap.peek().map(|Reverse(entry)| entry.at)
+        self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the next event if it is due at `now`.
@@ -89,6 +86,33 @@ impl<T> Calendar<T> {
         if self.next_at()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
+        let Reverse((at, rest)) = self.heap.pop()?;
+        let slot = rest & ((1 << SLOT_BITS) - 1);
+        self.free.push(slot as u32);
+        Some((at, self.events[slot as usize]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+
+    #[test]
+    fn events_come_in_the_order_of_time_and_then_of_their_being_added() {
+        let mut calendar = Calendar::default();
+        let (mut chance, mut plain, mut now) = (Chance::new(1, 1), Vec::new(), 0);
+        for step in 0..10_000_u64 {
+            let at = now + chance.below(20);
+            calendar.add(at, step);
+            plain.push((at, step));
+            now += chance.below(3);
+            plain.sort_unstable();
+            while let Some(found) = calendar.take_due(now) {
+                assert_eq!(found, plain.remove(0));
+            }
+            assert!(plain.first().is_none_or(|(at, _)| *at > now));
+            assert_eq!(calendar.next_at(), plain.first().map(|(at, _)| *at));
+        }
     }
 }

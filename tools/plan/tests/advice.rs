@@ -28,6 +28,7 @@ fn wish(counts: std::ops::RangeInclusive<usize>, drive: &str, platform: &str, pu
         price: None,
         budget: None,
         requests: 3_000,
+        calibration: None,
     }
 }
 

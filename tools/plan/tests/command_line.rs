@@ -208,3 +208,87 @@ fn help_names_the_commands_and_the_catalogue_the_drives() {
     let (code, out, _) = plan(&["catalogue"]);
     assert!(code == 0 && out.contains("p4510") && out.contains("Stria on Linux"), "{out}");
 }
+
+/// This machine as a platform: times above 0, in a profile with its source, with which an array is planned. The slower the processor, the slower the array.
+#[test]
+fn this_machine_is_measured_and_planned_with() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("here.toml");
+    let out = path.to_str().expect("text");
+    let (code, words, error) = plan(&["measure", "--out", out, "--seconds", "1"]);
+    assert!(code == 0 && words.contains(&format!("--platform {out}")), "{words}{error}");
+    let text = std::fs::read_to_string(&path).expect("a profile");
+    assert!(text.contains("measured") && text.contains("serial_ns") && text.contains("median of 7 rounds"), "{text}");
+    let serial = |text: &str| {
+        let table: toml::Table = text.parse().expect("TOML");
+        table["platform"]["serial_ns"][0].as_integer().expect("a number")
+    };
+    assert!(serial(&text) > 0);
+    let reads = |platform: &str| {
+        let line = ["advise", "--drives", "4xp4510", "--platform", platform, "--block", "4K", "--reads", "100", "--depth", "256"];
+        let (code, out, error) =
+            plan(&[&line[..], &["--strip", "64K", "--survive", "0", "--requests", "2000", "--json"]].concat());
+        assert_eq!(code, 0, "{error}");
+        let told: Value = serde_json::from_str(&out).expect("JSON");
+        told["ranking"][0]["loads"][0]["iops"].as_f64().expect("a number")
+    };
+    let slow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("slow.toml");
+    let mut table: toml::Table = text.parse().expect("TOML");
+    table["platform"]["serial_ns"][0] = toml::Value::Integer(20_000);
+    std::fs::write(&slow, table.to_string()).expect("a file");
+    assert!(reads(slow.to_str().expect("text")) < 52_000.0 && reads(out) > 0.0);
+    let (code, _, error) = plan(&["advise", "--drives", "4xp4510", "--purpose", "vm", "--platform", "/nowhere/here.toml"]);
+    assert!(code == 2 && error.contains("cannot read the profile /nowhere/here.toml"), "{error}");
+}
+
+/// A calibration that was kept is applied where that is asked for, and said; without one, the sentence says how to make one.
+#[test]
+fn models_are_corrected_by_what_was_measured_here() {
+    let state = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("state");
+    let _ = std::fs::remove_dir_all(&state);
+    let asked = |more: &[&str]| {
+        let line = [
+            "advise",
+            "--drives",
+            "2xs3500",
+            "--block",
+            "4K",
+            "--reads",
+            "100",
+            "--strip",
+            "64K",
+            "--requests",
+            "2000",
+            "--survive",
+            "0",
+        ];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stria-plan"));
+        let output = command.args(line).args(more).env("XDG_STATE_HOME", &state).output().expect("the program starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, _, error) = asked(&["--calibrated"]);
+    assert!(
+        code == Some(2) && error.contains("no calibration of s3500 on stria") && error.contains("--verify-plan s3500@stria"),
+        "{error}"
+    );
+    let kind = stria_plan::calibration::Kind {
+        reads: true,
+        random: true,
+        alone: false,
+        redundancy: stria_plan::calibration::Redundancy::None,
+    };
+    let pairs = [stria_plan::calibration::Pair { kind, measured: 50.0, modelled: 100.0 }];
+    let kept = stria_plan::calibration::Calibration::of("s3500", "stria", "a slow machine", &pairs);
+    std::fs::create_dir_all(state.join("stria")).expect("a folder");
+    let path = state.join("stria").join(stria_plan::calibration::file_name("s3500", "stria"));
+    std::fs::write(path, serde_json::to_vec(&kept).expect("plain data")).expect("a file");
+    let iops = |more: &[&str]| {
+        let (code, out, error) = asked(&[more, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let told: Value = serde_json::from_str(&out).expect("JSON");
+        told["ranking"][0]["loads"][0]["iops"].as_f64().expect("a number")
+    };
+    assert!((iops(&["--calibrated"]) / iops(&[]) - 0.5).abs() < 1e-9);
+    let (_, words, _) = asked(&["--calibrated", "--explain"]);
+    assert!(words.contains("calibrated: a slow machine") && words.contains("CALIBRATION"), "{words}");
+}

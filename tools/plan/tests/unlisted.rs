@@ -119,6 +119,7 @@ fn advice_meets_published_figures_of_several_threads() {
             price: None,
             budget: None,
             requests: 12_000,
+            calibration: None,
         };
         let single = trial::single(&asked);
         let candidate = Candidate { level: Level::Raid0, members: 4, spares: 0, strip_kib: 64 };

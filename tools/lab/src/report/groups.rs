@@ -451,7 +451,9 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
     for points in groups.values().rev().filter(|points| points.len() > 1) {
         let arrays = |point: &Point| {
             let known = report.run.manifest.targets.iter().find(|known| known.name == point.target);
-            known.is_none_or(|known| known.kind != TargetKind::Members)
+            known.is_none_or(|known| {
+                known.kind != TargetKind::Members && (known.kind != TargetKind::Model || known.level.is_some())
+            })
         };
         let rate =
             |(_, records): &Found<'_>| Summary::of(&select::values(records, select::rate)).map_or(0.0, |summary| summary.median);

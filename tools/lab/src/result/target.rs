@@ -18,6 +18,8 @@ pub enum TargetKind {
     Md,
     /// Several bare drives at once, each with its own threads: what an array of them could do at best.
     Members,
+    /// A modelled drive, array, or drives without one, in virtual time.
+    Model,
 }
 
 /// A target as it was found or made.

@@ -77,13 +77,16 @@ pub(super) fn unfit(section: &SectionSpec, spec: &TargetSpec, request: &Request)
         SectionKind::Raid if !spec.can_degrade() => {
             Some(format!("{name} is no Stria array with redundancy that the run makes, as array:5:4 is"))
         }
+        SectionKind::Replay | SectionKind::FileCopy if spec.kind == TargetKind::Model => {
+            Some(format!("{name} is a model: it keeps no files, and traces are replayed on drives only"))
+        }
         SectionKind::Replay | SectionKind::FileCopy if several => Some(format!("{name} are not one target")),
         SectionKind::Replay | SectionKind::FileCopy if !request.hosts.is_empty() => {
             Some("traces are replayed and files copied from this machine only".into())
         }
         SectionKind::Sweep | SectionKind::States | SectionKind::Raid => {
             let fits = |mode: &IoMode| match mode {
-                IoMode::Cached | IoMode::WriteThrough => !is_nbd,
+                IoMode::Cached | IoMode::WriteThrough => !is_nbd && spec.kind != TargetKind::Model,
                 IoMode::Sparse => spec.kind == TargetKind::File,
                 IoMode::Direct | IoMode::DirectSync => true,
             };

@@ -96,6 +96,7 @@ impl Place {
             }
             TargetKind::Block | TargetKind::Array | TargetKind::Md | TargetKind::Nbd => Self::mount(target, file_system, sockets)
                 .map_err(|error| format!("{error}; a file system is made and mounted by root only: as another user name a folder on one with dir:PATH")),
+            TargetKind::Model => Err("a model keeps no files".into()),
             TargetKind::Members => Err("bare drives together have no file system; measure one of them".into()),
         }
     }
@@ -286,6 +287,6 @@ impl Runner<'_> {
         extra.insert("files_per_s".into(), figures.iops);
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
         let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };
-        self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra }, &measured)
+        self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
     }
 }

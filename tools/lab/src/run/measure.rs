@@ -35,6 +35,7 @@ pub(super) struct Own {
     pub measured: Measured,
     pub members: Vec<MemberFigures>,
     pub extra: BTreeMap<String, f64>,
+    pub preparation: bool,
 }
 
 impl Runner<'_> {
@@ -43,9 +44,9 @@ impl Runner<'_> {
         let index = self.writer.next_index();
         let name = RunWriter::raw_name(index);
         inside::write(self.writer.folder(), &name, &serde_json::to_vec_pretty(raw).expect("plain data becomes JSON"))?;
-        let Own { point, step, round, begun_ms, measured, members, extra } = own;
+        let Own { point, step, round, begun_ms, measured, members, extra, preparation } = own;
         let section = self.id();
-        let (preparation, series) = (false, None);
+        let series = None;
         let record =
             Record { index, section, preparation, point, round, step, begun_ms, measured, raw: name, series, members, extra };
         self.writer.append(std::slice::from_ref(&record), &Series::default())?;
@@ -63,6 +64,9 @@ impl Runner<'_> {
         target: &Target,
         during: Option<RaidAction>,
     ) -> Result<(), Broken> {
+        if let Some(model) = &target.model {
+            return self.measure_model(model, load, work, step, round, target);
+        }
         if let Some(words) = impossible(load, target) {
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         }

@@ -19,6 +19,11 @@ fn whole(measured: Result<Vec<Measured>, FioError>) -> Result<(), FioError> {
 
 impl Runner<'_> {
     pub(super) fn purge(&mut self, target: &mut Target) -> Result<(), Broken> {
+        if let Some(model) = &target.model {
+            model.purge();
+            self.manifest.sections[self.section].purge = Some("fresh models".into());
+            return Ok(());
+        }
         if !self.request.hosts.is_empty() {
             return self.purge_hosts(target);
         }
@@ -108,6 +113,13 @@ impl Runner<'_> {
     }
 
     pub(super) fn trim(&mut self, target: &mut Target) -> Result<(), Broken> {
+        if let Some(model) = &target.model {
+            let (kind, words) = match model.trim() {
+                true => (NoteKind::Step, "trimmed"),
+                false => (NoteKind::Fallback, "trims of this level do not reach the drives on this platform: measured without"),
+            };
+            return Ok(self.note(kind, None, words.into())?);
+        }
         let drives = target.drives();
         let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives);
         let before = allocated(&drives);

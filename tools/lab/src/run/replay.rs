@@ -67,6 +67,6 @@ impl Runner<'_> {
             ..Measured::default()
         };
         let members = watch.finish(target.array.as_ref());
-        self.keep(Own { point, step, round, begun_ms, measured, members, extra }, &outcome)
+        self.keep(Own { point, step, round, begun_ms, measured, members, extra, preparation: false }, &outcome)
     }
 }

@@ -3,6 +3,7 @@
 use super::RunError;
 use crate::experiment::{Experiment, SchemaError};
 use crate::fio::{Host, Place};
+use crate::modelled::On;
 use crate::plan::Scale;
 use crate::result::{ResultError, SectionKind, TargetKind, inside};
 use crate::target::{Part, Pool, TargetError, TargetSpec};
@@ -13,7 +14,7 @@ const REQUEST: &str = "request.json";
 
 /// A target that is made for the run, and so has no path.
 fn is_made_up(text: &str) -> bool {
-    ["array:", "md:", "members:"].iter().any(|kind| text.starts_with(kind))
+    ["array:", "md:", "members:", "model:"].iter().any(|kind| text.starts_with(kind))
 }
 
 /// What a run was asked for, beside its experiment: kept as `request.json`, so that it can be taken up again.
@@ -21,6 +22,12 @@ fn is_made_up(text: &str) -> bool {
 pub struct Request {
     /// Targets as they were named; none where the experiment builds arrays.
     pub targets: Vec<String>,
+    /// Names that the targets have instead of their own, one for each; none: their own.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// The platform of modelled drives, where they are measured instead of targets: see [`crate::modelled::On`].
+    #[serde(default)]
+    pub on: Option<String>,
     /// Size of a file to make, or of an NBD export that does not report it.
     pub size: Option<u64>,
     /// What of each target is measured.
@@ -97,7 +104,11 @@ impl Request {
         let pool = self.pool();
         let mut specs: Vec<TargetSpec> =
             self.targets.iter().map(|text| TargetSpec::parse(text, &pool, self.size)).collect::<Result<_, _>>()?;
-        if let Some(arrays) = experiment.arrays(self.scale(experiment).is_scaled()).filter(|_| specs.is_empty()) {
+        specs.iter_mut().zip(&self.names).for_each(|(spec, name)| spec.name.clone_from(name));
+        let arrays = experiment.arrays(self.scale(experiment).is_scaled());
+        if let Some(on) = self.on.as_ref().filter(|_| specs.is_empty()) {
+            specs = On::parse(on)?.targets(arrays.as_ref())?;
+        } else if let Some(arrays) = arrays.filter(|_| specs.is_empty()) {
             specs = TargetSpec::all(&arrays, &pool)?;
         }
         if specs.is_empty() {
@@ -113,13 +124,17 @@ impl Request {
         }
         for (at, spec) in specs.iter_mut().enumerate() {
             spec.take_part(self.part)?;
-            spec.platform = self.platform.clone();
-            if !matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members) {
+            if spec.kind != TargetKind::Model {
+                spec.platform = self.platform.clone();
+            }
+            if !matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members | TargetKind::Model) {
                 spec.level = self.level.clone();
             }
-            if !self.hosts.is_empty() && matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members) {
+            if !self.hosts.is_empty()
+                && matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members | TargetKind::Model)
+            {
                 return Err(TargetError::Usage(format!(
-                    "target {}: several hosts measure files, block devices and NBD exports, not arrays made for the run",
+                    "target {}: several hosts measure files, block devices and NBD exports, not models and arrays made for the run",
                     at + 1
                 )));
             }

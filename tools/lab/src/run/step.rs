@@ -46,7 +46,13 @@ impl Runner<'_> {
             }
             Step::Raid(action) => self.act(*action, target),
             Step::WaitForSweep => self.wait_for_sweep(target, "sweep"),
-            Step::Idle { seconds } => self.sleep(*seconds),
+            Step::Idle { seconds } => match &target.model {
+                Some(model) => {
+                    model.idle(*seconds);
+                    Ok(())
+                }
+                None => self.sleep(*seconds),
+            },
             Step::Trim => self.trim(target),
             Step::Copy(set) => self.copy(set, number, round, target),
             Step::Replay(trace) => self.replay(trace, number, round, target),

@@ -14,7 +14,7 @@ pub struct Explained {
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// `model`, `law`, `simulation` or `said`.
+    /// `model`, `law`, `simulation`, `measured` or `said`.
     pub origin: &'static str,
     /// How it comes about.
     pub how: String,
@@ -87,6 +87,18 @@ pub fn explain(wish: &Wish, trial: &Trial, single: &[PartFigures]) -> Vec<Explai
         );
     }
     let level = trial.candidate.level;
+    if let Some(calibration) = &wish.calibration {
+        for part in &wish.purpose.parts {
+            let known = calibration.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
+            let value = known.map_or("none".to_owned(), |factor| format!("x {factor:.2}"));
+            add(
+                "CALIBRATION",
+                value,
+                "measured",
+                format!("of {}: measured over modelled rates, {}", part.name, calibration.source),
+            );
+        }
+    }
     let members = trial.candidate.members;
     match trial.degraded_speed {
         Some(speed) => add("DEGRADED", format!("{speed:.2}x"), "model", "the same loads with the first drive missing".to_owned()),

@@ -7,6 +7,7 @@ use crate::array::Level;
 use crate::array::engine::Condition;
 use crate::backplane::DriveConfig;
 use crate::calc::annual_failure_rate;
+use crate::calibration::Calibration;
 use crate::load::{self, Load, Outcome};
 use crate::model::{Model, SECTOR_BYTES};
 use crate::platform::PlatformConfig;
@@ -15,6 +16,7 @@ use crate::reliability::{Frailty, groups, loss_per_year};
 use crate::rig::Rig;
 use crate::ssd::SsdConfig;
 use crate::ssd::config::PAGE_BYTES;
+use crate::subject::CACHE_BYTES_MAX;
 use stria_block::Nanos;
 
 /// 1: every trial has this seed, so that advice is the same everywhere.
@@ -25,14 +27,19 @@ const HISTORIES: u32 = 20_000;
 const MTBF_HOURS: f64 = 1e6;
 /// The same: one sector in 10^15 bits cannot be read, the usual figure of desktop drives.
 const UNREADABLE_PER_BIT: f64 = 1e-15;
-/// 256 MiB: after so much the speed of a rebuild is known.
-const REBUILD_BYTES: u64 = 256 << 20;
+/// 16 MiB: a rebuild's beginning, in which buffers fill and readers spread over the drives.
+const REBUILD_WARM_UP_BYTES: u64 = 16 << 20;
+/// 192 MiB: after so much the speed of a rebuild is known; the engine tells its progress in large steps.
+const REBUILD_BYTES: u64 = 192 << 20;
+/// 16: steps of a rebuild between two looks at how far it is.
+const LOOK_STEPS: u32 = 16;
 /// 4 s of virtual time at most for it.
 const REBUILD_NS_MAX: Nanos = 4_000_000_000;
+/// 65,536: pages of an SSD that are tracked. As many as a profile says take no longer to settle, but longer to be made
+/// (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
+const TRACKED_PAGES_MAX: u64 = 1 << 16;
 /// 60,000: requests before measuring, at most.
 const WARM_UP_MAX: u64 = 60_000;
-/// 64 MiB: a controller's cache, at most. In the long run its size does not matter, and a small one is full sooner.
-const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 /// 16 GiB: where clients write on SSDs, if the array has a write-intent bitmap. In a trial of a fraction of a second its bits are set once and
 /// stay, as they do in the long run where clients write again and again; over the whole array each write would set another.
@@ -97,11 +104,13 @@ pub struct Trial {
 }
 
 /// The drive, with a buffer of one program for each die: in the long run the buffer's size does not matter, and a small one is full sooner.
+/// Fewer of its pages are tracked for a like reason.
 fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {
             let least = u64::from(config.dies) * config.program_bytes;
-            DriveConfig::Ssd(SsdConfig { buffer_bytes: config.buffer_bytes.min(least), ..config })
+            let tracked_pages_max = config.tracked_pages_max.min(TRACKED_PAGES_MAX);
+            DriveConfig::Ssd(SsdConfig { buffer_bytes: config.buffer_bytes.min(least), tracked_pages_max, ..config })
         }
         disk @ DriveConfig::Hdd(_) => disk,
     }
@@ -147,6 +156,7 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
         warm_up: fills.saturating_add(settled).min(WARM_UP_MAX) + requests / 4 + u64::from(part.depth),
         requests,
         seed: SEED,
+        ..Load::random(rig, 1, 1.0)
     };
     load::run(rig, &load)
 }
@@ -158,13 +168,17 @@ fn figures(wish: &Wish, mut make: impl FnMut() -> Rig) -> Vec<PartFigures> {
         let taken: u64 = rig.backplane().ssds().map(|drive| drive.counts().host * PAGE_BYTES).sum();
         let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
         let written_share = taken as f64 / written as f64;
-        let p99 = |latencies: &load::Latencies| (latencies.count() > 0).then(|| latencies.quantile_ns(0.99));
+        let level = rig.layout().level;
+        let measured = |known: &Calibration| known.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
+        let factor = wish.calibration.as_ref().and_then(measured).unwrap_or(1.0);
+        let p99 =
+            |latencies: &load::Latencies| (latencies.count() > 0).then(|| (latencies.quantile_ns(0.99) as f64 / factor) as Nanos);
         PartFigures {
             name: part.name.clone(),
-            iops: outcome.iops,
+            iops: outcome.iops * factor,
             iops_spread: outcome.iops_spread,
-            bytes_per_s: outcome.bytes_per_s,
-            mean_ns: outcome.mean_ns(),
+            bytes_per_s: outcome.bytes_per_s * factor,
+            mean_ns: outcome.mean_ns() / factor,
             read_p99_ns: p99(&outcome.reads),
             write_p99_ns: p99(&outcome.writes),
             written_share: (taken > 0 && written > 0).then_some(written_share),
@@ -212,11 +226,15 @@ pub fn degraded(wish: &Wish, candidate: &Candidate) -> Vec<PartFigures> {
     figures(wish, || lacking(wish, candidate, Condition::Degraded))
 }
 
+/// Space for data, and failures of any drives that are survived. By law.
+pub fn space(wish: &Wish, candidate: &Candidate) -> (u64, usize) {
+    (made(wish, candidate).size_sectors() * SECTOR_BYTES, groups(candidate.level, candidate.members).2)
+}
+
 /// Tries an array. What it reaches without a drive is left to [`complete`].
 pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial {
-    let usable_bytes = made(wish, candidate).size_sectors() * SECTOR_BYTES;
+    let (usable_bytes, survives) = space(wish, candidate);
     let parts = figures(wish, || made(wish, candidate));
-    let (_, _, survives) = groups(candidate.level, candidate.members);
     Trial {
         candidate: *candidate,
         usable_bytes,
@@ -245,8 +263,8 @@ fn frailty(wish: &Wish) -> Frailty {
     }
 }
 
-/// Adds what an array reaches without a drive, its spread, expected loss and wear.
-pub fn complete(wish: &Wish, trial: &mut Trial, single: &[PartFigures]) {
+/// The same with what an array reaches without a drive, expected loss and wear.
+pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial {
     let Candidate { level, members, spares, .. } = trial.candidate;
     let facts = wish.drive.config.facts;
     let capacity_tb = trial.frailty.capacity_tb;
@@ -274,6 +292,7 @@ pub fn complete(wish: &Wish, trial: &mut Trial, single: &[PartFigures]) {
     trial.wear = written_share(wish, &trial.parts)
         .zip(facts.tbw_tb)
         .map(|(share, tbw_tb)| Wear::of(share, members, tbw_tb, capacity_tb, wish.written_tb_per_day));
+    trial
 }
 
 /// Bytes that drives take in for a byte of clients, over all loads as the array carries them out.
@@ -289,12 +308,17 @@ fn written_share(wish: &Wish, parts: &[PartFigures]) -> Option<f64> {
 
 /// How fast the engine fills a spare while clients are idle.
 fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
-    let (mut now, mut ended) = (0, Vec::new());
-    let done = |rig: &Rig| rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES;
-    while now < REBUILD_NS_MAX && done(rig) < REBUILD_BYTES {
-        now = rig.next_wake()?.max(now);
-        rig.poll(now, &mut ended);
+    let (mut now, mut ended, mut marks) = (0, Vec::new(), vec![(0, 0)]);
+    while now < REBUILD_NS_MAX && marks.last().is_some_and(|(_, bytes)| *bytes < REBUILD_BYTES) {
+        // The engine's status costs as much as many of its steps.
+        for _ in 0..LOOK_STEPS {
+            now = rig.next_wake()?.max(now);
+            rig.poll(now, &mut ended);
+        }
+        marks.push((now, rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES));
     }
-    let bytes = done(rig);
-    (bytes > 0).then(|| bytes as f64 * 1e9 / now as f64)
+    let &(end, bytes) = marks.last()?;
+    let warm = marks.iter().copied().find(|(_, bytes)| *bytes >= REBUILD_WARM_UP_BYTES).filter(|(_, before)| *before < bytes);
+    let (from, before) = warm.unwrap_or((0, 0));
+    (bytes > before && end > from).then(|| (bytes - before) as f64 * 1e9 / (end - from) as f64)
 }

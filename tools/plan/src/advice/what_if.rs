@@ -3,6 +3,7 @@
 use super::trial::{self, PartFigures, Trial};
 use super::wish::{Candidate, DRIVES_MAX, Wish};
 use crate::array::Level;
+use crate::campaign::at_once;
 
 /// An array beside the one that is asked about.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct Variant {
 ///
 /// # Errors
 /// A sentence, if there is no such array.
-pub fn what_if(wish: &Wish, level: Level, tried: &dyn Fn(usize, usize)) -> Result<Vec<Variant>, String> {
+pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Variant>, String> {
     let (members, strip_kib) = (wish.members()?, wish.strips_kib.first().copied().unwrap_or(64));
     let this = Candidate { level, members, spares: wish.spares, strip_kib };
     wish.refusal(&this).map_or(Ok(()), Err)?;
@@ -42,17 +43,13 @@ pub fn what_if(wish: &Wish, level: Level, tried: &dyn Fn(usize, usize)) -> Resul
     }
     asked.push(("twice the load".to_owned(), &twice, Ok(this)));
     let count = asked.len() + 1;
-    let mut variants = Vec::with_capacity(count);
-    for (change, wish, candidate) in asked {
-        let candidate = candidate.and_then(|candidate| wish.refusal(&candidate).map_or(Ok(candidate), Err));
-        let outcome = candidate.map(|candidate| {
-            let mut tried = trial::run(wish, &candidate, &single);
-            trial::complete(wish, &mut tried, &single);
-            tried
-        });
-        variants.push(Variant { change, outcome });
-        tried(variants.len(), count);
-    }
+    let outcomes = at_once(&asked, &|ended, _| tried(ended, count), |(_, wish, candidate)| {
+        let candidate = candidate.clone()?;
+        wish.refusal(&candidate).map_or(Ok(()), Err)?;
+        Ok(trial::completed(wish, trial::run(wish, &candidate, &single), &single))
+    });
+    let changes = asked.into_iter().map(|(change, ..)| change);
+    let mut variants: Vec<Variant> = changes.zip(outcomes).map(|(change, outcome)| Variant { change, outcome }).collect();
     let failed = match (redundant, wish.platform.config.coalesces) {
         (false, _) => Err(format!("{level} loses its data with a drive")),
         (true, false) => Err(format!("how {} serves without a drive is not modelled", wish.platform.name)),

@@ -3,6 +3,7 @@
 use super::purpose::Purpose;
 use super::trial::Trial;
 use crate::array::Level;
+use crate::calibration::Calibration;
 use crate::platform::PlatformConfig;
 use crate::profile::{CatalogueDrive, Profile};
 use std::fmt;
@@ -61,6 +62,8 @@ pub struct Wish {
     pub budget: Option<f64>,
     /// Requests that are measured of each load.
     pub requests: u64,
+    /// What was measured on a machine against these models, where that is to count.
+    pub calibration: Option<Calibration>,
 }
 
 /// An array that comes into question.

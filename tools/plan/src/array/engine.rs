@@ -256,3 +256,18 @@ impl Model for EngineArray {
         [device, self.shared.backplane.borrow().next_wake()].into_iter().flatten().min()
     }
 }
+
+/// An optimal array of the engine over any members that agree, for measuring what the engine itself costs: with superblocks, bitmap and write
+/// log, or without.
+///
+/// # Errors
+/// In words, if there is no such array.
+pub fn over(
+    level: stria_array::Level,
+    strip_sectors: u64,
+    metadata: bool,
+    members: Vec<Box<dyn BlockDevice>>,
+) -> Result<Box<dyn BlockDevice>, String> {
+    let made = if metadata { with_metadata } else { without };
+    made(level, strip_sectors, Condition::Optimal, members).map(Bound::device)
+}

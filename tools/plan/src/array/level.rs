@@ -1,5 +1,6 @@
 //! A level by what it keeps: copies, parities, spans.
 
+use crate::calibration::Redundancy;
 use std::fmt;
 
 /// A level. JBOD is drives of their own: ask each of them.
@@ -40,6 +41,15 @@ impl Level {
             Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 => 0,
             Self::Raid5 { .. } => 1,
             Self::Raid6 { .. } => 2,
+        }
+    }
+
+    /// The same as a kind of level.
+    pub fn redundancy(self) -> Redundancy {
+        match (self.copies(), self.parities()) {
+            (1, 0) => Redundancy::None,
+            (_, 0) => Redundancy::Copies,
+            _ => Redundancy::Parity,
         }
     }
 

@@ -97,6 +97,7 @@ pub fn measure(rig: &mut Rig, ask: Ask) -> Outcome {
         warm_up: ask.warm_up,
         requests: ask.requests,
         seed: SEED,
+        ..Load::random(rig, 1, 1.0)
     };
     run(rig, &load)
 }

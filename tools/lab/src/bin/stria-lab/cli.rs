@@ -36,9 +36,14 @@ pub struct Subject {
     #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
     pub experiment: String,
     /// file:PATH (made if it is not there), a block device, an NBD URI, or array:LEVEL:COUNT[:STRIP[:SPANS]], members:COUNT and
-    /// md:LEVEL:COUNT[:STRIP][:assume-clean] (by mdadm) of the drives below; repeat for more. Without it: the arrays that the experiment names.
+    /// md:LEVEL:COUNT[:STRIP][:assume-clean] (by mdadm) of the drives below, or model:DRIVE[@PLATFORM][:LEVEL:COUNT[:STRIP[:SPANS]]];
+    /// repeat for more. Without it: the arrays that the experiment names.
     #[arg(long, short, value_name = "TARGET")]
     pub target: Vec<String>,
+    /// Measure models in virtual time instead of drives: the arrays that the experiment names, or else one drive, on this platform of `stria
+    /// plan catalogue`, with the drives of its publication or those named: lsi2208, stria:p4510. One model: --target model:p4510:5:4:64K.
+    #[arg(long, value_name = "PLATFORM[:DRIVE]", conflicts_with_all = ["target", "drive", "pool", "host"])]
+    pub on: Option<String>,
     /// Size of a file to make, 1GiB if not given, or of an NBD export that does not report one.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub size: Option<u64>,
@@ -116,6 +121,10 @@ pub struct Run {
     /// Keep the files that were made.
     #[arg(long)]
     pub keep: bool,
+    /// Afterwards run the same on the models of these drives, show where the models are wrong, and keep that for `stria plan advise --calibrated`:
+    /// p4510, p4510@p4510-md.
+    #[arg(long, value_name = "DRIVE[@PLATFORM]", conflicts_with = "on")]
+    pub verify_plan: Option<String>,
 }
 
 /// `stria lab resume`

@@ -19,6 +19,7 @@ use stria_lab::result::{Manifest, Note, NoteKind, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::{Part, TargetError};
 use stria_lab::units::show_seconds;
+use stria_lab::verify::{self, Line, Verdict};
 use stria_lab::{export, import, plan, report, shipped};
 use stria_terminal::output::{print, print_json, say, table};
 use stria_terminal::progress::{ProgressBar, bar};
@@ -136,6 +137,7 @@ fn list(json: bool) -> Result<(), Failure> {
 fn request(subject: &Subject) -> Request {
     Request {
         targets: subject.target.clone(),
+        on: subject.on.clone(),
         size: subject.size,
         drives: subject.drive.iter().map(|drive| absolute(drive)).collect(),
         pool: subject.pool.as_deref().map(absolute),
@@ -189,7 +191,8 @@ fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
     if !plan.commands.is_empty() {
         print(&format!("\nmd arrays, also after each purge:\n    {}\n", plan.commands.join("\n    ")));
     }
-    if plan.sections.iter().any(|section| section.destroys) {
+    let models_only = targets.iter().all(|target| target.model.is_some());
+    if plan.sections.iter().any(|section| section.destroys) && !models_only {
         print("It overwrites the targets: a run asks for --destroy with the name of each drive that it does not make itself.\n");
     }
     Ok(())
@@ -207,11 +210,57 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
         ..request(&command.subject)
     };
     let experiment = request.experiment(experiment).map_err(failure)?;
+    if let Some(model) = &command.verify_plan {
+        verify::subject(model).map_err(failure)?;
+    }
     let free = || (1..).map(|at| PathBuf::from(format!("lab-{}-{at}", experiment.name))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
+    let asked = request.clone();
     let manifest =
         with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?.map_err(failure)?;
-    finish(&folder, command.html.as_deref(), &manifest, json)
+    let is_whole = matches!(manifest.status, RunStatus::Done | RunStatus::WithFailures);
+    let Some(model) = command.verify_plan.as_ref().filter(|_| is_whole) else {
+        return finish(&folder, command.html.as_deref(), &manifest, json);
+    };
+    let keep = stria_terminal::state_folder();
+    let verified = with_progress(json, |stop, progress| {
+        verify::verify((&experiment, &text), &asked, &folder, model, &keep, (stop, progress))
+    })?;
+    let verdict = verified.map_err(failure)?;
+    if json {
+        print_json(&json!({"status": manifest.status, "folder": folder, "verified": verdict}));
+        return Ok(u8::from(manifest.status != RunStatus::Done));
+    }
+    let code = finish(&folder, command.html.as_deref(), &manifest, json)?;
+    print(&verified_words(&verdict));
+    Ok(code)
+}
+
+/// Where the models are wrong, by how much, and what is kept.
+fn verified_words(verdict: &Verdict) -> String {
+    let row = |line: &Line| {
+        let time = |ns: f64| format!("{:.0} us", ns / 1e3);
+        vec![
+            line.target.clone(),
+            line.load.clone(),
+            format!("{:.0}", line.measured_iops),
+            format!("{:.0}", line.modelled_iops),
+            format!("{:+.1} %", line.error_percent),
+            time(line.measured_p99_ns),
+            time(line.modelled_p99_ns),
+        ]
+    };
+    let header = ["target", "load", "measured IOPS", "model", "error", "measured p99", "model"];
+    let all = table(&header, &[2, 3, 4, 5, 6], verdict.lines.iter().map(row).collect());
+    let left = match verdict.unmatched {
+        0 => String::new(),
+        count => format!(" {count} loads are not modelled."),
+    };
+    format!(
+        "\n{all}\nBoth side by side: {}.{left} What was found is kept in {}: stria plan advise --calibrated applies it.\n",
+        verdict.page.display(),
+        verdict.kept.display()
+    )
 }
 
 /// Prints how a run ended, and its page.

@@ -94,6 +94,7 @@ fn told(wish: &Wish, advice: &Advice) -> Value {
     let first = &advice.ranking[0];
     json!({
         "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
+        "calibration": wish.calibration,
         "ranking": advice.ranking.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
         "unfit": advice.unfit.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
         "front": advice.front(),
@@ -169,7 +170,8 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
         cells.truncate(columns);
         cells
     };
-    let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, wish.purpose.about);
+    let calibrated = wish.calibration.as_ref().map_or(String::new(), |found| format!("calibrated: {}\n", found.source));
+    let mut text = format!("{} on {}\n{}\n{calibrated}\n", wish.drive.name, wish.platform.name, wish.purpose.about);
     text += &table(&HEADER[..columns], &right, advice.ranking.iter().map(cells).collect());
     text += "\n";
     for reason in &advice.reasons {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod here;
 mod level_name;
 mod smart;
 mod what_if;
@@ -35,6 +36,8 @@ enum Command {
     Advise(advise::Advise),
     /// What one array would be with a drive more, another strip, a failed drive or twice the load
     WhatIf(what_if::WhatIf),
+    /// Measure this machine as a platform, in some seconds, and keep it as a profile
+    Measure(here::Measure),
     /// The drives and platforms that are modelled
     Catalogue,
     /// Arithmetic without a run
@@ -259,6 +262,7 @@ fn main() -> ExitCode {
         |cli, json| match cli.command {
             Command::Advise(command) => advise::run(&command, json),
             Command::WhatIf(command) => what_if::run(&command, json),
+            Command::Measure(command) => here::run(&command, json),
             Command::Catalogue => catalogue(json),
             Command::Calc(command) => figures(command, json),
             Command::Reproduce(options) => reproduce(&options, json),

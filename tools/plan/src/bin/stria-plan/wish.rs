@@ -1,12 +1,14 @@
 //! What is asked of an array, as `advise` and `what-if` take it from the command line.
 
-use crate::smart;
+use crate::{here, smart};
 use clap::{Args, ValueEnum};
 use std::path::Path;
 use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
 use stria_plan::advice::{Purpose, State, Wish, purpose};
+use stria_plan::calibration::{self, Calibration};
 use stria_plan::load::Pattern;
-use stria_plan::profile::{self, CatalogueDrive, Profile};
+use stria_plan::platform::PlatformConfig;
+use stria_plan::profile::{self, CatalogueDrive, Profile, ProfileError};
 use stria_terminal::{Failure, size};
 
 /// Drives, platform and load.
@@ -16,7 +18,8 @@ pub struct WishArgs {
     /// profile of your own; `here`: those of this machine, as smartctl names them
     #[arg(long, value_name = "COUNTxDRIVE")]
     drives: String,
-    /// What the drives are attached to, and what makes the array; `stria plan catalogue` lists them
+    /// What the drives are attached to, and what makes the array; `stria plan catalogue` lists them. `here`: Stria on this machine, which is
+    /// measured first; a path that ends in .toml is a profile of your own, such as `stria plan measure` makes
     #[arg(long, value_name = "PLATFORM", default_value = "stria")]
     platform: String,
     /// What the array is for
@@ -58,6 +61,9 @@ pub struct WishArgs {
     /// Days from one scrub to the next
     #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
     scrub_days: f64,
+    /// Correct the models by what `stria lab run --verify-plan` measured on this machine
+    #[arg(long)]
+    calibrated: bool,
     /// Requests that are measured of each load: more are slower and more exact
     #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
     requests: u64,
@@ -70,13 +76,43 @@ enum StateName {
     Deleted,
 }
 
-fn drive(name: &str) -> Result<Profile<CatalogueDrive>, Failure> {
-    if Path::new(name).extension().is_none_or(|ending| ending != "toml") {
-        return profile::catalogue_drive(name).map_err(|error| Failure::Usage(error.to_string()));
+/// True for the path of a profile of one's own.
+fn is_path(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ending == "toml")
+}
+
+fn read(name: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(name).map_err(|error| Failure::Usage(format!("cannot read the profile {name}: {error}")))
+}
+
+fn platform(name: &str) -> Result<Profile<PlatformConfig>, Failure> {
+    let usage = |error: ProfileError| Failure::Usage(error.to_string());
+    match name {
+        "here" => here::platform(here::TIME),
+        name if is_path(name) => profile::parse_platform(name, &read(name)?).map_err(usage),
+        name => profile::platform(name).map_err(usage),
     }
-    let text =
-        std::fs::read_to_string(name).map_err(|error| Failure::Usage(format!("cannot read the profile {name}: {error}")))?;
-    profile::parse_drive(name, &text).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn drive(name: &str) -> Result<Profile<CatalogueDrive>, Failure> {
+    let usage = |error: ProfileError| Failure::Usage(error.to_string());
+    match is_path(name) {
+        true => profile::parse_drive(name, &read(name)?).map_err(usage),
+        false => profile::catalogue_drive(name).map_err(usage),
+    }
+}
+
+/// What this machine's drives were found to do against their models.
+fn kept(drive: &str, platform: &str) -> Result<Calibration, Failure> {
+    let path = stria_terminal::state_folder().join(calibration::file_name(drive, platform));
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::Usage(format!(
+            "no calibration of {drive} on {platform} is kept here ({}: {error}): measure one with stria lab run EXPERIMENT --target … \
+             --verify-plan {drive}@{platform}",
+            path.display()
+        ))
+    })?;
+    serde_json::from_str(&text).map_err(|error| Failure::Failed(format!("{} is no calibration: {error}", path.display())))
 }
 
 /// A number of the command line that must not be below 0.
@@ -124,12 +160,15 @@ impl WishArgs {
         }
         let strips = self.strip.iter().map(|strip| strip >> 10).collect::<Vec<u64>>();
         let drive = drive(name)?;
+        let platform = platform(&self.platform)?;
+        let calibration = self.calibrated.then(|| kept(&drive.key, &platform.key)).transpose()?;
         Ok(Wish {
+            calibration,
             price: amount("--price", self.price)?.or(drive.config.facts.price),
             drive,
             counts,
             spares: self.spares.min(DRIVES_MAX),
-            platform: profile::platform(&self.platform).map_err(|error| Failure::Usage(error.to_string()))?,
+            platform,
             purpose,
             capacity_bytes_min: 0,
             losses_min: 0,

@@ -1,0 +1,214 @@
+//! Goal: what is measured on drives is measured on models too, by the same experiments, and shows what publications show. Method: runs on
+//! models, in virtual time, without fio.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stria_lab::experiment::Experiment;
+use stria_lab::result::{DriveState, Manifest, Note, NoteKind, Pattern, Record, Run, RunStatus};
+use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
+use stria_lab::{compare, report, verify};
+
+/// Stops the run when so many measurements are there; keeps what is said.
+struct Watched<'a> {
+    records: usize,
+    folder: &'a Path,
+    stop: &'a AtomicBool,
+    notes: Vec<Note>,
+}
+
+impl Progress for Watched<'_> {
+    fn at(&mut self, _: &Moment) {
+        let lines = std::fs::read_to_string(self.folder.join("records.jsonl")).unwrap_or_default().lines().count();
+        if lines >= self.records {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn say(&mut self, note: &Note) {
+        self.notes.push(note.clone());
+    }
+}
+
+fn measured(sections: &str, request: Request, folder: &Path, stop_after: usize) -> (Result<Manifest, RunError>, Vec<Note>) {
+    let text = format!("name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n{sections}");
+    let experiment = Experiment::parse("t.toml", &text).expect("it is sound");
+    let stop = AtomicBool::new(false);
+    let mut watched = Watched { records: stop_after, folder, stop: &stop, notes: Vec::new() };
+    let ended = run(&experiment, &text, request, folder, &stop, &mut watched);
+    (ended, watched.notes)
+}
+
+fn on(platform: &str) -> Request {
+    Request { on: Some(platform.into()), ..Request::default() }
+}
+
+fn target(name: &str) -> Request {
+    Request { targets: vec![name.into()], ..Request::default() }
+}
+
+fn rate(run: &Run, matches: impl Fn(&Record) -> bool) -> f64 {
+    let found: Vec<f64> =
+        run.records.iter().filter(|record| !record.preparation && matches(record)).map(|record| record.total.mb_per_s).collect();
+    assert!(!found.is_empty(), "nothing of it was measured");
+    found.iter().sum::<f64>() / found.len() as f64
+}
+
+/// A controller's RAID 0 reads as 18 drives and no faster, its parity writes as 8 data drives (LSI 2108), as published; and the page of it
+/// has the theory of the modelled drives without an array.
+#[test]
+fn a_shipped_experiment_on_a_platform_shows_its_published_knees() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let sections = "[arrays]\nlevels = [\"0\", \"5\"]\nmembers = [1, 6, 9, 12, 16, 18, 20, 24]\nstrips = [\"256K\"]\n\
+        [[section]]\nname = \"peak\"\ntest = \"sweep\"\npasses = 1\nload = [{ pattern = \"sequential\", block = \"256K\", \
+        read_percent = [100, 0], queue_depth = 256, threads = 1 }]\n";
+    let (ended, _) = measured(sections, on("lsi2108"), &out, usize::MAX);
+    let manifest = ended.expect("it runs");
+    assert_eq!(manifest.status, RunStatus::Done);
+    assert!(manifest.fio.contains("virtual time") && manifest.targets[0].platform.contains("LSI 2108"), "{}", manifest.fio);
+    let run = Run::open(&out).expect("a run");
+    let of = |level: &str, members: u32, read_percent: u8| {
+        rate(&run, |record| {
+            let point = &record.point;
+            (point.level.as_deref(), point.members, point.read_percent) == (Some(level), Some(members), read_percent)
+        })
+    };
+    let (six, sixteen, eighteen, most) = (of("0", 6, 100), of("0", 16, 100), of("0", 18, 100), of("0", 24, 100));
+    assert!(sixteen > 2.5 * six && eighteen > 1.08 * sixteen && most < 1.03 * eighteen, "{six} {sixteen} {eighteen} {most}");
+    assert!((2_850.0..3_050.0).contains(&most), "{most}");
+    assert!(of("5", 9, 0) > 1.4 * of("5", 6, 0) && of("5", 18, 0) < 1.03 * of("5", 9, 0));
+    let page = out.join("report.html");
+    report::write(&out, &page).expect("a page");
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(
+        page.contains("LSI 2108") && page.contains("Savvio 10K.5") && page.contains("each by itself") && page.contains("<svg")
+    );
+}
+
+/// The states of the publications, by the experiment of the laboratory: TRIM reaches the drives of a RAID 0 of an Intel chipset, and those
+/// of its RAID 10 not.
+#[test]
+fn states_are_reached_by_doing_what_publications_did() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sections = "[[section]]\nname = \"states\"\ntest = \"states\"\npasses = 1\nseconds = 60\nidle = 1800\n\
+        load = [{ pattern = \"random\", block = \"4K\", read_percent = 0, queue_depth = 32 }]\n";
+    for (name, passes) in [("model:ssd520@z87:0:4:32K", true), ("model:ssd520@z87:10:4:32K", false)] {
+        let out = folder.path().join(name.replace(':', "-"));
+        let (ended, notes) = measured(sections, target(name), &out, usize::MAX);
+        assert_eq!(ended.expect("it runs").status, RunStatus::Done, "{notes:?}");
+        let run = Run::open(&out).expect("a run");
+        let of = |state| rate(&run, |record| record.point.drive_state == state);
+        let (fresh, used, trimmed) = (of(DriveState::Fresh), of(DriveState::Used), of(DriveState::Trimmed));
+        assert!(used < 0.7 * fresh, "{name}: {used:.1} of {fresh:.1}");
+        assert_eq!(trimmed > 0.85 * fresh, passes, "{name}: {trimmed:.1} of {fresh:.1}");
+        assert_eq!(notes.iter().any(|note| note.kind == NoteKind::Fallback && note.text.contains("do not reach")), !passes);
+    }
+}
+
+/// A run that was interrupted goes on: its section begins anew, because the state of models ends with the program.
+#[test]
+fn an_interrupted_run_on_models_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let sections = "[[section]]\nname = \"a\"\ntest = \"sweep\"\npasses = 2\nload = [{ pattern = \"random\", block = [\"4K\", \"64K\"], \
+        read_percent = [100, 50], queue_depth = 4 }]\n";
+    let (ended, _) = measured(sections, target("model:s3500"), &out, 3);
+    assert_eq!(ended.expect("it runs").status, RunStatus::Interrupted);
+    let stop = AtomicBool::new(false);
+    let mut watched = Watched { records: usize::MAX, folder: &out, stop: &stop, notes: Vec::new() };
+    let manifest = resume(&out, &Consent::default(), &stop, &mut watched).expect("it goes on");
+    assert_eq!(manifest.status, RunStatus::Done);
+    let run = Run::open(&out).expect("a run");
+    let mut places: Vec<_> = run.records.iter().map(|record| (record.round, record.step)).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!((run.records.len(), places.len()), (8, 8), "each step of each round once");
+    for record in &run.records {
+        let latency = &record.total.latency;
+        assert!(latency.min_ns <= latency.p50_ns && latency.p50_ns <= latency.p99_ns, "{latency:?}");
+        assert_eq!(record.total.requests, latency.bins.iter().map(|(_, count)| count).sum::<u64>());
+        // Little's law.
+        let in_flight = record.total.iops * latency.mean_ns / 1e9;
+        assert!((3.8..=4.2).contains(&in_flight), "{in_flight} of 4 in flight");
+    }
+    // Passes have random numbers of their own, and both are of one model.
+    let comparison = compare::compare(&out, &out).expect("comparable");
+    assert!(!comparison.rows.is_empty() && run.records[0].total.iops != run.records[4].total.iops);
+}
+
+/// SNIA's method on a model: purge, preconditioning, rounds until they are steady.
+#[test]
+fn a_model_becomes_steady_by_snias_method() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let (ended, notes) = measured("[[section]]\nname = \"l\"\ntest = \"latency\"\n", target("model:s3500"), &out, usize::MAX);
+    let manifest = ended.expect("it runs");
+    assert_eq!(manifest.status, RunStatus::Done, "{notes:?}");
+    let section = &manifest.sections[0];
+    assert!(section.steady.as_ref().is_some_and(|verdict| verdict.reached), "{:?}", section.steady);
+    assert_eq!(section.purge.as_deref(), Some("fresh models"));
+    let run = Run::open(&out).expect("a run");
+    assert!(run.records.iter().filter(|record| !record.preparation).all(|record| record.point.pattern == Pattern::Random));
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_or_left_out_with_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |sections: &str, request: Request, words: &str| {
+        let (ended, _) = measured(sections, request, &folder.path().join("refused"), usize::MAX);
+        let error = ended.map(|_| ()).expect_err(words).to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    };
+    let sweep = "[[section]]\nname = \"s\"\ntest = \"sweep\"\npasses = 1\nload = [{ pattern = \"random\", block = \"4K\", \
+        read_percent = 100, queue_depth = 1 }]\n";
+    refused(sweep, target("model:tape"), "there is no such drive");
+    refused(sweep, target("model:p4510:5:2"), "at least 3");
+    refused(sweep, on("mars"), "there is no such platform");
+    refused(sweep, on("stria"), "name the drives too");
+    refused(
+        "[[section]]\nname = \"r\"\ntest = \"raid\"\nload = [{ block = \"4K\", read_percent = 0 }]\n",
+        target("model:p4510:5:4"),
+        "RAID",
+    );
+    let arrays = format!("[arrays]\nlevels = [\"4\"]\nmembers = [4]\nstrips = [\"64K\"]\nbare = false\n{sweep}");
+    refused(&arrays, on("lsi2208"), "no array of this experiment is modelled");
+    let mixed = format!(
+        "{sweep}[[section]]\nname = \"z\"\ntest = \"sweep\"\npasses = 1\nload = [{{ pattern = \"random\", block = \"4K\", \
+         read_percent = 0, queue_depth = 1, compressible_percent = [0, 100] }}]\n"
+    );
+    let out = folder.path().join("zeros");
+    let (ended, notes) = measured(&mixed, target("model:ssd520"), &out, usize::MAX);
+    assert_eq!(ended.expect("it runs").status, RunStatus::Done);
+    assert!(notes.iter().any(|note| note.text.contains("data that compress are not modelled")), "{notes:?}");
+    assert_eq!(Run::open(&out).expect("a run").records.iter().filter(|record| !record.preparation).count(), 2);
+}
+
+/// A run that a model itself measured is found right by that model, and wrong by another: by how much, load by load, and kept for the plan.
+#[test]
+fn a_run_is_verified_against_models_and_what_is_found_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let sections = "[[section]]\nname = \"s\"\ntest = \"sweep\"\npasses = 1\nload = [{ pattern = \"random\", block = \"4K\", \
+        read_percent = [100, 0], queue_depth = [1, 16] }]\n";
+    let request = target("model:s3500:10:4:64K");
+    let (ended, _) = measured(sections, request.clone(), &out, usize::MAX);
+    assert_eq!(ended.expect("it runs").status, RunStatus::Done);
+    let text = std::fs::read_to_string(out.join("experiment.toml")).expect("kept");
+    let experiment = Experiment::parse("t.toml", &text).expect("sound");
+    let keep = folder.path().join("state");
+    let stop = AtomicBool::new(false);
+    let verified = |model: &str| {
+        let mut watched = Watched { records: usize::MAX, folder: &out, stop: &stop, notes: Vec::new() };
+        verify::verify((&experiment, &text), &request, &out, model, &keep, (&stop, &mut watched))
+    };
+    let same = verified("s3500").expect("it is modelled");
+    assert_eq!((same.lines.len(), same.unmatched), (4, 0));
+    assert!(same.lines.iter().all(|line| line.error_percent.abs() < 5.0), "{:?}", same.lines);
+    assert!(same.calibration.factors.iter().all(|factor| (factor.factor - 1.0).abs() < 0.05), "{:?}", same.calibration);
+    assert!(same.page.is_file() && same.kept.starts_with(&keep) && same.models.is_dir());
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&same.kept).expect("kept")).expect("JSON");
+    assert_eq!((&kept["drive"], &kept["platform"]), (&"s3500".into(), &"stria".into()));
+    let other = verified("p4510").expect("it is modelled");
+    assert!(other.lines.iter().any(|line| line.error_percent > 50.0), "{:?}", other.lines);
+    assert!(verified("tape").is_err_and(|error| error.to_string().contains("no such drive")));
+}

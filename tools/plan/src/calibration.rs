@@ -1,0 +1,164 @@
+//! How far measurements of real drives and arrays lie from their models, by kind of load: what `stria lab run --verify-plan` keeps for a machine,
+//! and what `stria plan` applies when it is asked to.
+//!
+//! A factor is the geometric mean of measured over modelled rates. Loads of a kind without a factor of its own take that of the nearest kind.
+
+use crate::load::Pattern;
+use serde::{Deserialize, Serialize};
+
+/// What a level does with writes: the models of these differ most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Redundancy {
+    /// Drives without an array, and RAID 0.
+    None,
+    /// Copies.
+    Copies,
+    /// Parity.
+    Parity,
+}
+
+/// Loads that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kind {
+    /// Mostly reads; else mostly writes.
+    pub reads: bool,
+    /// At random.
+    pub random: bool,
+    /// One request under way.
+    pub alone: bool,
+    /// Of the array.
+    pub redundancy: Redundancy,
+}
+
+impl Kind {
+    /// The kind of a load.
+    pub fn of(read_share: f64, pattern: Pattern, outstanding: u32, redundancy: Redundancy) -> Self {
+        Self { reads: read_share >= 0.5, random: pattern == Pattern::Random, alone: outstanding <= 1, redundancy }
+    }
+
+    /// How unlike another kind is: direction counts most, then the order of addresses, then the array, then the depth.
+    fn distance(self, other: Self) -> u32 {
+        8 * u32::from(self.reads != other.reads)
+            + 4 * u32::from(self.random != other.random)
+            + 2 * u32::from(self.redundancy != other.redundancy)
+            + u32::from(self.alone != other.alone)
+    }
+}
+
+/// Measured over modelled, of one load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Which.
+    pub kind: Kind,
+    /// Requests a second on the machine.
+    pub measured: f64,
+    /// Of the model.
+    pub modelled: f64,
+}
+
+/// What is known of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// Which.
+    pub kind: Kind,
+    /// Measured over modelled.
+    pub factor: f64,
+    /// Standard deviation of its logarithm over the loads; 0 of one.
+    pub spread: f64,
+    /// Loads.
+    pub loads: usize,
+}
+
+/// The factors of drives on a platform, on one machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Key of the drives' profile.
+    pub drive: String,
+    /// Key of the platform's profile.
+    pub platform: String,
+    /// Where and when it was measured, in words.
+    pub source: String,
+    /// By kind.
+    pub factors: Vec<Factor>,
+}
+
+/// The name of the file in which the calibration of drives on a platform is kept.
+pub fn file_name(drive: &str, platform: &str) -> String {
+    let plain = |key: &str| key.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect::<String>();
+    format!("plan-{}-on-{}.json", plain(drive), plain(platform))
+}
+
+impl Calibration {
+    /// Of pairs whose rates are above 0; others are left out.
+    pub fn of(drive: &str, platform: &str, source: &str, pairs: &[Pair]) -> Self {
+        let sound = |pair: &&Pair| pair.measured > 0.0 && pair.modelled > 0.0 && (pair.measured / pair.modelled).is_finite();
+        let mut kinds: Vec<Kind> = pairs.iter().filter(sound).map(|pair| pair.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let factor = |kind: Kind| {
+            let own = pairs.iter().filter(sound).filter(|pair| pair.kind == kind);
+            let logs: Vec<f64> = own.map(|pair| (pair.measured / pair.modelled).ln()).collect();
+            let count = logs.len() as f64;
+            let mean = logs.iter().sum::<f64>() / count;
+            let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            let spread = if logs.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
+            Factor { kind, factor: mean.exp(), spread, loads: logs.len() }
+        };
+        let factors = kinds.into_iter().map(factor).collect();
+        Self { drive: drive.to_owned(), platform: platform.to_owned(), source: source.to_owned(), factors }
+    }
+
+    /// The factor for a kind of load, or of the one that is most like it; none if there is none with the same direction.
+    pub fn factor(&self, kind: Kind) -> Option<&Factor> {
+        let same_way = self.factors.iter().filter(|factor| factor.kind.reads == kind.reads);
+        same_way.min_by_key(|factor| factor.kind.distance(kind))
+    }
+
+    /// The factor for a load that mixes: each direction takes its part of the time.
+    pub fn of_mix(&self, read_share: f64, pattern: Pattern, outstanding: u32, redundancy: Redundancy) -> Option<f64> {
+        let of = |reads: f64| self.factor(Kind::of(reads, pattern, outstanding, redundancy)).map(|factor| factor.factor);
+        match (of(1.0), of(0.0)) {
+            (Some(reads), _) if read_share >= 1.0 => Some(reads),
+            (_, Some(writes)) if read_share <= 0.0 => Some(writes),
+            (Some(reads), Some(writes)) => Some(1.0 / (read_share / reads + (1.0 - read_share) / writes)),
+            (reads, writes) => reads.or(writes).filter(|_| (0.0..1.0).contains(&read_share)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(read_share: f64, depth: u32, measured: f64, modelled: f64) -> Pair {
+        Pair { kind: Kind::of(read_share, Pattern::Random, depth, Redundancy::None), measured, modelled }
+    }
+
+    #[test]
+    fn factors_are_geometric_means_and_the_nearest_kind_stands_in() {
+        let pairs = [
+            pair(1.0, 32, 80.0, 100.0),
+            pair(1.0, 32, 125.0, 100.0),
+            pair(1.0, 1, 50.0, 100.0),
+            pair(0.0, 32, 200.0, 100.0),
+            pair(0.0, 32, 0.0, 100.0),
+        ];
+        let found = Calibration::of("p4510", "stria", "here", &pairs);
+        let of = |share, pattern, depth, redundancy| found.of_mix(share, pattern, depth, redundancy).expect("it is known");
+        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} instead of {expected}");
+        near(of(1.0, Pattern::Random, 32, Redundancy::None), 1.0);
+        near(of(1.0, Pattern::Random, 1, Redundancy::None), 0.5);
+        near(of(0.0, Pattern::Random, 1, Redundancy::Parity), 2.0);
+        near(of(1.0, Pattern::Sequential, 8, Redundancy::Copies), 1.0);
+        near(of(0.5, Pattern::Random, 32, Redundancy::None), 1.0 / 0.75);
+        assert_eq!(found.factors.iter().map(|factor| factor.loads).sum::<usize>(), 4);
+        let reads_only = Calibration::of("p4510", "stria", "here", &pairs[..1]);
+        assert_eq!(reads_only.of_mix(0.0, Pattern::Random, 1, Redundancy::None), None);
+        assert_eq!(Calibration::default().of_mix(1.0, Pattern::Random, 1, Redundancy::None), None);
+        let text = serde_json::to_string(&found).expect("plain data");
+        let read: Calibration = serde_json::from_str(&text).expect("the same");
+        assert_eq!((read.factors.len(), &read.drive), (found.factors.len(), &found.drive));
+        near(read.factors[0].factor, found.factors[0].factor);
+    }
+}

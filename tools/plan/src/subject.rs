@@ -1,0 +1,295 @@
+//! A modelled drive or array as the laboratory measures it: brought to states, then loaded, in virtual time.
+//!
+//! A measurement simulates some thousands of requests of a load that runs for seconds or minutes. What the load would write in the rest of
+//! its time changes the drives at once, as fills do: of writes outside of a measurement only the state that they leave matters. Time
+//! begins at 0 and goes on from load to load, so that drives that are left alone collect and fold as their profiles say.
+
+use crate::array::Level;
+use crate::backplane::DriveConfig;
+use crate::load::{Load, Outcome, Pattern, run_from};
+use crate::model::{Model, SECOND, SECTOR_BYTES};
+use crate::platform::PlatformConfig;
+use crate::profile::{self, CatalogueDrive, Profile, ProfileError};
+use crate::rig::{Maker, Rig};
+use stria_block::Nanos;
+
+/// 64 MiB: a controller's cache, at most. In the long run its size does not matter, and a small one is full sooner.
+pub const CACHE_BYTES_MAX: u64 = 64 << 20;
+
+/// 20,000: requests of 16 KiB and less that are measured of a load; fewer of larger ones.
+const REQUESTS: u64 = 20_000;
+/// 2,500: requests that are measured at least, as in the reproduction of the controllers' publication.
+const REQUESTS_MIN: u64 = 2_500;
+/// 60,000: requests before measuring, at most.
+const WARM_UP_MAX: u64 = 60_000;
+
+/// The drives, as an array or each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An array; a single drive is one of its own level.
+    Array(Level),
+    /// So many drives without an array, one after the other in the address space.
+    Apart,
+}
+
+/// What is modelled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubjectSpec {
+    /// What stands between load and drives.
+    pub platform: Profile<PlatformConfig>,
+    /// The drives.
+    pub drive: Profile<CatalogueDrive>,
+    /// How they are used.
+    pub shape: Shape,
+    /// How many.
+    pub members: usize,
+    /// Strip of an array.
+    pub strip_bytes: u64,
+}
+
+impl SubjectSpec {
+    /// Drives of the catalogue on a platform of it.
+    ///
+    /// # Errors
+    /// If one of them is not there.
+    pub fn new(platform: &str, drive: &str, shape: Shape, members: usize, strip_bytes: u64) -> Result<Self, ProfileError> {
+        let (platform, drive) = (profile::platform(platform)?, profile::catalogue_drive(drive)?);
+        Ok(Self { platform, drive, shape, members, strip_bytes })
+    }
+
+    /// Why there is no such thing, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        let Shape::Array(level) = self.shape else {
+            return (self.members == 0).then(|| "no drives make nothing".to_owned());
+        };
+        let platform = &self.platform;
+        if let Some(refusal) = level.refusal(self.members) {
+            Some(refusal)
+        } else if level != Level::Single && !platform.config.allows(level) {
+            Some(format!("{} makes no {level}, or nothing is known of it there", platform.name))
+        } else if matches!(level, Level::Single | Level::Raid1) {
+            None
+        } else if !self.strip_bytes.is_power_of_two() || !(4 << 10..=16 << 20).contains(&self.strip_bytes) {
+            Some(format!("invalid strip size {}: a power of two from 4K to 16M", self.strip_bytes))
+        } else if self.strip_bytes < platform.config.strip_kib_min << 10 {
+            Some(format!("{} has no strips below {} KiB", platform.name, platform.config.strip_kib_min))
+        } else {
+            None
+        }
+    }
+
+    fn rig(&self, seed: u64) -> Rig {
+        let config = self.platform.config.clone();
+        let platform = PlatformConfig { write_back_bytes: config.write_back_bytes.min(CACHE_BYTES_MAX), ..config };
+        let drives = vec![self.drive.config.config.clone(); self.members];
+        match self.shape {
+            Shape::Array(level) => Rig::new(platform, &drives, level, self.strip_bytes, seed),
+            Shape::Apart => {
+                // The twin strides over whole drives, which is to have none of an array.
+                let bytes = self.drive.config.config.capacity_bytes() >> 20 << 20;
+                let made = Rig::made_by(Maker::Steps, platform, &drives, Level::Raid0, bytes, seed);
+                made.expect("the twin makes every array")
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Subject {
+    spec: SubjectSpec,
+    rig: Rig,
+    now: Nanos,
+    /// Rises with each thing that is done, so that no two have the same random numbers.
+    seed: u64,
+}
+
+impl Subject {
+    /// Drives fresh from the factory.
+    ///
+    /// # Errors
+    /// In words, if there is no such thing.
+    pub fn new(spec: SubjectSpec, seed: u64) -> Result<Self, String> {
+        match spec.refusal() {
+            Some(refusal) => Err(refusal),
+            None => Ok(Self { rig: spec.rig(seed), spec, now: 0, seed }),
+        }
+    }
+
+    /// What is modelled.
+    pub fn spec(&self) -> &SubjectSpec {
+        &self.spec
+    }
+
+    /// Bytes that clients see.
+    pub fn size_bytes(&self) -> u64 {
+        self.rig.size_sectors() * SECTOR_BYTES
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Makes everything as new.
+    pub fn purge(&mut self) {
+        self.seed += 1;
+        (self.rig, self.now) = (self.spec.rig(self.seed), 0);
+    }
+
+    /// Trims everything. False, and nothing is done, where trims do not reach the drives.
+    pub fn trim(&mut self) -> bool {
+        let level = match self.spec.shape {
+            Shape::Array(level) => level,
+            Shape::Apart => Level::Single,
+        };
+        let passes = self.rig.platform().trims(level);
+        if passes {
+            self.rig.backplane().ssds().for_each(crate::ssd::Ssd::trim_at_once);
+        }
+        passes
+    }
+
+    /// Nothing is asked for so long.
+    pub fn idle(&mut self, time_ns: Nanos) {
+        self.now += time_ns;
+    }
+
+    /// Bytes that a drive takes in for a byte of clients, times the data drives: small writes in place have their parity beside them.
+    fn written_factor(&self, block_bytes: u64) -> f64 {
+        let Shape::Array(level) = self.spec.shape else { return 1.0 };
+        let layout = self.rig.layout();
+        let stripe_bytes = layout.columns() as u64 * layout.strip_sectors * SECTOR_BYTES;
+        let data = level.data_members(self.spec.members) as f64;
+        match level.parities() {
+            0 => 1.0,
+            parities if block_bytes < stripe_bytes => (1 + parities) as f64 * data / self.spec.members as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// Writes so many times the first `span_bytes`, without taking time.
+    pub fn fill(&mut self, times: f64, span_bytes: u64, block_bytes: u64, pattern: Pattern) {
+        let share = (span_bytes as f64 / self.size_bytes() as f64).clamp(0.0, 1.0);
+        let each = times * self.written_factor(block_bytes);
+        self.seed += 1;
+        for (index, drive) in self.rig.backplane().ssds().enumerate() {
+            match pattern {
+                Pattern::Random => drive.overwrite_at_once(each, share, self.seed * 1000 + index as u64),
+                Pattern::Sequential => {
+                    (0..times as u64).for_each(|_| drive.fill_at_once(share));
+                    drive.fill_at_once(share * times.fract());
+                }
+            }
+        }
+    }
+
+    /// The state that very many random overwrites of everything lead to, made without doing them.
+    pub fn jump_to_used(&mut self) {
+        self.seed += 1;
+        for (index, drive) in self.rig.backplane().ssds().enumerate() {
+            drive.jump_to_used(self.seed * 1000 + index as u64);
+        }
+    }
+
+    /// A load, which runs for `seconds`: of `load` its requests, warm-up, host time and seed are set here.
+    pub fn measure(&mut self, load: &Load, seconds: f64) -> Outcome {
+        self.seed += 1;
+        let outstanding = u64::from(load.threads) * u64::from(load.depth);
+        let requests = (REQUESTS * 16_384 / load.block_bytes.max(16_384)).max(REQUESTS_MIN).max(8 * outstanding);
+        let buffers = match &self.spec.drive.config.config {
+            DriveConfig::Ssd(config) => config.buffer_bytes * self.spec.members as u64,
+            DriveConfig::Hdd(_) => 0,
+        };
+        let written = load.block_bytes as f64 * (1.0 - load.read_share);
+        let buffers = (buffers + self.rig.platform().write_back_bytes) as f64;
+        let fills = if written > 0.0 { (1.5 * buffers / written) as u64 } else { 0 };
+        let load = Load {
+            host_ns: self.rig.platform().thread_ns,
+            warm_up: fills.min(WARM_UP_MAX) + requests / 4 + outstanding,
+            requests,
+            seed: self.seed,
+            ..load.clone()
+        };
+        let (outcome, end) = run_from(&mut self.rig, &load, self.now);
+        self.now = end;
+        let rest = seconds - outcome.duration_ns as f64 / SECOND as f64;
+        let written = outcome.bytes_per_s * (1.0 - load.read_share) * rest;
+        if rest > 0.0 && written > 0.0 {
+            let span_bytes = load.span_bytes.min(self.size_bytes());
+            self.fill(written / span_bytes as f64, span_bytes, load.block_bytes, load.pattern);
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(drive: &str, shape: Shape, members: usize) -> Subject {
+        let spec = SubjectSpec::new("stria", drive, shape, members, 64 << 10).expect("they are in the catalogue");
+        Subject::new(spec, 1).expect("there is such a thing")
+    }
+
+    fn writes(subject: &Subject) -> Load {
+        Load::random(&subject.rig, 32, 0.0)
+    }
+
+    /// A drive that is overwritten at random, load by load, comes to the speed of one that was made used at once.
+    #[test]
+    fn loads_leave_the_state_that_their_whole_time_leaves() {
+        let mut done = subject("ssd520", Shape::Array(Level::Single), 1);
+        let load = writes(&done);
+        let fresh = done.measure(&load, 0.0).iops;
+        for _ in 0..8 {
+            done.measure(&load, 600.0);
+        }
+        let used = done.measure(&load, 0.0).iops;
+        let mut jumped = subject("ssd520", Shape::Array(Level::Single), 1);
+        jumped.jump_to_used();
+        let at_once = jumped.measure(&load, 0.0).iops;
+        assert!(used < 0.7 * fresh && (used / at_once - 1.0).abs() < 0.05, "{fresh:.0}, {used:.0}, at once {at_once:.0}");
+        assert!(done.trim());
+        let trimmed = done.measure(&load, 0.0).iops;
+        assert!((trimmed / fresh - 1.0).abs() < 0.1, "{trimmed:.0} of {fresh:.0}");
+    }
+
+    /// Drives apart, each with its own thread, do as many times what one does, and have their space together.
+    #[test]
+    fn drives_apart_add_up() {
+        let mut one = subject("s3500", Shape::Apart, 1);
+        let mut four = subject("s3500", Shape::Apart, 4);
+        for pattern in [Pattern::Random, Pattern::Sequential] {
+            let of = |subject: &mut Subject, threads| {
+                let load = Load { threads, apart: true, pattern, block_bytes: 64 << 10, ..Load::random(&subject.rig, 16, 1.0) };
+                subject.measure(&load, 1.0).bytes_per_s
+            };
+            let (alone, together) = (of(&mut one, 1), of(&mut four, 4));
+            assert!((together / alone / 4.0 - 1.0).abs() < 0.03, "{pattern:?}: {alone:.3e}, {together:.3e}");
+        }
+        assert_eq!(four.size_bytes(), 4 * one.size_bytes());
+    }
+
+    /// Sizes come in their shares, and places in theirs: half of the requests to a tenth of the space.
+    #[test]
+    fn loads_may_mix_sizes_and_places() {
+        let mut drive = subject("s3500", Shape::Array(Level::Single), 1);
+        let sizes = vec![(4096, 75.0), (16_384, 25.0)];
+        let load = Load { sizes, block_bytes: 7_168, zones: vec![(50.0, 0.1), (50.0, 0.9)], ..Load::random(&drive.rig, 8, 1.0) };
+        let outcome = drive.measure(&load, 0.0);
+        assert!((outcome.bytes_per_s / outcome.iops / 7_168.0 - 1.0).abs() < 0.03, "{}", outcome.bytes_per_s / outcome.iops);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_words() {
+        let refusal = |platform: &str, level: Level, members, strip: u64| {
+            let spec = SubjectSpec::new(platform, "p4510", Shape::Array(level), members, strip).expect("in the catalogue");
+            Subject::new(spec, 1).map(|_| ()).expect_err("it cannot be")
+        };
+        assert!(refusal("stria", Level::Raid1, 3, 65_536).contains("at most 2"));
+        assert!(refusal("p4510-host", Level::Raid0, 2, 65_536).contains("makes no RAID 0"));
+        assert!(refusal("stria", Level::Raid0, 2, 48 << 10).contains("invalid strip size"));
+        assert!(refusal("a85x", Level::Raid0, 2, 4 << 10).contains("no strips below 64 KiB"));
+        assert!(SubjectSpec::new("mars", "p4510", Shape::Apart, 1, 0).is_err_and(|error| error.to_string().contains("mars")));
+    }
+}
