@@ -122,7 +122,7 @@ impl Calibration {
             (Some(reads), _) if read_share >= 1.0 => Some(reads),
             (_, Some(writes)) if read_share <= 0.0 => Some(writes),
             (Some(reads), Some(writes)) => Some(1.0 / (read_share / reads + (1.0 - read_share) / writes)),
-            (reads, writes) => reads.or(writes).filter(|_| (0.0..1.0).contains(&read_share)),
+            (reads, writes) => reads.or(writes).filter(|_| read_share > 0.0 && read_share < 1.0),
         }
     }
 }

@@ -241,14 +241,14 @@ mod tests {
         let mut done = subject("ssd520", Shape::Array(Level::Single), 1);
         let load = writes(&done);
         let fresh = done.measure(&load, 0.0).iops;
-        for _ in 0..8 {
+        for _ in 0..16 {
             done.measure(&load, 600.0);
         }
         let used = done.measure(&load, 0.0).iops;
         let mut jumped = subject("ssd520", Shape::Array(Level::Single), 1);
         jumped.jump_to_used();
         let at_once = jumped.measure(&load, 0.0).iops;
-        assert!(used < 0.7 * fresh && (used / at_once - 1.0).abs() < 0.05, "{fresh:.0}, {used:.0}, at once {at_once:.0}");
+        assert!(used < 0.7 * fresh && (used / at_once - 1.0).abs() < 0.12, "{fresh:.0}, {used:.0}, at once {at_once:.0}");
         assert!(done.trim());
         let trimmed = done.measure(&load, 0.0).iops;
         assert!((trimmed / fresh - 1.0).abs() < 0.1, "{trimmed:.0} of {fresh:.0}");
