@@ -17,7 +17,7 @@ const TRY_AGAIN_AFTER: [Duration; 4] =
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 /// The fate of a test message on one channel.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Outcome {
     /// `program`, `mail`, `webhook` or `journal`.
     pub channel: String,

@@ -60,6 +60,6 @@ pub use error::FrontError;
 pub use export::Export;
 pub use server::{Closing, Listener, Options, Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
-pub use tls::{TlsConfig, TlsError};
+pub use tls::{ServerTls, TlsConfig, TlsError, server_tls};
 pub use uri::{nbd_target, nbd_uri};
 pub use vhost_user::{VhostUserDisk, VhostUserServer};

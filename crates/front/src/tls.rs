@@ -83,28 +83,49 @@ impl TlsConfig {
     /// # Errors
     /// [`TlsError`] names the file.
     pub fn load(cert: &Path, key: &Path, authorities: Option<&Path>, required: bool) -> Result<Self, TlsError> {
-        let chain = certificates(cert, "the server's certificate")?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| refuse(key, "the server's key", &why))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has ciphers of both versions");
-        let builder = match authorities {
-            None => builder.with_no_client_auth(),
-            Some(path) => {
-                const WHAT: &str = "the authorities of clients";
-                let mut roots = RootCertStore::empty();
-                for authority in certificates(path, WHAT)? {
-                    roots.add(authority).map_err(|why| refuse(path, WHAT, &why))?;
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-                builder.with_client_cert_verifier(verifier.map_err(|why| refuse(path, WHAT, &why))?)
-            }
-        };
-        let server =
-            builder.with_single_cert(chain, secret).map_err(|why| TlsError::Pair { cert: cert.into(), key: key.into(), why })?;
-        Ok(Self { server: Arc::new(server), required })
+        let files = ServerTls { cert: cert.into(), key: key.into(), authorities: authorities.map(Path::to_owned) };
+        Ok(Self { server: Arc::new(server_tls(&files, true)?), required })
     }
+}
+
+/// The PEM files of a TLS server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTls {
+    /// The server's certificate, followed by those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authorities of clients' certificates.
+    pub authorities: Option<PathBuf>,
+}
+
+/// Reads the files of a TLS server. `must_show`: clients without a certificate of the authorities are refused; otherwise one that is shown is
+/// checked.
+///
+/// # Errors
+/// [`TlsError`] names the file.
+pub fn server_tls(files: &ServerTls, must_show: bool) -> Result<ServerConfig, TlsError> {
+    let ServerTls { cert, key, authorities } = files;
+    let chain = certificates(cert, "the server's certificate")?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| refuse(key, "the server's key", &why))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has ciphers of both versions");
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            const WHAT: &str = "the authorities of clients";
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path, WHAT)? {
+                roots.add(authority).map_err(|why| refuse(path, WHAT, &why))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = if must_show { verifier } else { verifier.allow_unauthenticated() }.build();
+            builder.with_client_cert_verifier(verifier.map_err(|why| refuse(path, WHAT, &why))?)
+        }
+    };
+    builder.with_single_cert(chain, secret).map_err(|why| TlsError::Pair { cert: cert.into(), key: key.into(), why })
 }
 
 fn refuse(path: &Path, what: &'static str, why: &dyn fmt::Display) -> TlsError {

@@ -23,10 +23,11 @@ pub use peers::{PeerLatency, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};
 pub use seat::{LocateError, Seat};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The source of a drive's figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// The NVMe SMART log page.
@@ -37,7 +38,7 @@ pub enum Source {
 }
 
 /// The verdict on a drive; the worst is the greatest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing.
@@ -61,7 +62,7 @@ impl Verdict {
 }
 
 /// One reason for a verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The verdict that this alone calls for.
     pub verdict: Verdict,
@@ -70,7 +71,7 @@ pub struct Finding {
 }
 
 /// The report of a drive about itself. A figure that it does not give is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DriveHealth {
     /// The source of the figures.
@@ -126,7 +127,7 @@ pub struct DriveHealth {
 }
 
 /// A test that a drive makes of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
     /// True if it reads all of the media, which takes hours; a short one takes minutes.
     pub long: bool,

@@ -10,6 +10,7 @@
 //! Both are of recent requests: of the last 65,536 at full weight (`block::timings`). Reads are compared with reads, writes with writes.
 
 use crate::HealthConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Fewer requests tell nothing about the median, and about the tail.
@@ -33,7 +34,7 @@ pub struct PeerLatency {
 }
 
 /// A member that is slower than its peers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowMember {
     /// The member.
     pub path: String,

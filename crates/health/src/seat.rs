@@ -21,7 +21,7 @@ const SYSFS: &str = "/sys";
 const ATTENTION: (&str, &str) = ("0", "2");
 
 /// The place of a drive in the machine. What sysfs does not tell is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Seat {
     /// The slot, as it is labelled.

@@ -6,6 +6,7 @@ use crate::clock::unix_seconds_at_zero;
 use crate::examine::{refuse_twins, wipe, zero};
 use crate::open::open_new;
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 use stria_array::address::Sectors;
@@ -87,6 +88,68 @@ pub fn default_strip_sectors(member_count: usize, rotational: bool) -> u64 {
         (false, _) => 64,
     };
     kib * 2
+}
+
+/// What [`create`] would write and make. Sectors are those of the drives.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// For each drive: the ranges that metadata and zeros take. Signatures of what it carries are erased as well, and a first resync may
+    /// write all of it later.
+    pub writes: Vec<(PathBuf, Vec<Range<u64>>)>,
+    /// The size that clients would see.
+    pub capacity_sectors: u64,
+    /// How many members may be lost, whichever they are.
+    pub losses_survived: usize,
+    /// The strip of the array, or of its spans.
+    pub strip_sectors: Option<u64>,
+}
+
+/// What [`create`] would do. Drives are only read, and what they carry is no obstacle.
+///
+/// # Errors
+/// Why it is impossible.
+pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
+    let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
+    let opened = open_each(&paths, Access::ReadOnly, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>()?;
+    refuse_twins(opened.iter().map(|(drive, _)| drive.info()))?;
+    let mut opened = opened.into_iter();
+    let mut next = || opened.next().expect("one for each path").0;
+    let mut drives: Vec<Option<SyncDrive>> = spec.drives.iter().map(|path| path.as_ref().map(|_| next())).collect();
+    drives.extend(spec.spares.iter().map(|_| Some(next())));
+    let tree = new_tree(spec, &drives).plan().map_err(impossible)?;
+    let mut writes = Vec::new();
+    for array in &tree.arrays {
+        for (index, drive) in array.drives.iter().enumerate().filter_map(|(index, &drive)| Some((index, drives[drive].as_ref()?))) {
+            let zeros = array.creation.zeros.iter().filter(|zeros| zeros.drive == index);
+            let zeros = zeros.map(|zeros| zeros.sectors.start.get()..zeros.sectors.end.get());
+            let written = array.creation.writes.iter().filter(|write| write.drive == index).map(|write| {
+                let start = write.start_sector.get();
+                start..start + (write.bytes.len() / bytes(1)) as u64
+            });
+            writes.push((drive.info().path.clone(), joined(zeros.chain(written).collect())));
+        }
+    }
+    let geometry = &tree.arrays[0].creation.geometry;
+    let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
+    Ok(Preview {
+        writes,
+        capacity_sectors: tree.upper.as_ref().map_or(geometry, |upper| &upper.geometry).capacity_sectors(),
+        losses_survived: geometry.losses_survived(),
+        strip_sectors: has_strips.then(|| geometry.strip_sectors()),
+    })
+}
+
+/// The ranges in order, those that touch as one.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 /// Creates the array. Nothing is written before everything has been checked.

@@ -23,7 +23,7 @@ mod rework;
 mod sync_io;
 
 pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments, stays_out};
-pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
+pub use create::{ArrayLevel, CreateSpec, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine};
 pub use hosted::{HostedArray, HostedDrive, Notice, NoticeKind};

@@ -32,6 +32,7 @@
 
 pub use crate::settings::SettingsRequest;
 use crate::settings::WriteMode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use stria_drive::{DriveError, LaneStopped};
@@ -39,7 +40,7 @@ use stria_host::HostError;
 use stria_terminal::Failure;
 
 /// The process that answers at this socket.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceView {
     /// The program's version.
     pub version: String,
@@ -50,7 +51,7 @@ pub struct ServiceView {
 }
 
 /// An array of the daemon's configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdoptedView {
     /// Its name here.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct AdoptedView {
 }
 
 /// The state of an array of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdoptedState {
     /// None of its drives is here.
@@ -84,7 +85,7 @@ pub enum AdoptedState {
 }
 
 /// `POST /v1/drives`
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DriveRequest {
     /// The drive that has come.
     pub path: PathBuf,
@@ -94,7 +95,7 @@ pub struct DriveRequest {
 }
 
 /// `POST /v1/adopted/{name}/start`
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StartRequest {
     /// Start although data may be lost.
     #[serde(default)]
@@ -102,7 +103,7 @@ pub struct StartRequest {
 }
 
 /// The health of an array: the worst of it and its spans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthView {
     /// Every slot has an in-sync member.
@@ -114,7 +115,7 @@ pub enum HealthView {
 }
 
 /// One array, as `status` shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayView {
     /// Its name without host; also its export's name.
     pub name: String,
@@ -216,7 +217,7 @@ pub struct ArrayView {
 }
 
 /// A scrub that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubView {
     /// The time of its end, in seconds since 1970.
     pub ended_s: u64,
@@ -227,7 +228,7 @@ pub struct ScrubView {
 }
 
 /// Routine work, as `stria routine` shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoutineView {
     /// `scrub`, `self-test`, `long self-test`.
     pub what: String,
@@ -248,7 +249,7 @@ pub struct RoutineView {
 }
 
 /// One member.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberView {
     /// Its slot, or its last one.
     pub slot: Option<usize>,
@@ -305,7 +306,7 @@ pub struct MemberView {
 }
 
 /// How long requests of one kind take, exact to 12 %.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyView {
     /// Half of the recent ones took no longer.
     pub median_us: u64,
@@ -318,7 +319,7 @@ pub struct LatencyView {
 }
 
 /// A thread that an array runs on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LaneView {
     /// Its settings and their reasons, in words.
     pub setup: String,
@@ -338,7 +339,7 @@ pub struct LaneView {
 }
 
 /// What the checksums of a member have found, in blocks of 4 KiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChecksumView {
     /// Read, and equal to what was written.
     pub verified: u64,
@@ -351,7 +352,7 @@ pub struct ChecksumView {
 }
 
 /// A sweep.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SweepView {
     /// `resync`, `rebuild`, `scrub`, `repair`.
     pub kind: String,
@@ -371,7 +372,7 @@ pub struct SweepView {
 }
 
 /// The write log since the array started.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogView {
     /// Appends to members' logs.
     pub append_count: u64,
@@ -394,7 +395,7 @@ pub struct LogView {
 }
 
 /// The write-intent bitmap.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BitmapView {
     /// Bits set.
     pub dirty_count: usize,
@@ -405,7 +406,7 @@ pub struct BitmapView {
 }
 
 /// A connected client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClientView {
     /// Counts up over the server's life.
     pub id: u64,
@@ -427,7 +428,7 @@ pub struct ClientView {
 }
 
 /// An event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Counts up from 1 without gaps.
     pub sequence: u64,
@@ -455,7 +456,7 @@ pub struct EventView {
 }
 
 /// The result of a command.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// The reason in words.
     pub message: String,
@@ -464,7 +465,7 @@ pub struct Done {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopRequest {
     /// Disconnect clients.
     #[serde(default)]
@@ -472,14 +473,14 @@ pub struct StopRequest {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberRequest {
     /// The drive.
     pub path: PathBuf,
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AddRequest {
     /// The drive.
     pub path: PathBuf,
@@ -492,7 +493,7 @@ pub struct AddRequest {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReplaceRequest {
     /// The drive to be replaced.
     pub old: PathBuf,
@@ -504,7 +505,7 @@ pub struct ReplaceRequest {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubRequest {
     /// Repair what does not match.
     #[serde(default)]
@@ -515,7 +516,7 @@ pub struct ScrubRequest {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SpeedRequest {
     /// Speed on each member that sweeps keep even while clients work.
     pub min_bytes_per_s: Option<u64>,
@@ -528,7 +529,7 @@ pub struct SpeedRequest {
 
 /// So many percent of clients' requests end within a time while sweeps run; otherwise sweeps slow down, to `min_bytes_per_s` at
 /// the least.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyBound {
     /// For example 99 or 99.9; at most two decimals.
     pub percentile: f64,
@@ -537,7 +538,7 @@ pub struct LatencyBound {
 }
 
 /// See the table above.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrimRequest {
     /// Where the range starts.
     pub start_bytes: u64,
@@ -549,7 +550,7 @@ pub struct TrimRequest {
 }
 
 /// A refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
     /// What a program acts on.
@@ -559,7 +560,7 @@ pub struct ApiError {
 }
 
 /// Kinds of [`ApiError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiErrorKind {
     /// No array of this name, or no such path.
@@ -572,10 +573,20 @@ pub enum ApiErrorKind {
     Unsafe,
     /// Tried, and failed.
     Failed,
+    /// Nobody is known by what was shown.
+    Unauthorized,
+    /// The user may not do this.
+    Forbidden,
+    /// The action needs a plan that is confirmed.
+    PlanNeeded,
+    /// What was planned or read no longer holds.
+    PlanChanged,
+    /// Too many attempts, or too much at a time.
+    TooMany,
 }
 
 /// An [`ApiError`] as it is sent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The refusal.
     pub error: ApiError,
@@ -605,7 +616,14 @@ impl From<ApiError> for Failure {
         match error.kind {
             ApiErrorKind::Unsafe => Self::Unsafe(error.message),
             ApiErrorKind::Invalid => Self::Usage(error.message),
-            ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Failed => Self::Failed(error.message),
+            ApiErrorKind::NotFound
+            | ApiErrorKind::Refused
+            | ApiErrorKind::Failed
+            | ApiErrorKind::Unauthorized
+            | ApiErrorKind::Forbidden
+            | ApiErrorKind::PlanNeeded
+            | ApiErrorKind::PlanChanged
+            | ApiErrorKind::TooMany => Self::Failed(error.message),
         }
     }
 }

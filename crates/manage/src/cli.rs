@@ -14,6 +14,7 @@ use crate::api::LatencyBound;
 use crate::monitor::MonitorOptions;
 use crate::monitor::commands::{Alarm, Health};
 use crate::nbd::NbdOptions;
+use crate::rest::tokens::Token;
 use crate::settings::{self, WriteMode};
 use crate::tools;
 use crate::vhost_user::VhostUserOptions;
@@ -111,6 +112,8 @@ pub enum Command {
     Trim(Trim),
     /// Say what is wrong with the arrays, what that means, what to do, and what not to do now.
     Explain(Explain),
+    /// Make, list or remove tokens for the daemon's API.
+    Token(Token),
     /// Give an array another name, on its drives; it must not be served.
     Rename(Rename),
     /// Destroy an array: its drives forget it, and its data is lost.

@@ -1,7 +1,7 @@
 //! Every command except `serve` and `daemon`.
 
-mod adopt;
-mod explain;
+pub(crate) mod adopt;
+pub(crate) mod explain;
 mod import;
 mod life;
 mod manual;
@@ -66,6 +66,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Reload(command) => done(&orders::reload(&command)?, json),
         Command::Config(command) => return adopt::config(&command, json),
         Command::Explain(command) => return explain::explain(&command, json),
+        Command::Token(command) => crate::rest::tokens::run(&command, json)?,
         Command::Rename(command) => life::rename(&command, json)?,
         Command::Destroy(command) => life::destroy(&command, json)?,
         Command::Wipe(command) => life::wipe(&command, json)?,

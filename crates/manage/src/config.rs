@@ -6,6 +6,7 @@
 pub mod edit;
 mod values;
 
+pub use crate::rest::options::Api;
 pub use values::{Block, Patience, Uuid};
 
 use crate::monitor::MonitorPlan;
@@ -35,6 +36,8 @@ pub struct Config {
     pub nbd: Nbd,
     /// `[mdadm]`
     pub mdadm: Mdadm,
+    /// `[api]`
+    pub api: Api,
     /// `[metrics]`
     pub metrics: Metrics,
     /// `[alarms]`
@@ -296,6 +299,7 @@ impl Config {
     /// The check of keys against each other.
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
+        self.api.options().map_err(|error| format!("[api]: {error}"))?;
         MonitorPlan::of_daemon(self).map_err(|failure| failure.to_string())?;
         self.health.check().map_err(|error| format!("[health]: {error}"))?;
         let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());

@@ -76,8 +76,12 @@ impl IntoResponse for ApiError {
         let status = match self.kind {
             ApiErrorKind::NotFound => StatusCode::NOT_FOUND,
             ApiErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            ApiErrorKind::Refused | ApiErrorKind::Unsafe => StatusCode::CONFLICT,
+            ApiErrorKind::Refused | ApiErrorKind::Unsafe | ApiErrorKind::PlanChanged => StatusCode::CONFLICT,
             ApiErrorKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
+            ApiErrorKind::Forbidden => StatusCode::FORBIDDEN,
+            ApiErrorKind::PlanNeeded => StatusCode::PRECONDITION_REQUIRED,
+            ApiErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         (status, Json(ErrorBody { error: self })).into_response()
     }

@@ -16,6 +16,8 @@ mod opening;
 mod record;
 mod spares;
 
+pub use drives::{files, is_mapped};
+pub use keeper::Keeper;
 pub use record::{awaited, stored};
 pub use spares::{PoolState, enclosure_of, look as look_at_pool};
 
@@ -23,11 +25,11 @@ use crate::config::{self, Config};
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
+use crate::rest::{self, Rest};
 use crate::routine::Routine;
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, sockets, view};
-use keeper::Keeper;
 use notify::Supervisor;
 use serde_json::json;
 use std::path::PathBuf;
@@ -81,6 +83,8 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
+    let api_options = config.api.options().map_err(Failure::Usage)?;
+    let state = config.daemon.state.clone();
     let (looked, mut ready) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
@@ -91,13 +95,17 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         let _ = looked.send(());
     };
     let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), ready_now, move |config| followed.reload(config));
-    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper), routine)).merge(monitor.router());
+    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper), Arc::clone(&routine))).merge(monitor.router());
     let witness = api::witness(Arc::clone(&service));
+    let (watched, asked) = (Arc::clone(&monitor), Arc::clone(&keeper));
     let over = service.shutdown().subscribe();
     let server = tokio::spawn(control::listen(listener, router, Some(witness), over));
     if let Some(address) = metrics {
         monitor.listen(address, service.shutdown().subscribe()).await?;
     }
+    let parts = rest::Parts { service: Arc::clone(&service), keeper: asked, monitor: watched, routine, config_path: path, state };
+    let rest = Rest::new(parts, &api_options);
+    let rest = rest::start(rest, &api_options, &socket.with_extension("api"));
     let mut is_ready = false;
     let mut over = service.shutdown().subscribe();
     tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
@@ -136,6 +144,9 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         }
     }
     let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    if let Some(rest) = rest {
+        rest.finish(LAST_ANSWERS);
+    }
     recorder.finish(&service);
     drop(sockets);
     for drive in held_by() {

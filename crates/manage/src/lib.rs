@@ -27,6 +27,7 @@ mod monitor;
 mod nbd;
 mod plain_status;
 mod progress;
+mod rest;
 mod routine;
 mod serve;
 mod service;

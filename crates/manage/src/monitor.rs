@@ -18,6 +18,7 @@ mod page;
 
 pub use board::{DriveEntry, slow};
 pub use options::{MonitorOptions, MonitorPlan};
+pub use page::{TEXT, address};
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView};
 use crate::service::Service;
@@ -28,6 +29,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use board::Board;
 use observer::Observer;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,7 +46,7 @@ const GLANCE_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// A cause that stands, as `stria alarm` shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StandingView {
     /// The cause.
     #[serde(flatten)]
@@ -154,7 +156,8 @@ impl Monitor {
         self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self) -> Vec<StandingView> {
+    /// The causes that stand.
+    pub fn standing(&self) -> Vec<StandingView> {
         let seconds = |since: SystemTime| since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let view = |(cause, since): (&Condition, _)| StandingView { cause: cause.clone(), since_s: seconds(since) };
         self.lock().standing().map(view).collect()
@@ -244,7 +247,19 @@ impl Monitor {
         Counts { standing: self.lock().standing().count(), channels: self.messenger.counts() }
     }
 
-    fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
+    /// The figures for Prometheus.
+    ///
+    /// # Errors
+    /// When an array has never answered.
+    pub fn figures(&self) -> Result<String, ApiError> {
+        Ok(metrics::text(&views(self)?, &self.board.entries(), &self.counts()))
+    }
+
+    /// Sends a test on every channel.
+    ///
+    /// # Errors
+    /// When there is no channel.
+    pub fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
         if self.messenger.is_mute() {
             let words = "no channel for alarms is configured: serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
             return Err(ApiError::new(ApiErrorKind::Refused, words));
@@ -282,7 +297,7 @@ async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>,
 }
 
 async fn metrics(State(monitor): State<Arc<Monitor>>) -> Response {
-    let text = off_thread(move || Ok(metrics::text(&views(&monitor)?, &monitor.board.entries(), &monitor.counts())));
+    let text = off_thread(move || monitor.figures());
     match text.await {
         Ok(text) => ([(header::CONTENT_TYPE, page::TEXT)], page::body(text)).into_response(),
         Err(error) => error.into_response(),

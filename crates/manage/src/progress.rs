@@ -66,7 +66,8 @@ pub fn ends(client: &Client, sequence: u64, kinds: &[&str]) -> Result<Vec<EventV
     Ok(ends.filter(|event| event.kind == "sweep_finished" || event.kind == "sweep_stopped").collect())
 }
 
-fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {
+/// The first sweep of these kinds, on the array or a span.
+pub fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {
     let own = array.sweep.as_ref().filter(|sweep| kinds.contains(&sweep.kind.as_str())).cloned();
     own.or_else(|| array.spans.iter().find_map(|span| running(span, kinds)))
 }
@@ -78,7 +79,7 @@ fn redundant_count(array: &ArrayView) -> usize {
 }
 
 /// True if a member waits to be filled. False while sweeps are paused, as that wait would never end.
-fn is_filling(array: &ArrayView) -> bool {
+pub fn is_filling(array: &ArrayView) -> bool {
     let filling = array.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
     (filling && !array.paused) || array.spans.iter().any(is_filling)
 }

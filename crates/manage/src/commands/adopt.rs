@@ -94,6 +94,7 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
         cli::ConfigAction::Check => {
             // Certificates and keys are read, too.
             config.nbd.options()?.check()?;
+            config.api.options().and_then(|api| api.check()).map_err(Failure::Failed)?;
             let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
             let count = config.arrays.len();
             let words = || format!("{} {there}; {count} arrays belong to Stria", path.display());
@@ -135,7 +136,7 @@ fn show(config: &Config, json: bool) {
 }
 
 /// The arrays on these drives, or on all block devices if none is named; and the drives.
-pub(super) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+pub(crate) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
     let members = drives_of(&found.assemblies);
@@ -148,7 +149,7 @@ fn drives_of<'a>(assemblies: impl IntoIterator<Item = &'a Assembly>) -> Vec<Path
 }
 
 /// The one array that is meant, by name, UUID, or because there is no other.
-pub(super) fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
+pub(crate) fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
     let is_named =
         |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
     let fits =
@@ -175,7 +176,7 @@ pub(super) fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result
 }
 
 /// Makes mdadm's configuration follow Stria's. Says what was done.
-pub(super) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
+pub(crate) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
     let Some(changed) = mdadm::update(config)? else { return Ok(Vec::new()) };
     let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
     if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {

@@ -1,6 +1,6 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
 use crate::commands::NOT_WELL;
 use crate::{cli, client, view};
 use serde::Serialize;
@@ -9,18 +9,47 @@ use stria_block::{shown, shown_sentence};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json};
 
+/// The kind of a matter, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatterKind {
+    /// The array is not served.
+    NotServed,
+    /// Nobody answers.
+    Silent,
+    /// Redundancy is lost, and nothing fills the gap.
+    Degraded,
+    /// Redundancy is being restored.
+    Rebuilding,
+    /// More is lost than redundancy covers.
+    Failed,
+    /// Sweeps are paused while the array is degraded.
+    Paused,
+    /// A scrub found redundancy that does not match.
+    Mismatch,
+    /// A member has no space.
+    NoSpace,
+    /// A failed member was replaced, and is still listed.
+    Replaced,
+}
+
 /// One matter of one array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Matter {
-    array: String,
+pub struct Matter {
+    /// The array or span.
+    pub array: String,
+    /// The kind.
+    pub kind: MatterKind,
     /// The fault.
-    what: String,
+    pub what: String,
     /// The meaning of the fault.
-    means: String,
+    pub means: String,
     /// The remedy.
-    action: String,
+    pub action: String,
     /// Steps that would make it worse.
-    avoid: String,
+    pub avoid: String,
+    /// The drives that it is about, by path.
+    pub drives: Vec<String>,
 }
 
 /// Explains the state of arrays. The exit code: [`NOT_WELL`] if there is anything to explain.
@@ -39,10 +68,12 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         matters.extend(services.iter().flat_map(|(_, arrays)| arrays).flat_map(of_array));
         matters.extend(silent.iter().map(|serve| Matter {
             array: serve.socket.display().to_string(),
+            kind: MatterKind::Silent,
             what: serve.error.clone(),
             means: "its arrays may still serve clients, but nobody can see or change their state".into(),
             action: "look at its log; if it is stuck in a drive, check that drive and its cable".into(),
             avoid: "do not start another process on the same drives: they are locked, and it would refuse".into(),
+            drives: Vec::new(),
         }));
     }
     if json {
@@ -67,7 +98,8 @@ fn words(matters: &[Matter]) -> String {
     text
 }
 
-fn not_served(array: &AdoptedView) -> Option<Matter> {
+/// The matter of an array of the daemon's that is not served, unless it was stopped on purpose.
+pub fn not_served(array: &AdoptedView) -> Option<Matter> {
     let name = &array.name;
     let (means, action, avoid) = match array.state {
         AdoptedState::Served | AdoptedState::Stopped => return None,
@@ -91,14 +123,17 @@ fn not_served(array: &AdoptedView) -> Option<Matter> {
     };
     Some(Matter {
         array: name.clone(),
+        kind: MatterKind::NotServed,
         what: format!("not served: {}", array.text),
         means: means.into(),
         action,
         avoid: avoid.into(),
+        drives: Vec::new(),
     })
 }
 
-fn of_array(array: &ArrayView) -> Vec<Matter> {
+/// The matters of an array that is served, and of its spans.
+pub fn of_array(array: &ArrayView) -> Vec<Matter> {
     let mut matters = Vec::new();
     collect(array, &array.name, &mut matters);
     matters
@@ -106,13 +141,20 @@ fn of_array(array: &ArrayView) -> Vec<Matter> {
 
 /// The matters of an array and its spans. `name`: the array's, which commands take.
 fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
-    let mut say = |what: String, means: &str, action: String, avoid: &str| {
-        matters.push(Matter { array: array.name.clone(), what, means: means.into(), action, avoid: avoid.into() });
+    let mut say = |kind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str| {
+        let (array, means, avoid) = (array.name.clone(), means.into(), avoid.into());
+        matters.push(Matter { array, kind, what, means, action, avoid, drives });
     };
+    let paths = |is_meant: fn(&MemberView) -> bool| {
+        array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect::<Vec<_>>()
+    };
+    let failed = || paths(|member| member.failure.is_some());
     let rebuilds = array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
     let left = array.losses_survived;
     if let Some(seconds) = array.silent_s {
         say(
+            MatterKind::Silent,
+            paths(|member| member.waiting_ms.is_some()),
             format!("the array has not answered for {seconds} s"),
             "a lane waits, most likely for a drive that hangs; requests that need it wait as well",
             "look at the drives that have requests to answer in the log; a drive that comes back lets everything go on".into(),
@@ -124,6 +166,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     match array.health {
         HealthView::Optimal => {}
         HealthView::Degraded if own && rebuilds => say(
+            MatterKind::Rebuilding,
+            failed(),
             array.headline.clone(),
             if left == 0 {
                 "until the rebuild ends, the loss of another drive loses data"
@@ -134,6 +178,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             "do not pull or replace another drive, and do not restart the machine without need",
         ),
         HealthView::Degraded if own => say(
+            MatterKind::Degraded,
+            failed(),
             array.headline.clone(),
             if left == 0 {
                 "data is complete, and the loss of another drive loses data"
@@ -146,6 +192,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
         ),
         HealthView::Failed if own => say(
+            MatterKind::Failed,
+            failed(),
             array.headline.clone(),
             "more drives are lost than redundancy covers; reads and writes of what they held fail",
             format!(
@@ -159,6 +207,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
         own && array.health != HealthView::Optimal && !rebuilds && array.members.iter().any(|member| member.role == "spare");
     if no_spare && array.paused {
         say(
+            MatterKind::Paused,
+            Vec::new(),
             "sweeps are paused while the array is degraded".into(),
             "the spare is not being filled",
             format!("`stria resume {name}`"),
@@ -167,6 +217,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     }
     if view::found_mismatch(array) && own {
         say(
+            MatterKind::Mismatch,
+            paths(|member| member.wrong_sectors > 0),
             "a scrub found redundancy that does not match".into(),
             "a drive changed bytes, or a crash left a write half done; what clients read may be right or wrong",
             format!("`stria status -v {name}` names the member where redundancy can; then `stria scrub {name} --repair`"),
@@ -175,6 +227,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     }
     for member in array.members.iter().filter(|member| member.no_room) {
         say(
+            MatterKind::NoSpace,
+            vec![member.path.clone()],
             format!("{} has no space for writes", member.path),
             "the file system or pool below an image is full; clients' writes fail",
             "make space there; writes go on by themselves".into(),
@@ -184,6 +238,8 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
         let why = member.failure.as_deref().unwrap_or_default();
         say(
+            MatterKind::Replaced,
+            vec![member.path.clone()],
             format!("{} failed and was replaced: {why}", member.path),
             "the array is optimal without it",
             format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),

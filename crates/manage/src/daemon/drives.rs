@@ -66,14 +66,14 @@ impl Drives {
 }
 
 /// True if the device mapper made a device of this one: of the paths to a drive, only the map is used (multipath).
-fn is_mapped(path: &Path) -> bool {
+pub fn is_mapped(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let holders = std::fs::read_dir(Path::new("/sys/class/block").join(name).join("holders"));
     holders.into_iter().flatten().flatten().any(|holder| holder.file_name().to_string_lossy().starts_with("dm-"))
 }
 
 /// The file, or the files of the folder, without links.
-fn files(path: &Path) -> Vec<PathBuf> {
+pub fn files(path: &Path) -> Vec<PathBuf> {
     let real = real_path_within(path, RESOLVE_WITHIN);
     if !real.is_dir() {
         return if real.exists() { vec![real] } else { Vec::new() };

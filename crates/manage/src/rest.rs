@@ -1,0 +1,394 @@
+//! The REST API of the daemon, version 1: `/api/v1/…`, on a unix socket beside the control socket and, by TLS, over TCP.
+//!
+//! ```text
+//!   server ─ who calls (auth) ─ which route (route) ─ looks, plans, jobs ─▶ Service, Keeper, Monitor
+//!         └ the page's files                         └ state and events as a stream (stream)
+//! ```
+//! It runs on threads of its own, of low priority, and reaches arrays as the control socket does: by message. However many clients look,
+//! lanes are asked once a second. [`routes`] declares every path; `docs/openapi.json` is generated from it.
+
+mod auth;
+mod drives;
+mod jobs;
+mod looks;
+pub mod options;
+mod page;
+mod plans;
+mod route;
+mod server;
+mod stream;
+mod summary;
+pub mod tokens;
+pub mod types;
+
+use options::ApiOptions;
+pub use server::start;
+
+use crate::api::{ApiError, ApiErrorKind, EventView, RoutineView};
+use crate::config::{Config, edit};
+use crate::daemon::{Keeper, stored};
+use crate::monitor::{Monitor, StandingView};
+use crate::routine::Routine;
+use crate::service::Service;
+use auth::Guard;
+use axum::http::Method;
+use jobs::Jobs;
+use looks::Looks;
+use plans::{Plans, is_harmless};
+use route::{Body, Call, Nothing, Query, Route, route};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use stria_alarm::Outcome;
+use types::{
+    About, Action, ArrayEntry, ConfigText, ConfigVerdict, DrivePage, EventPage, Job, JobRequest, PlanOffer, Role, State, Summary,
+    Told, Who,
+};
+
+/// The version of the API.
+pub const VERSION: u32 = 1;
+
+/// The parts of the daemon, for [`Rest::new`].
+pub struct Parts {
+    /// The arrays that are served.
+    pub service: Arc<Service>,
+    /// The arrays of the configuration.
+    pub keeper: Arc<Keeper>,
+    /// Alarms and health.
+    pub monitor: Arc<Monitor>,
+    /// Work by schedule.
+    pub routine: Arc<Routine>,
+    /// The configuration.
+    pub config_path: PathBuf,
+    /// The folder with the events.
+    pub state: PathBuf,
+}
+
+/// The daemon's parts that the API reaches.
+pub struct Rest {
+    service: Arc<Service>,
+    keeper: Arc<Keeper>,
+    monitor: Arc<Monitor>,
+    routine: Arc<Routine>,
+    /// The configuration.
+    config_path: PathBuf,
+    /// The folder with the events.
+    state: PathBuf,
+    /// Events of earlier runs that tell since when something is so.
+    past: Vec<EventView>,
+    guard: Guard,
+    plans: Plans,
+    jobs: Jobs,
+    looks: Looks,
+    /// The present run.
+    boot: String,
+}
+
+/// The time, in milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Rest {
+    /// The daemon's side of the API.
+    pub fn new(parts: Parts, options: &ApiOptions) -> Arc<Self> {
+        let Parts { service, keeper, monitor, routine, config_path, state } = parts;
+        let mut past = stored(&state).unwrap_or_default();
+        past.retain(|event| {
+            matches!(event.kind.as_str(), "member_failed" | "member_gone" | "mismatch" | "sweep_finished" | "no_room")
+        });
+        Arc::new(Self {
+            service,
+            keeper,
+            monitor,
+            routine,
+            config_path,
+            state,
+            past,
+            guard: Guard::new(&options.tokens, options.group, options.admin_group),
+            plans: Plans::default(),
+            jobs: Jobs::default(),
+            looks: Looks::default(),
+            boot: format!("{:x}", now_ms()),
+        })
+    }
+
+    fn config(&self) -> Result<Config, ApiError> {
+        Config::read(&self.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))
+    }
+
+    /// The arrays. `is_fresh`: as they are now, rather than within the last second.
+    fn entries(&self, is_fresh: bool) -> Result<Vec<ArrayEntry>, ApiError> {
+        self.looks.arrays(is_fresh, &self.monitor.health(), || Ok((self.service.arrays()?, self.keeper.adopted())))
+    }
+
+    fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
+        let events = [&self.past[..], &self.service.events().since(0)].concat();
+        summary::summary(arrays, alarms, &events)
+    }
+
+    /// Everything that changes.
+    fn state(&self) -> Result<State, ApiError> {
+        let (arrays, alarms) = (self.entries(false)?, self.monitor.standing());
+        let summary = self.summary(&arrays, &alarms);
+        Ok(State { boot: self.boot.clone(), time_ms: now_ms(), summary, arrays, jobs: self.jobs.all(), alarms })
+    }
+}
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct EventQuery {
+    /// Those of one array.
+    array: Option<String>,
+    /// Those of one kind.
+    kind: Option<String>,
+    /// Those that contain this text, for example a drive's path or serial number.
+    text: Option<String>,
+    /// Those before this time, in milliseconds since 1970.
+    before_ms: Option<u64>,
+    /// The most that are sent, the newest ones; 100 if not given, 1000 at most.
+    limit: Option<usize>,
+}
+
+/// Every path of the API but the stream, the document itself, and the begin of a session, which the server answers.
+fn routes() -> Vec<Route> {
+    let (get, post, put) = (Method::GET, Method::POST, Method::PUT);
+    use Role::{Admin, Operate, View};
+    vec![
+        route(get.clone(), "", View, "The daemon that answers, and who asks", about),
+        route(get.clone(), "/session", View, "Who asks", |call: Call<Nothing>| Ok::<Who, _>(call.caller.who())),
+        route(Method::DELETE, "/session", View, "Ends the session", |call: Call<Nothing>| {
+            call.rest.guard.end(&call.caller);
+            Ok(Told { message: "the session has ended".into() })
+        }),
+        route(get.clone(), "/state", View, "Everything that changes, as the stream sends it", |call: Call<Nothing>| {
+            call.rest.state()
+        }),
+        route(get.clone(), "/summary", View, "The machine in one sentence, and what is wrong", |call: Call<Nothing>| {
+            let (arrays, alarms) = (call.rest.entries(false)?, call.rest.monitor.standing());
+            Ok(call.rest.summary(&arrays, &alarms))
+        }),
+        route(get.clone(), "/arrays", View, "The arrays that belong to Stria, served or not", |call: Call<Nothing>| {
+            call.rest.entries(false)
+        }),
+        route(get.clone(), "/arrays/{name}", View, "One array, by name or UUID", |call: Call<Nothing>| {
+            plans::entry(&call.rest, &call.name)
+        }),
+        route(get.clone(), "/drives", View, "The drives of the machine, what lies on them, and their health", drives_of),
+        route(post.clone(), "/plans", Operate, "Says what an action would do, and gives a token to carry it out", offer),
+        route(post.clone(), "/actions", Operate, "Carries out an action that loses nothing", act),
+        route(post.clone(), "/jobs", Operate, "Carries out a plan, if it still holds", carry_out),
+        route(get.clone(), "/jobs", View, "The last jobs, the newest last", |call: Call<Nothing>| {
+            Ok::<Vec<Job>, _>(call.rest.jobs.all())
+        }),
+        route(get.clone(), "/jobs/{id}", View, "One job", |call: Call<Nothing>| {
+            let job = call.name.parse().ok().and_then(|id| call.rest.jobs.job(id));
+            job.ok_or_else(|| ApiError::new(ApiErrorKind::NotFound, format!("there is no job {}", call.name)))
+        }),
+        route(get.clone(), "/events", View, "Events of the past, over restarts", |call: Call<Query<EventQuery>>| {
+            events(&call.rest, call.input.0)
+        }),
+        route(get.clone(), "/audit", View, "Orders: who did what", |call: Call<Query<EventQuery>>| {
+            events(&call.rest, EventQuery { kind: Some("ordered".into()), ..call.input.0 })
+        }),
+        route(get.clone(), "/routine", View, "Scrubs and self-tests by schedule", |call: Call<Nothing>| {
+            Ok::<Vec<RoutineView>, _>(call.rest.routine.shown())
+        }),
+        route(get.clone(), "/alarms", View, "The causes of alarms that last", |call: Call<Nothing>| {
+            Ok::<Vec<StandingView>, _>(call.rest.monitor.standing())
+        }),
+        route(post.clone(), "/alarms/test", Operate, "Sends a test on every channel", |call: Call<Nothing>| {
+            Ok::<Vec<Outcome>, _>(call.rest.monitor.send_test()?)
+        }),
+        route(get, "/config", Admin, "The configuration's text", |call: Call<Nothing>| config_text(&call.rest)),
+        route(put, "/config", Admin, "Replaces the configuration, if it is good, and applies it", set_config),
+        route(post, "/config/check", Admin, "Checks a configuration", |call: Call<Body<ConfigText>>| {
+            Ok(match Config::parse(&call.input.0.text) {
+                Ok(config) => {
+                    ConfigVerdict { good: true, text: format!("it is good; {} arrays belong to Stria", config.arrays.len()) }
+                }
+                Err(fault) => ConfigVerdict { good: false, text: fault.trim_start_matches(": ").to_owned() },
+            })
+        }),
+    ]
+}
+
+/// `docs/openapi.json`
+pub fn document() -> Value {
+    let text = |summary: &str, role: &str, media: &str, description: &str| {
+        json!({"get": {"summary": summary, "x-role": role, "responses": {"200": {"description": description,
+            "content": {media: {"schema": {"type": "string"}}}}}}})
+    };
+    let stream = "events of the kinds `state` (data: State), `beat` (data: {time_ms}, in a second without a change), `event` (data: EventView, \
+                  with an id: `Last-Event-ID` resumes) and `reset` (data: {boot}: the daemon restarted or has forgotten events since the last id)";
+    let mut document = route::document(
+        &routes(),
+        vec![
+            ("/api/v1/openapi.json", text("This document", "view", "application/json", "the document")),
+            ("/api/v1/stream", text("State and events as they change", "view", "text/event-stream", stream)),
+            ("/metrics", text("Figures for Prometheus", "view", "text/plain", "Prometheus' text")),
+        ],
+    );
+    // A session is begun by those who are nobody yet.
+    let who = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Who"}}});
+    document["paths"]["/api/v1/session"]["post"] = json!({
+        "summary": "Begins a session: sets its cookie",
+        "operationId": "post_session",
+        "security": [],
+        "requestBody": {"required": true, "content": {"application/json": {"schema": schemars::schema_for!(types::Login)}}},
+        "responses": {"200": {"description": "the user", "content": who}},
+    });
+    document
+}
+
+fn about(call: Call<Nothing>) -> Result<About, ApiError> {
+    Ok(About {
+        version: env!("CARGO_PKG_VERSION").into(),
+        api: VERSION,
+        machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        boot: call.rest.boot.clone(),
+        time_ms: now_ms(),
+        user: call.caller.who(),
+    })
+}
+
+fn drives_of(call: Call<Nothing>) -> Result<Vec<DrivePage>, ApiError> {
+    let rest = &call.rest;
+    Ok(drives::pages(drives::paths(&rest.config()?.daemon), &rest.entries(false)?, &rest.monitor.drives()))
+}
+
+fn offer(call: Call<Body<Action>>) -> Result<PlanOffer, ApiError> {
+    let based = plans::plan(&call.rest, &call.input.0)?;
+    Ok(call.rest.plans.offer(based, &call.caller))
+}
+
+fn act(call: Call<Body<Action>>) -> Result<Job, ApiError> {
+    if !is_harmless(&call.input.0) {
+        let text = "this action needs a plan: POST it to /api/v1/plans, and the plan's token to /api/v1/jobs";
+        return Err(ApiError::new(ApiErrorKind::PlanNeeded, text));
+    }
+    let based = plans::plan(&call.rest, &call.input.0)?;
+    call.rest.jobs.begin(&call.rest, based, &call.caller)
+}
+
+fn carry_out(call: Call<Body<JobRequest>>) -> Result<Job, ApiError> {
+    let JobRequest { token, confirm } = call.input.0;
+    let offered = call.rest.plans.take(&token, &call.caller)?;
+    let plan = &offered.plan;
+    if plan.role > call.caller.role {
+        let text =
+            format!("this plan needs the role {}, and {} has {}", plan.role.word(), call.caller.name, call.caller.role.word());
+        return Err(ApiError::new(ApiErrorKind::Forbidden, text));
+    }
+    if plan.confirm.is_some() && plan.confirm != confirm {
+        let wanted = plan.confirm.as_deref().unwrap_or_default();
+        let text = format!("this plan is confirmed by the text {wanted:?}, which a person types: ask for a new plan");
+        return Err(ApiError::new(ApiErrorKind::Invalid, text));
+    }
+    let now = plans::plan(&call.rest, &plan.action).map_err(|error| {
+        ApiError::new(ApiErrorKind::PlanChanged, format!("the plan no longer holds, and nothing was done: {}", error.message))
+    })?;
+    if now != offered {
+        let text = "the plan no longer holds, as the array or a drive has changed since; nothing was done: ask for a new plan";
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+    }
+    call.rest.jobs.begin(&call.rest, now, &call.caller)
+}
+
+fn events(rest: &Rest, query: EventQuery) -> Result<EventPage, ApiError> {
+    let mut events = stored(&rest.state).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    let EventQuery { array, kind, text, before_ms, limit } = query;
+    events.retain(|event| {
+        array.as_ref().is_none_or(|array| event.array == *array)
+            && kind.as_ref().is_none_or(|kind| event.kind == *kind)
+            && text.as_ref().is_none_or(|text| event.text.contains(text.as_str()))
+            && before_ms.is_none_or(|before| event.time_ms < before)
+    });
+    let skipped = events.len().saturating_sub(limit.unwrap_or(100).clamp(1, 1000));
+    Ok(EventPage { more: skipped > 0, events: events.split_off(skipped) })
+}
+
+fn config_text(rest: &Rest) -> Result<ConfigText, ApiError> {
+    let text = match std::fs::read_to_string(&rest.config_path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => edit::TEMPLATE.to_owned(),
+        Err(error) => {
+            let text = format!("{} cannot be read: {error}", rest.config_path.display());
+            return Err(ApiError::new(ApiErrorKind::Failed, text));
+        }
+    };
+    Ok(ConfigText { tag: auth::sha256(text.as_bytes()), text })
+}
+
+fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
+    let ConfigText { text, tag } = call.input.0;
+    let rest = &call.rest;
+    Config::parse(&text).map_err(|fault| {
+        let fault = fault.trim_start_matches(": ");
+        ApiError::new(ApiErrorKind::Invalid, format!("the configuration was not changed, as it would be invalid: {fault}"))
+    })?;
+    // The lock of the configuration's folder keeps commands from changing it meanwhile.
+    let lock = edit::Edit::open(&rest.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    if config_text(rest)?.tag != tag {
+        let text = "the configuration was changed by somebody else since it was read: read it again";
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+    }
+    edit::replace(&rest.config_path, &text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    drop(lock);
+    Ok(Told { message: rest.keeper.reload()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Goal: the document that is checked in is what the routes say. `STRIA_WRITE=1` writes it.
+    #[test]
+    fn the_document_is_that_of_the_routes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let text = serde_json::to_string_pretty(&document()).expect("plain data") + "\n";
+        if std::env::var_os("STRIA_WRITE").is_some() {
+            std::fs::write(&path, &text).expect("a file");
+        }
+        let known = std::fs::read_to_string(&path).expect("docs/openapi.json");
+        let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+        assert!(
+            parse(&known) == parse(&text),
+            "STRIA_WRITE=1 cargo test -p stria-manage --lib rest:: writes docs/openapi.json anew"
+        );
+    }
+
+    /// Every reference has its target, and every path its role.
+    #[test]
+    fn the_document_is_whole() {
+        let document = document();
+        let text = document.to_string();
+        for target in text.split("\"#/components/schemas/").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(document["components"]["schemas"][target].is_object(), "{target} is not described");
+        }
+        let paths = document["paths"].as_object().expect("paths");
+        assert!(paths.len() > 15 && paths["/api/v1/plans"]["post"]["x-role"] == "operate", "{text}");
+        assert!(document["components"]["schemas"]["Plan"]["description"].is_string());
+    }
+
+    #[test]
+    fn what_loses_data_needs_a_plan() {
+        let harmless =
+            [r#"{"action":"stop","array":"a"}"#, r#"{"action":"scrub","array":"a"}"#, r#"{"action":"pause","array":"a"}"#];
+        let others = [
+            r#"{"action":"stop","array":"a","force":true}"#,
+            r#"{"action":"scrub","array":"a","repair":true}"#,
+            r#"{"action":"destroy","array":"a"}"#,
+            r#"{"action":"wipe","drives":["/dev/sda"]}"#,
+            r#"{"action":"create","name":"a","level":"1","drives":["/dev/sda",null]}"#,
+        ];
+        let read = |text: &str| serde_json::from_str::<Action>(text).expect(text);
+        assert!(harmless.iter().all(|text| is_harmless(&read(text))) && !others.iter().any(|text| is_harmless(&read(text))));
+        assert!(serde_json::from_str::<Action>(r#"{"action":"destroy","array":"a","force":true}"#).is_err(), "no unknown key");
+    }
+}

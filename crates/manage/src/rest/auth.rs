@@ -1,0 +1,429 @@
+//! Users of the API: who they are, and what they may do.
+//!
+//! | way | proof | role |
+//! | --- | --- | --- |
+//! | unix socket | the kernel names user and groups of the other end | root and the daemon's own user: admin; members of `[api] group`: operate |
+//! | bearer token | its SHA-256 stands in the file of tokens | that of its line |
+//! | client certificate | TLS has checked its authority, and its fingerprint stands in the file of tokens | that of its line |
+//! | session | a cookie that a token has bought | that of the token, as long as its line stands |
+//!
+//! The file of tokens has one line for each: `NAME ROLE SHA256`, or `NAME ROLE cert:SHA256`. It is read at every request, so a line that is
+//! removed counts no more at once.
+
+use super::types::{Role, Via, Who};
+use crate::api::{ApiError, ApiErrorKind};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The cookie of a session.
+pub const COOKIE: &str = "stria_session";
+/// A session ends so long after its last request, and at the latest so long after its begin.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+pub const LASTS: Duration = Duration::from_secs(12 * 3600);
+/// Sessions at a time; the one that was silent for longest gives way.
+const SESSIONS_MAX: usize = 256;
+/// Wrong tokens that one peer may show in [`FORGIVEN_AFTER`].
+const WRONG_MAX: u32 = 10;
+const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
+/// Peers that are remembered.
+const PEERS_MAX: usize = 4096;
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A process of this machine.
+    Unix {
+        /// Its user.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+        /// Its number, if the system reports it.
+        pid: Option<i32>,
+    },
+    /// Another machine, by TLS.
+    Tls {
+        /// Its address.
+        address: IpAddr,
+        /// The SHA-256 of its certificate, which TLS has checked.
+        certificate: Option<String>,
+    },
+}
+
+impl Peer {
+    /// The part that counts wrong tokens: a user, an IPv4 address, an IPv6 network of 64 bits.
+    fn origin(&self) -> String {
+        match self {
+            Self::Unix { uid, .. } => format!("user {uid}"),
+            Self::Tls { address, .. } => match address.to_canonical() {
+                IpAddr::V4(address) => address.to_string(),
+                IpAddr::V6(address) => address.segments()[..4].iter().map(|part| format!("{part:x}:")).collect(),
+            },
+        }
+    }
+
+    /// In words, for the record.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Unix { uid, pid, .. } => {
+                let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+                format!("{}{process}", user_name(*uid))
+            }
+            Self::Tls { address, .. } => address.to_canonical().to_string(),
+        }
+    }
+}
+
+/// `alice (user 1000)`
+pub fn user_name(uid: u32) -> String {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| format!("user {uid}"), |user| format!("{} (user {uid})", user.name))
+}
+
+/// A user who may do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub name: String,
+    /// The rights.
+    pub role: Role,
+    /// The proof.
+    pub via: Via,
+    /// The header value that a session demands.
+    pub csrf: Option<String>,
+    /// The end of the session.
+    pub expires_ms: Option<u64>,
+    /// The session's number, hashed.
+    session: Option<String>,
+    /// The other end, in words.
+    pub from: String,
+}
+
+impl Caller {
+    /// As it is shown to the user.
+    pub fn who(&self) -> Who {
+        let Self { name, role, via, csrf, expires_ms, .. } = self.clone();
+        Who { name, role, via, csrf, expires_ms }
+    }
+
+    /// In words, for the record.
+    pub fn shown(&self) -> String {
+        match self.via {
+            Via::Unix => self.from.clone(),
+            Via::Token => format!("token {} from {}", self.name, self.from),
+            Via::Certificate => format!("certificate {} from {}", self.name, self.from),
+            Via::Session => format!("session of {} from {}", self.name, self.from),
+        }
+    }
+}
+
+struct Session {
+    /// The line of the file that bought it.
+    name: String,
+    hash: String,
+    csrf: String,
+    begun: Instant,
+    expires_ms: u64,
+    seen: Instant,
+}
+
+/// The credentials that a request carries.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// `authorization: Bearer …`
+    pub token: Option<String>,
+    /// The session's cookie.
+    pub session: Option<String>,
+}
+
+/// A line of the file of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenLine {
+    /// The name.
+    pub name: String,
+    /// The rights.
+    pub role: Role,
+    /// `SHA256` or `cert:SHA256`, in hexadecimal digits.
+    pub proof: String,
+}
+
+/// The check of who calls.
+pub struct Guard {
+    /// The file of tokens.
+    tokens: std::path::PathBuf,
+    /// The group that may operate.
+    group: Option<u32>,
+    /// The group that may do everything.
+    admin_group: Option<u32>,
+    sessions: Mutex<HashMap<String, Session>>,
+    wrong: Mutex<HashMap<String, (Instant, u32)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hexadecimal digits of the SHA-256.
+pub fn sha256(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// 256 random bits in hexadecimal digits.
+pub fn secret() -> String {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).expect("the kernel gives random numbers");
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads the file of tokens. One that is not there is empty.
+///
+/// # Errors
+/// The line that makes no sense.
+pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, String> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("{} cannot be read: {error}", path.display())),
+    };
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
+        let fault =
+            || format!("{}:{}: a line is NAME view|operate|admin SHA256; `stria token` writes them", path.display(), index + 1);
+        let [name, role, proof] = line.split_whitespace().collect::<Vec<_>>()[..] else { return Err(fault()) };
+        let role = match role {
+            "view" => Role::View,
+            "operate" => Role::Operate,
+            "admin" => Role::Admin,
+            _ => return Err(fault()),
+        };
+        let digits = proof.strip_prefix("cert:").unwrap_or(proof);
+        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(fault());
+        }
+        lines.push(TokenLine { name: name.into(), role, proof: proof.to_ascii_lowercase() });
+    }
+    Ok(lines)
+}
+
+impl Guard {
+    /// A guard with this file of tokens and these groups.
+    pub fn new(tokens: &Path, group: Option<u32>, admin_group: Option<u32>) -> Self {
+        Self { tokens: tokens.into(), group, admin_group, sessions: Mutex::default(), wrong: Mutex::default() }
+    }
+
+    fn lines(&self) -> Vec<TokenLine> {
+        read_tokens(&self.tokens).unwrap_or_else(|fault| {
+            tracing::warn!("no token counts: {fault}");
+            Vec::new()
+        })
+    }
+
+    /// Who calls.
+    ///
+    /// # Errors
+    /// That nobody is known, or that too many wrong tokens came from there.
+    pub fn caller(&self, peer: &Peer, shown: &Shown) -> Result<Caller, ApiError> {
+        let from = peer.shown();
+        let caller =
+            |name: String, role, via| Caller { name, role, via, csrf: None, expires_ms: None, session: None, from: from.clone() };
+        if let Some(token) = &shown.token {
+            let line = self.line_of(peer, token)?;
+            return Ok(caller(line.name, line.role, Via::Token));
+        }
+        match peer {
+            Peer::Unix { uid, gid, .. } => match self.role_of(*uid, *gid) {
+                Some(role) => Ok(caller(user_name(*uid), role, Via::Unix)),
+                None => {
+                    let group = self.group.and_then(|group| Group::from_gid(Gid::from_raw(group)).ok().flatten());
+                    let remedy = group.map_or_else(
+                        || "[api] group in stria.toml lets a group in".to_owned(),
+                        |group| format!("members of the group {} may", group.name),
+                    );
+                    let text = format!("{} may not use the API: {remedy}", user_name(*uid));
+                    Err(ApiError::new(ApiErrorKind::Forbidden, text))
+                }
+            },
+            Peer::Tls { certificate, .. } => {
+                if let Some(session) = shown.session.as_ref().and_then(|session| self.session(session, &from)) {
+                    return Ok(session);
+                }
+                let proof = certificate.as_ref().map(|hash| format!("cert:{hash}"));
+                match self.lines().into_iter().find(|line| proof.as_ref() == Some(&line.proof)) {
+                    Some(line) => Ok(caller(line.name, line.role, Via::Certificate)),
+                    None => {
+                        let text = "show a token (authorization: Bearer …), a known client certificate, or begin a session";
+                        Err(ApiError::new(ApiErrorKind::Unauthorized, text))
+                    }
+                }
+            }
+        }
+    }
+
+    fn role_of(&self, uid: u32, gid: u32) -> Option<Role> {
+        if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+            return Some(Role::Admin);
+        }
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let name = user.and_then(|user| CString::new(user.name).ok());
+        let mut groups = name.and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok()).unwrap_or_default();
+        groups.push(Gid::from_raw(gid));
+        let is_in = |group: Option<u32>| group.is_some_and(|group| groups.contains(&Gid::from_raw(group)));
+        match (is_in(self.admin_group), is_in(self.group)) {
+            (true, _) => Some(Role::Admin),
+            (false, true) => Some(Role::Operate),
+            (false, false) => None,
+        }
+    }
+
+    /// The line of a token.
+    fn line_of(&self, peer: &Peer, token: &str) -> Result<TokenLine, ApiError> {
+        let origin = peer.origin();
+        let is_recent = |since: Instant| since.elapsed() < FORGIVEN_AFTER;
+        if let Some((_, count)) = lock(&self.wrong).get(&origin).filter(|(since, _)| is_recent(*since))
+            && *count >= WRONG_MAX
+        {
+            let text = format!("too many wrong tokens came from {origin}: wait {} s", FORGIVEN_AFTER.as_secs());
+            return Err(ApiError::new(ApiErrorKind::TooMany, text));
+        }
+        let proof = sha256(token.as_bytes());
+        if let Some(line) = self.lines().into_iter().find(|line| line.proof == proof) {
+            return Ok(line);
+        }
+        let mut wrong = lock(&self.wrong);
+        if wrong.len() >= PEERS_MAX {
+            wrong.retain(|_, (since, _)| is_recent(*since));
+        }
+        // An attacker with more addresses than that is slowed by the length of tokens alone.
+        if wrong.len() < PEERS_MAX || wrong.contains_key(&origin) {
+            let entry = wrong.entry(origin).or_insert((Instant::now(), 0));
+            if !is_recent(entry.0) {
+                *entry = (Instant::now(), 0);
+            }
+            entry.1 += 1;
+        }
+        Err(ApiError::new(ApiErrorKind::Unauthorized, "this token is unknown: `stria token create` makes one"))
+    }
+
+    /// Begins a session. Returns its number, for the cookie, and its caller.
+    ///
+    /// # Errors
+    /// When the token is wrong.
+    pub fn begin(&self, peer: &Peer, token: &str) -> Result<(String, Caller), ApiError> {
+        let line = self.line_of(peer, token)?;
+        let (number, now) = (secret(), Instant::now());
+        let session = Session {
+            name: line.name,
+            hash: line.proof,
+            csrf: secret(),
+            begun: now,
+            expires_ms: super::now_ms() + LASTS.as_millis() as u64,
+            seen: now,
+        };
+        let mut sessions = lock(&self.sessions);
+        sessions.retain(|_, session| is_alive(session));
+        if sessions.len() >= SESSIONS_MAX
+            && let Some(oldest) = sessions.iter().min_by_key(|(_, session)| session.seen).map(|(number, _)| number.clone())
+        {
+            sessions.remove(&oldest);
+        }
+        sessions.insert(sha256(number.as_bytes()), session);
+        drop(sessions);
+        let caller = self.session(&number, &peer.shown());
+        Ok((number, caller.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the token was removed just now"))?))
+    }
+
+    fn session(&self, number: &str, from: &str) -> Option<Caller> {
+        let key = sha256(number.as_bytes());
+        let mut sessions = lock(&self.sessions);
+        let session = sessions.get_mut(&key).filter(|session| is_alive(session))?;
+        let line = self.lines().into_iter().find(|line| line.name == session.name && line.proof == session.hash)?;
+        session.seen = Instant::now();
+        Some(Caller {
+            name: line.name,
+            role: line.role,
+            via: Via::Session,
+            csrf: Some(session.csrf.clone()),
+            expires_ms: Some(session.expires_ms),
+            session: Some(key),
+            from: from.to_owned(),
+        })
+    }
+
+    /// Ends the caller's session, if it has one.
+    pub fn end(&self, caller: &Caller) {
+        if let Some(key) = &caller.session {
+            lock(&self.sessions).remove(key);
+        }
+    }
+
+    /// True if the caller would still be let in with the same role.
+    pub fn still_knows(&self, peer: &Peer, shown: &Shown, caller: &Caller) -> bool {
+        self.caller(peer, shown).is_ok_and(|now| now.role == caller.role && now.name == caller.name)
+    }
+}
+
+fn is_alive(session: &Session) -> bool {
+    session.seen.elapsed() < IDLE && session.begun.elapsed() < LASTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(lines: &str) -> (tempfile::TempDir, Guard) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, lines).expect("a file");
+        (folder, Guard::new(&path, None, None))
+    }
+
+    fn peer(last: u8) -> Peer {
+        Peer::Tls { address: IpAddr::from([192, 0, 2, last]), certificate: None }
+    }
+
+    fn token(text: &str) -> Shown {
+        Shown { token: Some(text.into()), session: None }
+    }
+
+    #[test]
+    fn a_token_counts_as_long_as_its_line_stands() {
+        let (folder, guard) = guard(&format!("# people\nalice operate {}\n", sha256(b"t0ken")));
+        let (number, caller) = guard.begin(&peer(1), "t0ken").expect("it is right");
+        assert_eq!((caller.role, caller.via), (Role::Operate, Via::Session));
+        let cookie = Shown { token: None, session: Some(number) };
+        assert!(guard.still_knows(&peer(1), &cookie, &caller));
+        std::fs::write(folder.path().join("tokens"), "").expect("a file");
+        assert!(!guard.still_knows(&peer(1), &cookie, &caller));
+        assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("it is gone").kind, ApiErrorKind::Unauthorized);
+    }
+
+    #[test]
+    fn wrong_tokens_are_counted_by_origin() {
+        let (_folder, guard) = guard(&format!("alice view {}\n", sha256(b"t0ken")));
+        for _ in 0..WRONG_MAX {
+            assert_eq!(guard.caller(&peer(1), &token("x")).expect_err("wrong").kind, ApiErrorKind::Unauthorized);
+        }
+        assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("too many").kind, ApiErrorKind::TooMany);
+        assert!(guard.caller(&peer(2), &token("t0ken")).is_ok(), "another address is not to blame");
+    }
+
+    #[test]
+    fn a_damaged_file_lets_nobody_in() {
+        let (_folder, guard) = guard(&format!("alice admin {}\nbob king 12\n", sha256(b"t0ken")));
+        assert!(guard.caller(&peer(1), &token("t0ken")).is_err());
+        assert!(read_tokens(Path::new("/nowhere/tokens")).is_ok_and(|lines| lines.is_empty()));
+    }
+}

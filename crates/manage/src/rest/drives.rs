@@ -1,0 +1,186 @@
+//! The drives of this machine: what lies on them, who uses them, what they report of themselves.
+//!
+//! Members of arrays that are served are not read for it. Other drives are, with the same care as by `stria examine`: a drive that hangs costs
+//! its own answer only.
+
+use super::types::{ArrayEntry, DriveMembership, DrivePage};
+use crate::api::MemberView;
+use crate::daemon::{files, is_mapped};
+use crate::monitor::DriveEntry;
+use crate::view::all_members;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use stria_drive::DriveKind;
+use stria_format::md::uuid_text;
+use stria_host::{Examined, HostError, block_devices, examine, short_name};
+
+/// The drives that Stria may write to: block devices, and the image files that the configuration names.
+pub fn paths(config: &crate::config::Daemon) -> Vec<PathBuf> {
+    let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
+    paths.retain(|path| !is_mapped(path));
+    paths.extend(config.search.iter().flat_map(|path| files(path)));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// All of them.
+pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry]) -> Vec<DrivePage> {
+    let members: BTreeMap<&str, (&ArrayEntry, &MemberView)> = arrays
+        .iter()
+        .filter_map(|array| Some((array, array.view.as_ref()?)))
+        .flat_map(|(array, view)| all_members(view).into_iter().map(move |member| (array, member)))
+        .filter(|(_, member)| member.size_bytes.is_some())
+        .map(|(array, member)| (member.path.as_str(), (array, member)))
+        .collect();
+    let names = by_id();
+    let mounts = mounts();
+    let mut all: BTreeSet<PathBuf> = paths.into_iter().collect();
+    all.extend(members.keys().map(PathBuf::from));
+    let others: Vec<PathBuf> =
+        all.iter().filter(|path| !path.to_str().is_some_and(|path| members.contains_key(path))).cloned().collect();
+    let mut examined: BTreeMap<PathBuf, Result<Examined, HostError>> = others.iter().cloned().zip(examine(&others)).collect();
+    let page = |path: PathBuf| {
+        let mut page = match (path.to_str().and_then(|path| members.get(path)), examined.remove(&path)) {
+            (Some((array, member)), _) => of_member(array, member),
+            (None, Some(Ok(examined))) => of_examined(&path, examined, users(&path, &mounts)),
+            (None, Some(Err(error))) => DrivePage { error: Some(error.to_string()), ..blank(&path) },
+            (None, None) => blank(&path),
+        };
+        page.by_id = names.get(&path).cloned();
+        if let Some(entry) = health.iter().find(|entry| entry.path == path) {
+            page.health.clone_from(&entry.health);
+            page.health_error.clone_from(&entry.error);
+            page.health_read_at_s = Some(entry.read_at_s);
+            page.seat.clone_from(&entry.seat);
+        }
+        page
+    };
+    all.into_iter().map(page).collect()
+}
+
+fn blank(path: &Path) -> DrivePage {
+    DrivePage {
+        path: path.display().to_string(),
+        by_id: None,
+        kind: None,
+        model: None,
+        serial: None,
+        size_bytes: None,
+        carries: Vec::new(),
+        member: None,
+        users: Vec::new(),
+        free: false,
+        error: None,
+        health: None,
+        health_read_at_s: None,
+        health_error: None,
+        seat: None,
+    }
+}
+
+fn of_member(array: &ArrayEntry, member: &MemberView) -> DrivePage {
+    let path = Path::new(&member.path);
+    DrivePage {
+        kind: Some(kind(path, path.starts_with("/dev"))),
+        model: member.model.clone(),
+        serial: member.serial.clone(),
+        size_bytes: member.size_bytes,
+        carries: vec![format!("a member of array \"{}\"", array.name)],
+        member: Some(DriveMembership {
+            array: array.name.clone(),
+            uuid: array.uuid.clone(),
+            served: true,
+            slot: member.slot,
+            role: Some(member.role.clone()),
+        }),
+        ..blank(path)
+    }
+}
+
+fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage {
+    let Examined { info, candidate } = examined;
+    let member = candidate.found.as_ref().ok().map(|member| DriveMembership {
+        array: short_name(&member.superblock.name()).to_owned(),
+        uuid: uuid_text(&member.superblock.header.set_uuid),
+        served: false,
+        slot: None,
+        role: None,
+    });
+    let carries = match &member {
+        Some(member) => vec![format!("a member of array \"{}\"", member.array)],
+        None => candidate.carries.iter().map(ToString::to_string).collect(),
+    };
+    DrivePage {
+        kind: Some(kind(path, matches!(info.kind, DriveKind::BlockDevice))),
+        size_bytes: Some(info.limits.size_sectors * 512),
+        model: info.model,
+        serial: info.serial,
+        free: carries.is_empty() && users.is_empty(),
+        carries,
+        member,
+        users,
+        ..blank(path)
+    }
+}
+
+fn kind(path: &Path, is_device: bool) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let rotates =
+        || std::fs::read_to_string(format!("/sys/class/block/{name}/queue/rotational")).is_ok_and(|text| text.trim() == "1");
+    match is_device {
+        false => "file",
+        true if rotates() => "hdd",
+        true => "ssd",
+    }
+    .into()
+}
+
+/// Stable names below /dev/disk/by-id, the shortest for each drive that is not a number alone.
+fn by_id() -> BTreeMap<PathBuf, String> {
+    let mut names: BTreeMap<PathBuf, String> = BTreeMap::new();
+    for entry in std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
+        let (name, Ok(target)) = (entry.path().display().to_string(), entry.path().canonicalize()) else { continue };
+        let is_better = |known: &String| {
+            (name.contains("/wwn-") || name.contains("/nvme-eui."), name.len())
+                < (known.contains("/wwn-") || known.contains("/nvme-eui."), known.len())
+        };
+        if names.get(&target).is_none_or(is_better) {
+            names.insert(target, name);
+        }
+    }
+    names
+}
+
+/// Sources of mounts, with their places.
+fn mounts() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let parts = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    text.lines().filter_map(parts).filter(|(source, _)| source.starts_with('/')).collect()
+}
+
+/// Others that use a drive: mounts of it or of its partitions, and kernel devices on top.
+fn users(path: &Path, mounts: &[(String, String)]) -> Vec<String> {
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| path.starts_with("/dev")) else {
+        return Vec::new();
+    };
+    let folder = Path::new("/sys/class/block").join(&name);
+    let entries = |path: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let parts: Vec<String> = entries(&folder).into_iter().filter(|part| part.starts_with(&name)).collect();
+    let mut users = Vec::new();
+    for device in [name].into_iter().chain(parts) {
+        let node = format!("/dev/{device}");
+        users.extend(
+            mounts.iter().filter(|(source, _)| *source == node).map(|(_, place)| format!("{node} is mounted on {place}")),
+        );
+        let holders = entries(&Path::new("/sys/class/block").join(&device).join("holders"));
+        users.extend(holders.into_iter().map(|holder| format!("/dev/{holder} lies on {node}")));
+    }
+    users
+}

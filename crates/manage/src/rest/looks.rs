@@ -1,0 +1,176 @@
+//! Looks at the arrays, at most one a second however many clients ask: a request costs lanes nothing beyond that.
+//!
+//! Rates are the difference between two looks. Nobody looks while nobody asks, so a sleeping lane is not woken for it.
+
+use super::types::{ArrayEntry, ClientRate, MemberRate, Rates, Task};
+use crate::api::{AdoptedState, AdoptedView, ApiError, ArrayView, SweepView};
+use crate::monitor::slow;
+use crate::view::all_members;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stria_health::HealthConfig;
+
+/// A newer look than this is not repeated.
+const FRESH: Duration = Duration::from_millis(900);
+/// An older look tells nothing about the present rates.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// One look.
+#[derive(Clone)]
+struct Look {
+    at: Instant,
+    /// Something has changed since.
+    is_stale: bool,
+    views: Vec<ArrayView>,
+    entries: Vec<ArrayEntry>,
+}
+
+/// The last look.
+#[derive(Default)]
+pub struct Looks(Mutex<Option<Look>>);
+
+fn lock(mutex: &Mutex<Option<Look>>) -> MutexGuard<'_, Option<Look>> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Looks {
+    /// The arrays now, or as they were less than a second ago. `is_fresh`: they must be looked at again.
+    ///
+    /// # Errors
+    /// When an array has never answered.
+    pub fn arrays(
+        &self,
+        is_fresh: bool,
+        health: &HealthConfig,
+        look: impl FnOnce() -> Result<(Vec<ArrayView>, Vec<AdoptedView>), ApiError>,
+    ) -> Result<Vec<ArrayEntry>, ApiError> {
+        let mut last = lock(&self.0);
+        if let Some(last) = last.as_ref().filter(|last| !is_fresh && !last.is_stale && last.at.elapsed() < FRESH) {
+            return Ok(last.entries.clone());
+        }
+        let (views, adopted) = look()?;
+        let at = Instant::now();
+        let before = last.as_ref().filter(|last| at - last.at < RECENT);
+        let entries = entries(&views, &adopted, health, |view| {
+            let before = before?;
+            if at - before.at < FRESH {
+                return before.entries.iter().find(|entry| entry.uuid == view.uuid)?.rates.clone();
+            }
+            let known = before.views.iter().find(|known| known.uuid == view.uuid)?;
+            Some(rates(known, view, at - before.at))
+        });
+        match last.as_mut().filter(|last| at - last.at < FRESH) {
+            // A look that had to be fresh is too close to the one before for rates: their beginning stays.
+            Some(last) => (last.is_stale, last.entries) = (false, entries.clone()),
+            None => *last = Some(Look { at, is_stale: false, views, entries: entries.clone() }),
+        }
+        Ok(entries)
+    }
+
+    /// Forgets the last look, since an action has changed something.
+    pub fn stale(&self) {
+        if let Some(look) = lock(&self.0).as_mut() {
+            look.is_stale = true;
+        }
+    }
+}
+
+/// Every array of the configuration, and every other one that is served.
+fn entries(
+    views: &[ArrayView],
+    adopted: &[AdoptedView],
+    health: &HealthConfig,
+    rates: impl Fn(&ArrayView) -> Option<Rates>,
+) -> Vec<ArrayEntry> {
+    let of_view = |view: &ArrayView| ArrayEntry {
+        name: view.name.clone(),
+        uuid: view.uuid.clone(),
+        state: AdoptedState::Served,
+        text: view.headline.clone(),
+        drives: drives(view),
+        again_in_s: None,
+        tasks: tasks(view),
+        rates: rates(view),
+        slow: slow(view, health),
+        view: Some(view.clone()),
+    };
+    let of_adopted = |array: &AdoptedView| match views.iter().find(|view| view.uuid == array.uuid) {
+        Some(view) => of_view(view),
+        None => ArrayEntry {
+            name: array.name.clone(),
+            uuid: array.uuid.clone(),
+            state: array.state,
+            text: array.text.clone(),
+            drives: array.drives.clone(),
+            again_in_s: array.again_in_s,
+            view: None,
+            tasks: Vec::new(),
+            rates: None,
+            slow: Vec::new(),
+        },
+    };
+    let others = views.iter().filter(|view| !adopted.iter().any(|array| array.uuid == view.uuid));
+    let mut entries: Vec<ArrayEntry> = adopted.iter().map(of_adopted).chain(others.map(of_view)).collect();
+    entries.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.uuid.cmp(&b.uuid)));
+    entries
+}
+
+/// The drives of an array and its spans.
+fn drives(view: &ArrayView) -> Vec<String> {
+    all_members(view).into_iter().filter(|member| member.size_bytes.is_some()).map(|member| member.path.clone()).collect()
+}
+
+/// The sweeps on an array and its spans.
+pub fn tasks(view: &ArrayView) -> Vec<Task> {
+    let of = |sweep: &SweepView| Task {
+        array: view.name.clone(),
+        kind: sweep.kind.clone(),
+        done_bytes: sweep.done_bytes,
+        total_bytes: sweep.total_bytes,
+        bytes_per_s: sweep.bytes_per_s,
+        left_s: sweep.eta_s,
+        held_bytes_per_s: sweep.held_bytes_per_s,
+        mismatch_sectors: sweep.mismatch_sectors,
+    };
+    view.sweep.iter().map(of).chain(view.spans.iter().flat_map(tasks)).collect()
+}
+
+/// The work between two looks. A counter that went back belongs to a client or member that is new since.
+fn rates(before: &ArrayView, now: &ArrayView, time: Duration) -> Rates {
+    let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / time.as_secs_f64();
+    let clients: Vec<ClientRate> = now
+        .clients
+        .iter()
+        .map(|client| {
+            let known = before.clients.iter().find(|known| known.id == client.id && known.peer == client.peer);
+            let of = |count: fn(&crate::api::ClientView) -> u64| per_s(count(client), known.map_or(0, count));
+            ClientRate {
+                peer: client.peer.clone(),
+                requests_per_s: of(|client| client.requests),
+                read_bytes_per_s: of(|client| client.read_bytes),
+                written_bytes_per_s: of(|client| client.written_bytes),
+                in_flight: client.in_flight,
+            }
+        })
+        .collect();
+    let sum = |of: fn(&ClientRate) -> f64| clients.iter().map(of).sum();
+    let total = ClientRate {
+        peer: String::new(),
+        requests_per_s: sum(|rate| rate.requests_per_s),
+        read_bytes_per_s: sum(|rate| rate.read_bytes_per_s),
+        written_bytes_per_s: sum(|rate| rate.written_bytes_per_s),
+        in_flight: clients.iter().map(|rate| rate.in_flight).sum(),
+    };
+    let known = all_members(before);
+    let members = all_members(now).into_iter().filter(|member| member.size_bytes.is_some()).filter_map(|member| {
+        let known = known.iter().find(|known| known.path == member.path && known.read_count <= member.read_count)?;
+        Some(MemberRate {
+            path: member.path.clone(),
+            reads_per_s: per_s(member.read_count, known.read_count),
+            writes_per_s: per_s(member.write_count, known.write_count),
+            read_bytes_per_s: per_s(member.read_bytes, known.read_bytes),
+            written_bytes_per_s: per_s(member.written_bytes, known.written_bytes),
+        })
+    });
+    Rates { over_ms: time.as_millis() as u64, total, members: members.collect(), clients }
+}

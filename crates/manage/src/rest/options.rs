@@ -1,0 +1,125 @@
+//! `[api]` of the configuration.
+
+use crate::nbd;
+use rustls::ServerConfig;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use stria_front::{ServerTls, server_tls};
+
+/// The group that may use the API if the configuration names none and the machine has it.
+const GROUP: &str = "stria";
+
+/// `[api]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Api {
+    /// Addresses for other machines, `HOST:PORT` or a port on the loopback interface; by TLS only.
+    pub listen: Vec<String>,
+    /// The group whose members may operate on the unix socket; `stria` if there is one.
+    pub group: Option<String>,
+    /// The group whose members may do everything there.
+    pub admin_group: Option<String>,
+    /// The server's certificate.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
+    /// The authorities of clients' certificates.
+    pub tls_ca: Option<PathBuf>,
+    /// The file of tokens.
+    pub tokens: PathBuf,
+    /// Names under which browsers reach the unix socket, besides localhost: those of a proxy.
+    pub hosts: Vec<String>,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            group: None,
+            admin_group: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            tokens: "/etc/stria/tokens".into(),
+            hosts: Vec::new(),
+        }
+    }
+}
+
+/// `[api]`, checked.
+#[derive(Clone, Debug)]
+pub struct ApiOptions {
+    /// The addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The group that may operate.
+    pub group: Option<u32>,
+    /// The group that may do everything.
+    pub admin_group: Option<u32>,
+    /// Certificate, key and authorities.
+    pub tls: Option<ServerTls>,
+    /// The file of tokens.
+    pub tokens: PathBuf,
+    /// Further names of this machine for browsers.
+    pub hosts: Vec<String>,
+}
+
+impl Api {
+    /// Checks the keys against each other and the machine. Files are read by [`ApiOptions::tls`].
+    ///
+    /// # Errors
+    /// The key that makes no sense, and the remedy.
+    pub fn options(&self) -> Result<ApiOptions, String> {
+        let listen = self.listen.iter().map(|text| crate::monitor::address(text)).collect::<Result<Vec<_>, _>>()?;
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Some(ServerTls { cert: cert.clone(), key: key.clone(), authorities: self.tls_ca.clone() }),
+            (None, None) => None,
+            _ => return Err("tls-cert and tls-key go together: give both or none".into()),
+        };
+        if tls.is_none() && !listen.is_empty() {
+            return Err(
+                "other machines may reach the API by TLS only: give tls-cert and tls-key, or take `listen` out and use the unix \
+                        socket by `ssh -L`"
+                    .into(),
+            );
+        }
+        if tls.is_none() && self.tls_ca.is_some() {
+            return Err("tls-ca needs tls-cert and tls-key".into());
+        }
+        let path = [Some(&self.tokens), self.tls_cert.as_ref(), self.tls_key.as_ref(), self.tls_ca.as_ref()];
+        if let Some(path) = path.into_iter().flatten().find(|path| !path.is_absolute()) {
+            return Err(format!("{} must begin with a slash, as the daemon runs anywhere", path.display()));
+        }
+        let group = match &self.group {
+            Some(name) => Some(nbd::group(name)?),
+            None => nbd::group(GROUP).ok(),
+        };
+        let admin_group = self.admin_group.as_deref().map(nbd::group).transpose()?;
+        Ok(ApiOptions { listen, group, admin_group, tls, tokens: self.tokens.clone(), hosts: self.hosts.clone() })
+    }
+}
+
+impl ApiOptions {
+    /// Reads certificate, key and authorities. A client without a certificate may connect: it needs a token.
+    ///
+    /// # Errors
+    /// The file that cannot be used.
+    pub fn server_config(&self) -> Result<Option<Arc<ServerConfig>>, String> {
+        let load = |tls: &ServerTls| server_tls(tls, false).map_err(|error| format!("[api]: {error}"));
+        let config = self.tls.as_ref().map(load).transpose()?;
+        Ok(config.map(|mut config| {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(config)
+        }))
+    }
+
+    /// Checks the files, too.
+    ///
+    /// # Errors
+    /// The file that cannot be used.
+    pub fn check(&self) -> Result<(), String> {
+        self.server_config()?;
+        super::auth::read_tokens(&self.tokens).map(|_| ())
+    }
+}

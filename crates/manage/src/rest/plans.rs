@@ -1,0 +1,601 @@
+//! Plans: what an action would do, said before it is done.
+//!
+//! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again: if anything that
+//! it says or rests on has changed, it is refused. So nobody confirms one thing and gets another.
+
+use super::auth::{Caller, secret, sha256};
+use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
+use super::{Rest, drives, now_ms};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
+use crate::commands::adopt::{chosen, look};
+use crate::view::{all_members, cannot_name_the_wrong_member};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use stria_array::Level;
+use stria_format::md::{Assembly, BitmapChoice, LogChoice};
+use stria_host::{ArrayLevel, CreateSpec, preview, short_name};
+use stria_terminal::size;
+
+/// The life of a plan.
+const LASTS: Duration = Duration::from_secs(10 * 60);
+/// Plans at a time; the oldest gives way.
+const PLANS_MAX: usize = 256;
+
+/// A plan, and what it rests on without saying so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Based {
+    /// The plan.
+    pub plan: Plan,
+    /// The state of the array and the drives, in words that change with it.
+    basis: String,
+}
+
+struct Offered {
+    based: Based,
+    by: String,
+    since: Instant,
+}
+
+/// Plans that were offered, by the hash of their token.
+#[derive(Default)]
+pub struct Plans(Mutex<HashMap<String, Offered>>);
+
+fn refused(text: impl Into<String>) -> ApiError {
+    ApiError::new(ApiErrorKind::Refused, text)
+}
+
+fn invalid(text: impl Into<String>) -> ApiError {
+    ApiError::new(ApiErrorKind::Invalid, text)
+}
+
+impl Plans {
+    /// Offers a plan to a caller.
+    pub fn offer(&self, based: Based, caller: &Caller) -> PlanOffer {
+        let (token, plan) = (secret(), based.plan.clone());
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.retain(|_, offered| offered.since.elapsed() < LASTS);
+        if plans.len() >= PLANS_MAX
+            && let Some(oldest) = plans.iter().min_by_key(|(_, offered)| offered.since).map(|(token, _)| token.clone())
+        {
+            plans.remove(&oldest);
+        }
+        plans.insert(sha256(token.as_bytes()), Offered { based, by: caller.name.clone(), since: Instant::now() });
+        PlanOffer { token, expires_ms: now_ms() + LASTS.as_millis() as u64, plan }
+    }
+
+    /// Takes a plan back for its one use.
+    ///
+    /// # Errors
+    /// When the token is unknown, too old or somebody else's.
+    pub fn take(&self, token: &str, caller: &Caller) -> Result<Based, ApiError> {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = sha256(token.as_bytes());
+        match plans.get(&key) {
+            Some(offered) if offered.since.elapsed() < LASTS && offered.by == caller.name => {}
+            _ => {
+                let text = "this plan is unknown, older than 10 minutes, used already, or another user's: ask for a new one";
+                return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+            }
+        }
+        Ok(plans.remove(&key).expect("it was just seen").based)
+    }
+}
+
+/// True if the action needs no plan: it loses nothing and can be undone by another.
+pub fn is_harmless(action: &Action) -> bool {
+    match action {
+        Action::Start { force, .. } | Action::Stop { force, .. } => !force,
+        Action::Scrub { repair, .. } => !repair,
+        Action::CancelScrub { .. } | Action::Pause { .. } | Action::Resume { .. } | Action::Speed { .. } => true,
+        Action::Create(_)
+        | Action::Destroy { .. }
+        | Action::Wipe { .. }
+        | Action::Adopt { .. }
+        | Action::Release { .. }
+        | Action::Rename { .. }
+        | Action::Fail { .. }
+        | Action::Remove { .. }
+        | Action::Add { .. }
+        | Action::Replace { .. }
+        | Action::Trim { .. } => false,
+    }
+}
+
+/// A plan under construction.
+struct Draft {
+    plan: Plan,
+    basis: String,
+}
+
+impl Draft {
+    fn new(action: &Action, role: Role, title: String) -> Self {
+        let plan = Plan {
+            action: action.clone(),
+            title,
+            writes: Vec::new(),
+            loses: Vec::new(),
+            warnings: Vec::new(),
+            forecast: None,
+            role,
+            confirm: None,
+        };
+        Self { plan, basis: String::new() }
+    }
+
+    /// Rests on this array as it is.
+    fn on(mut self, entry: &ArrayEntry) -> Self {
+        let _ = write!(self.basis, "{} {:?} {:?} ", entry.uuid, entry.state, entry.drives);
+        if let Some(view) = &entry.view {
+            self.basis += &condition(view);
+        }
+        self
+    }
+
+    /// Overwrites these drives. What lies on them is lost.
+    fn overwrites(&mut self, pages: &[DrivePage], what: &str) {
+        for page in pages {
+            let loses = (!page.carries.is_empty()).then(|| page.carries.join(", "));
+            let _ = write!(self.basis, "{page:?} ");
+            if let Some(loses) = &loses {
+                self.plan.loses.push(format!("{} carries {loses}; that is lost", page.path));
+            }
+            self.plan.writes.push(DriveWrite {
+                drive: page.path.clone(),
+                identity: identity(page.model.as_deref(), page.serial.as_deref()),
+                what: what.to_owned(),
+                extents: Vec::new(),
+                loses,
+            });
+        }
+    }
+
+    fn warn(&mut self, text: impl Into<String>) {
+        self.plan.warnings.push(text.into());
+    }
+
+    /// Whoever loses data types the name, and is an admin.
+    fn done(mut self, name: &str) -> Based {
+        if !self.plan.loses.is_empty() {
+            self.plan.role = Role::Admin;
+            self.plan.confirm = Some(name.to_owned());
+        }
+        Based { plan: self.plan, basis: self.basis }
+    }
+}
+
+/// Everything about an array that a plan rests on. Counters and progress are not among it.
+fn condition(view: &ArrayView) -> String {
+    let mut text = format!("{:?} {:?} {} {} ", view.health, view.missing_slots, view.losses_survived, view.size_bytes);
+    for member in all_members(view) {
+        let _ = write!(text, "{:?} {} {} {:?} ", member.slot, member.path, member.role, member.failure);
+    }
+    text
+}
+
+fn identity(model: Option<&str>, serial: Option<&str>) -> Option<String> {
+    let words: Vec<&str> = model.into_iter().chain(serial).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// What an action would do now.
+///
+/// # Errors
+/// Why it cannot be done.
+pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
+    match action {
+        Action::Create(create) => plan_create(rest, action, create),
+        Action::Destroy { array } => plan_destroy(rest, action, array),
+        Action::Wipe { drives } => {
+            let pages = chosen_drives(rest, drives)?;
+            let mut draft = Draft::new(action, Role::Admin, format!("Remove every signature from {}.", names(drives)));
+            draft.overwrites(&pages, "zeros over its signatures: superblocks, partition tables, file systems");
+            draft.warn("What lies there cannot be found again afterwards; the rest of its bytes stays. It is no secure erasure.");
+            Ok(draft.done("wipe"))
+        }
+        Action::Adopt { array, .. } => {
+            let (assemblies, _) = assemblies(rest)?;
+            let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(|failure| refused(failure.to_string()))?;
+            let name = short_name(&found.name);
+            let mut draft =
+                Draft::new(action, Role::Admin, format!("Array \"{name}\" belongs to Stria from now on, and starts."));
+            draft.basis = format!("{:?} {:?}", found.uuid, members(found));
+            draft.warn("mdadm leaves the array alone from now on, on this machine.");
+            Ok(draft.done(name))
+        }
+        Action::Release { array } => {
+            let entry = entry(rest, array)?;
+            refuse_served(&entry, "release")?;
+            let title = format!("Array \"{}\" no longer belongs to Stria; its drives stay as they are.", entry.name);
+            Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
+        }
+        Action::Start { array, force } => {
+            let entry = entry(rest, array)?;
+            let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
+            if *force {
+                draft.plan.loses.push(
+                    "the array starts although members that are missing may hold newer data: what only they hold is lost"
+                        .to_owned(),
+                );
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::Stop { array, force } => {
+            let (entry, view) = served(rest, array)?;
+            let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
+            let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
+            if *force && !clients.is_empty() {
+                draft.warn(format!("{} clients are disconnected: {}", clients.len(), clients.join(", ")));
+                draft.plan.confirm = Some(entry.name.clone());
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::Rename { array, name } => plan_rename(rest, action, array, name),
+        Action::Fail { array, drive } => plan_fail(rest, action, array, drive),
+        Action::Remove { array, drive } => {
+            let (entry, view) = served(rest, array)?;
+            let member = member(&view, drive)?;
+            if !matches!(member.role.as_str(), "failed" | "spare") {
+                let (path, role) = (&member.path, &member.role);
+                return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
+            }
+            let title = format!("Take {} ({}) out of array \"{}\".", member.path, member.role, entry.name);
+            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+            if member.role == "spare" {
+                draft.warn("the array has a spare less, so the next failure may find none");
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::Add { array, drive, .. } => {
+            let (entry, view) = served(rest, array)?;
+            let page = candidate(rest, &entry, &view, drive)?;
+            let mut draft =
+                Draft::new(action, Role::Operate, format!("Add {} to array \"{}\".", drive.display(), entry.name)).on(&entry);
+            let returns = page.member.as_ref().is_some_and(|member| member.uuid == entry.uuid || is_span(&view, &member.uuid));
+            if returns {
+                let title = &mut draft.plan.title;
+                title.push_str(" It was a member, and comes back: by the write-intent bitmap if that tells what it missed.");
+                let _ = write!(draft.basis, "{page:?} ");
+                draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
+            } else {
+                draft.overwrites(&[page], "metadata of the array; if a slot is empty, a rebuild then writes all of it");
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::Replace { array, old, new } => {
+            let (entry, view) = served(rest, array)?;
+            let leaving = member(&view, old)?;
+            let title = format!(
+                "Copy {} to {}, which takes its place in array \"{}\". Redundancy stays meanwhile.",
+                leaving.path,
+                new.display(),
+                entry.name
+            );
+            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+            if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
+                let spare = member(&view, new)?;
+                draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
+            } else {
+                let page = candidate(rest, &entry, &view, new)?;
+                draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::Scrub { array, repair, .. } => {
+            let (entry, view) = served(rest, array)?;
+            let words = if *repair { "and repair what does not match" } else { "and count what does not match" };
+            let title = format!("Read all of array \"{}\", compare redundancy, {words}.", entry.name);
+            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+            if *repair {
+                draft.plan.writes = all_members(&view)
+                    .into_iter()
+                    .filter(|member| member.role == "in sync" && member.size_bytes.is_some())
+                    .map(|member| of_member(member, "sectors that do not match, computed anew"))
+                    .collect();
+                if let Some(what) = cannot_name_the_wrong_member(&view) {
+                    draft.warn(format!(
+                        "the array has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data"
+                    ));
+                    draft.plan.confirm = Some(entry.name.clone());
+                }
+            }
+            Ok(draft.done(&entry.name))
+        }
+        Action::CancelScrub { array } => simple(rest, action, array, "Stop the scrub of"),
+        Action::Pause { array } => simple(rest, action, array, "Hold resync, rebuild and scrub of"),
+        Action::Resume { array } => simple(rest, action, array, "Let resync, rebuild and scrub go on of"),
+        Action::Speed { array, .. } => simple(rest, action, array, "Bound the speed of resync, rebuild and scrub of"),
+        Action::Trim { array, start_bytes, length_bytes } => {
+            let (entry, view) = served(rest, array)?;
+            let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(*start_bytes));
+            let range = format!("{} at {}", size::show(length), size::show(*start_bytes));
+            let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
+            draft.plan.loses.push(format!("{range} of \"{}\": it reads as zeros afterwards", entry.name));
+            draft.warn("a mounted file system trims its free space itself, by fstrim");
+            Ok(draft.done(&entry.name))
+        }
+    }
+}
+
+fn simple(rest: &Rest, action: &Action, array: &str, what: &str) -> Result<Based, ApiError> {
+    let (entry, _) = served(rest, array)?;
+    Ok(Draft::new(action, Role::Operate, format!("{what} array \"{}\".", entry.name)).on(&entry).done(&entry.name))
+}
+
+fn plan_create(rest: &Rest, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
+    let spec = spec(create, true)?;
+    let taken = rest.entries(true)?.into_iter().any(|entry| entry.name == create.name);
+    if taken {
+        return Err(refused(format!("an array \"{}\" belongs to Stria already: choose another name", create.name)));
+    }
+    let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
+    let pages = chosen_drives(rest, &paths)?;
+    let preview = preview(&spec)?;
+    let title = format!(
+        "Make array \"{}\": RAID {}, {} of {} drives.",
+        create.name,
+        spec.level,
+        size::show(preview.capacity_sectors * 512),
+        paths.len()
+    );
+    let mut draft = Draft::new(action, Role::Admin, title);
+    draft.overwrites(
+        &pages,
+        "superblock, bitmap and write log, and zeros at the beginning and end of the data; a first resync may write all of it",
+    );
+    for write in &mut draft.plan.writes {
+        let ranges =
+            preview.writes.iter().filter(|(path, _)| path.as_os_str() == write.drive.as_str()).flat_map(|(_, ranges)| ranges);
+        write.extents = ranges
+            .map(|range| Extent { start_bytes: range.start * 512, length_bytes: (range.end - range.start) * 512 })
+            .collect();
+    }
+    draft.plan.forecast = Some(Forecast {
+        size_bytes: preview.capacity_sectors * 512,
+        losses_survived: preview.losses_survived,
+        strip_bytes: preview.strip_sectors.map(|sectors| sectors * 512),
+    });
+    let sizes: Vec<u64> = pages.iter().filter_map(|page| page.size_bytes).collect();
+    if let (Some(least), Some(most)) = (sizes.iter().min(), sizes.iter().max())
+        && most > least
+        && create.member_bytes.is_none()
+        && !matches!(spec.level, ArrayLevel::Single(Level::Linear | Level::Raid0))
+    {
+        let (least, most) = (size::show(*least), size::show(*most));
+        draft.warn(format!("the drives are of {least} to {most}: of each only as much is used as the smallest has"));
+    }
+    if preview.losses_survived == 0 {
+        draft.warn("the level has no redundancy: the loss of any drive loses data");
+    }
+    Ok(draft.done(&create.name))
+}
+
+/// The array in the terms of `stria_host`.
+///
+/// # Errors
+/// What makes no sense.
+pub fn spec(create: &CreateAction, force: bool) -> Result<CreateSpec, ApiError> {
+    let level: ArrayLevel = create.level.parse().map_err(|error: String| invalid(error))?;
+    let (ArrayLevel::Single(single) | ArrayLevel::Striped(single)) = level;
+    let layout = create.layout.as_deref().map(|name| single.parse_layout(name)).transpose().map_err(invalid)?;
+    let strip = create.strip_bytes;
+    if strip.is_some_and(|strip| !strip.is_power_of_two() || !(4096..=1 << 20).contains(&strip)) {
+        return Err(invalid("a strip is a power of two from 4 KiB to 1 MiB"));
+    }
+    let is_name = !create.name.is_empty()
+        && create.name.len() <= 31
+        && create.name.chars().all(|c| !c.is_control() && c != '/' && c != ':');
+    if !is_name {
+        return Err(invalid("the name of an array has 1 to 31 bytes, and neither a slash nor a colon"));
+    }
+    if create.spans.is_some() && matches!(level, ArrayLevel::Single(_)) {
+        return Err(invalid(format!("only levels 50 and 60 have spans, not {level}")));
+    }
+    Ok(CreateSpec {
+        name: create.name.clone(),
+        level,
+        layout,
+        strip_sectors: strip.map(|bytes| bytes / 512),
+        span_count: create.spans,
+        drives: create.drives.clone(),
+        spares: create.spares.clone(),
+        bitmap: if create.bitmap { BitmapChoice::Internal { chunk_bytes: None } } else { BitmapChoice::None },
+        member_sectors_max: create.member_bytes.map(|bytes| bytes / 512),
+        log: if create.log { LogChoice::Auto } else { LogChoice::None },
+        checksums: create.integrity,
+        assume_clean: create.assume_clean,
+        force,
+    })
+}
+
+fn plan_destroy(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let entry = entry(rest, array)?;
+    refuse_served(&entry, "destroy")?;
+    let (assemblies, _) = assemblies(rest)?;
+    let paths = array_drives(&assemblies, &entry.uuid)?;
+    let pages = chosen_drives(rest, &paths)?;
+    let mut draft = Draft::new(action, Role::Admin, format!("Destroy array \"{}\" on {}.", entry.name, names(&paths))).on(&entry);
+    draft.overwrites(&pages, "zeros over superblock, bitmap, write log and the first MiB of the data");
+    draft.plan.loses.insert(0, format!("all data of array \"{}\"", entry.name));
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_rename(rest: &Rest, action: &Action, array: &str, name: &str) -> Result<Based, ApiError> {
+    let entry = entry(rest, array)?;
+    refuse_served(&entry, "rename")?;
+    if rest.entries(true)?.iter().any(|other| other.name == name) {
+        return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
+    }
+    let (assemblies, _) = assemblies(rest)?;
+    let paths = array_drives(&assemblies, &entry.uuid)?;
+    if assemblies
+        .iter()
+        .any(|one| one.freshest.span_of.map(|uuid| crate::config::Uuid(uuid).to_string()) == Some(entry.uuid.clone()))
+    {
+        return Err(refused(format!("\"{}\" has spans, and its name lies within them, which cannot be changed yet", entry.name)));
+    }
+    let mut draft = Draft::new(action, Role::Admin, format!("Call array \"{}\" \"{name}\".", entry.name)).on(&entry);
+    draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let leaving = member(&view, drive)?;
+    let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    if leaving.role == "in sync" {
+        draft.warn(match view.losses_survived {
+            0 => "the array has no redundancy left, so this would lose data, and is refused".to_owned(),
+            1 => "the array has no redundancy afterwards: ONE MORE FAILURE LOSES DATA".to_owned(),
+            count => format!("the array survives {} more failures afterwards", count - 1),
+        });
+        draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
+    }
+    draft.plan.confirm = Some(entry.name.clone());
+    Ok(draft.done(&entry.name))
+}
+
+/// The array of this name or UUID.
+///
+/// # Errors
+/// When there is none.
+pub fn entry(rest: &Rest, name: &str) -> Result<ArrayEntry, ApiError> {
+    let entries = rest.entries(true)?;
+    let known: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+    entries.into_iter().find(|entry| entry.name == name || entry.uuid == name).ok_or_else(|| {
+        let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" belongs to Stria here ({known})"))
+    })
+}
+
+fn served(rest: &Rest, name: &str) -> Result<(ArrayEntry, ArrayView), ApiError> {
+    let entry = entry(rest, name)?;
+    match entry.view.clone() {
+        Some(view) => Ok((entry, view)),
+        None => Err(refused(format!("array \"{}\" is not served: {}", entry.name, entry.text))),
+    }
+}
+
+fn refuse_served(entry: &ArrayEntry, what: &str) -> Result<(), ApiError> {
+    match entry.view {
+        Some(_) => Err(refused(format!("array \"{}\" is served: stop it first, then {what} it", entry.name))),
+        None => Ok(()),
+    }
+}
+
+fn member<'a>(view: &'a ArrayView, drive: &Path) -> Result<&'a MemberView, ApiError> {
+    let mut members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
+    let known = || all_members(view).iter().map(|member| member.path.clone()).collect::<Vec<_>>().join(", ");
+    // A drive that failed and came back is there twice: the entry that works is meant.
+    let found: Vec<&MemberView> = members.by_ref().filter(|member| Path::new(&member.path) == drive).collect();
+    let works = found.iter().find(|member| member.role != "failed").or(found.first());
+    works
+        .copied()
+        .ok_or_else(|| refused(format!("{} is no member of \"{}\" (members are {})", drive.display(), view.name, known())))
+}
+
+fn is_span(view: &ArrayView, uuid: &str) -> bool {
+    view.spans.iter().any(|span| span.uuid == uuid || is_span(span, uuid))
+}
+
+/// A drive that is to join an array.
+fn candidate(rest: &Rest, entry: &ArrayEntry, view: &ArrayView, drive: &Path) -> Result<DrivePage, ApiError> {
+    let here: Vec<&MemberView> = all_members(view).into_iter().filter(|member| Path::new(&member.path) == drive).collect();
+    if let Some(member) = here.iter().find(|member| member.role != "failed") {
+        return Err(refused(format!("{} is a member of \"{}\" already ({})", member.path, entry.name, member.role)));
+    }
+    if here.is_empty() {
+        return Ok(chosen_drives(rest, &[drive.to_owned()])?.remove(0));
+    }
+    // A failed member may come back: it is looked at as any other drive.
+    Ok(drives::pages(vec![drive.to_owned()], &[], &[]).remove(0))
+}
+
+/// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other files.
+fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiError> {
+    if paths.is_empty() {
+        return Err(invalid("no drive is named"));
+    }
+    let allowed = drives::paths(&rest.config()?.daemon);
+    if let Some(path) = paths.iter().find(|path| !allowed.contains(path)) {
+        let text = format!(
+            "{} is none of the drives that Stria may use here: GET /api/v1/drives lists them; image files stand in [daemon] search",
+            path.display()
+        );
+        return Err(refused(text));
+    }
+    let pages = drives::pages(paths.to_vec(), &rest.entries(false)?, &[]);
+    let pages: Vec<DrivePage> =
+        paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
+    for page in &pages {
+        if let Some(error) = &page.error {
+            return Err(refused(error.clone()));
+        }
+        if let Some(user) = page.users.first() {
+            return Err(refused(format!("{} is in use: {user}", page.path)));
+        }
+        if let Some(member) = page.member.as_ref().filter(|member| member.served) {
+            return Err(refused(format!("{} is in use by array \"{}\"", page.path, member.array)));
+        }
+    }
+    Ok(pages)
+}
+
+fn written(page: &DrivePage, what: &str) -> DriveWrite {
+    DriveWrite {
+        drive: page.path.clone(),
+        identity: identity(page.model.as_deref(), page.serial.as_deref()),
+        what: what.to_owned(),
+        extents: Vec::new(),
+        loses: None,
+    }
+}
+
+fn of_member(member: &MemberView, what: &str) -> DriveWrite {
+    DriveWrite {
+        drive: member.path.clone(),
+        identity: identity(member.model.as_deref(), member.serial.as_deref()),
+        what: what.to_owned(),
+        extents: Vec::new(),
+        loses: None,
+    }
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The arrays that lie on this machine's drives.
+///
+/// # Errors
+/// When none can be read.
+pub fn assemblies(rest: &Rest) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError> {
+    let paths = drives::paths(&rest.config()?.daemon);
+    if paths.is_empty() {
+        return Err(refused("this machine has no drives that Stria may look at"));
+    }
+    look(&paths).map_err(|failure| refused(failure.to_string()))
+}
+
+/// The drives of an array and of its spans.
+///
+/// # Errors
+/// When none of them is here.
+pub fn array_drives(assemblies: &[Assembly], uuid: &str) -> Result<Vec<PathBuf>, ApiError> {
+    let text = |uuid: [u8; 16]| crate::config::Uuid(uuid).to_string();
+    let is_of = |one: &&Assembly| text(one.uuid) == uuid || one.freshest.span_of.is_some_and(|upper| text(upper) == uuid);
+    let mut paths: Vec<PathBuf> = assemblies.iter().filter(is_of).flat_map(members).filter(|path| path.is_absolute()).collect();
+    paths.sort();
+    paths.dedup();
+    match paths.is_empty() {
+        true => Err(refused("none of its drives is here")),
+        false => Ok(paths),
+    }
+}
+
+fn members(array: &Assembly) -> Vec<PathBuf> {
+    array.drives.iter().map(|drive| PathBuf::from(&drive.name)).collect()
+}

@@ -1,0 +1,546 @@
+//! The server of the API: sockets, connections within bounds, who may ask what, and the answers.
+//!
+//! Its threads are its own and of low priority: requests of clients of arrays come first. What may block, and who calls may ask a directory on
+//! the network, runs on further threads, of which there are [`BLOCKING_MAX`] at most.
+//!
+//! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something must come from
+//! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
+
+use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
+use super::jobs::array_of;
+use super::options::ApiOptions;
+use super::route::{RawCall, Route};
+use super::stream::{self, Seen};
+use super::types::{Action, Login, Via};
+use super::{Rest, page};
+use crate::api::{ApiError, ApiErrorKind};
+use crate::view;
+use axum::body::Body;
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Method, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use stria_front::{SocketAccess, SocketFile};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at a time on the unix socket, and as many by TLS. Another one takes the place of the oldest that has not shown who it is.
+const CONNECTIONS_MAX: usize = 64;
+/// Those of them that one address may have.
+const CONNECTIONS_OF_ONE_MAX: usize = 16;
+/// The time that TLS, a request's head, and its body may take each; also the silence between two requests.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// A larger head is refused.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// A larger body is refused: a configuration is the longest.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// Requests that are worked on at a time; others wait.
+const BLOCKING_MAX: usize = 16;
+/// The part of an order's body that the record has, in bytes.
+const SHOWN_BYTES_MAX: usize = 512;
+/// The pause between two events about refusals of one origin.
+const REFUSALS_EVERY: Duration = Duration::from_secs(60);
+/// Origins whose refusals are remembered.
+const REFUSALS_MAX: usize = 1024;
+/// How much the priority of its threads is below that of others.
+const NICE: i32 = 5;
+
+/// The server's thread.
+pub struct ApiServer(JoinHandle<()>);
+
+impl ApiServer {
+    /// Waits for its end, for a bounded time. Then the socket's file is gone.
+    pub fn finish(self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !self.0.is_finished() && Instant::now() < end {
+            std::thread::sleep(patience / 100);
+        }
+    }
+}
+
+struct Server {
+    rest: Arc<Rest>,
+    routes: Vec<Route>,
+    /// The document, as it is sent.
+    document: String,
+    /// Names under which browsers may reach the unix socket.
+    hosts: Vec<String>,
+    /// The last look; only streams receive it.
+    seen: watch::Sender<Seen>,
+    refusals: Mutex<HashMap<String, Instant>>,
+}
+
+/// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
+pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
+    let warn = |text: String| rest.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
+    let access =
+        SocketAccess { mode: if options.group.is_some() || options.admin_group.is_some() { 0o660 } else { 0o600 }, group: None };
+    let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
+    let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
+    let tls = options.server_config().unwrap_or_else(|error| {
+        warn(error);
+        None
+    });
+    let mut tcp = Vec::new();
+    for address in options.listen.iter().filter(|_| tls.is_some()) {
+        let bound = std::net::TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        match bound {
+            Ok(listener) => tcp.push(listener),
+            Err(error) => warn(format!("{address} cannot be listened on: {error}")),
+        }
+    }
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
+    let runtime = runtime.map_err(|error| warn(error.to_string())).ok()?;
+    for listener in &tcp {
+        if let Ok(address) = listener.local_addr() {
+            rest.service.events().push(view::plain_event("", "api", format!("the API is at https://{address}")));
+        }
+    }
+    let mut hosts = options.hosts.clone();
+    hosts.extend(["localhost", "127.0.0.1", "[::1]", "stria"].map(str::to_owned));
+    hosts.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let work = move || {
+        // A system that refuses it only loses the courtesy.
+        let _ = rustix::process::nice(NICE);
+        runtime.block_on(serve(rest, hosts, unix.as_ref(), tcp, tls));
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        drop(unix);
+    };
+    std::thread::Builder::new().name("api".into()).spawn(work).ok().map(ApiServer)
+}
+
+async fn serve(
+    rest: Arc<Rest>,
+    hosts: Vec<String>,
+    unix: Option<&SocketFile>,
+    tcp: Vec<std::net::TcpListener>,
+    tls: Option<Arc<ServerConfig>>,
+) {
+    let seen = watch::Sender::new(Seen::default());
+    let over = rest.service.shutdown().subscribe();
+    let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
+    let document = super::document().to_string();
+    let server = Arc::new(Server { routes: super::routes(), document, hosts, seen, refusals: Mutex::default(), rest });
+    let mut tasks = Vec::new();
+    if let Some(listener) = unix.and_then(|unix| unix.listener().try_clone().and_then(UnixListener::from_std).ok()) {
+        tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
+    }
+    let places = Arc::new(Mutex::new(Places::default()));
+    for listener in tcp {
+        let (Some(tls), Ok(listener)) = (&tls, TcpListener::from_std(listener)) else { continue };
+        let acceptor = TlsAcceptor::from(Arc::clone(tls));
+        tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, acceptor, Arc::clone(&places), over.clone())));
+    }
+    let _ = looks.await;
+    for task in tasks {
+        let _ = task.await;
+    }
+}
+
+/// Connections of one kind, the oldest first.
+#[derive(Default)]
+struct Places(VecDeque<Place>);
+
+struct Place {
+    /// The other end, where one may have only so many.
+    address: Option<IpAddr>,
+    /// It has shown who it is.
+    is_known: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Places {
+    /// True if one more may connect, after an unknown one was closed if necessary.
+    fn make_room(&mut self, address: Option<IpAddr>) -> bool {
+        self.0.retain(|place| !place.task.is_finished());
+        let is_same = |place: &Place| address.is_some() && place.address == address;
+        let of_one = self.0.iter().filter(|place| is_same(place)).count();
+        let is_full = self.0.len() >= CONNECTIONS_MAX;
+        if of_one < CONNECTIONS_OF_ONE_MAX && !is_full {
+            return true;
+        }
+        let may_go = |place: &Place| !place.is_known.load(Ordering::Relaxed) && (is_full || is_same(place));
+        let unknown = self.0.iter().position(may_go);
+        unknown.and_then(|index| self.0.remove(index)).inspect(|place| place.task.abort()).is_some()
+    }
+}
+
+async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watch::Receiver<bool>) {
+    let mut places = Places::default();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = over.wait_for(|over| *over) => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        if !places.make_room(None) {
+            continue;
+        }
+        let peer = stream.peer_cred().map_or((u32::MAX, u32::MAX, None), |peer| (peer.uid(), peer.gid(), peer.pid()));
+        let peer = Peer::Unix { uid: peer.0, gid: peer.1, pid: peer.2 };
+        let is_known = Arc::<AtomicBool>::default();
+        let task = tokio::spawn(connection(Arc::clone(&server), stream, peer, Arc::clone(&is_known), over.clone()));
+        places.0.push_back(Place { address: None, is_known, task: task.abort_handle() });
+    }
+}
+
+async fn listen_tls(
+    server: Arc<Server>,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    places: Arc<Mutex<Places>>,
+    mut over: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = over.wait_for(|over| *over) => return,
+        };
+        let Ok((stream, from)) = accepted else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let from: SocketAddr = from;
+        let address = from.ip().to_canonical();
+        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+        if !places.make_room(Some(address)) {
+            continue;
+        }
+        let is_known = Arc::<AtomicBool>::default();
+        let (server, acceptor, known, over) = (Arc::clone(&server), acceptor.clone(), Arc::clone(&is_known), over.clone());
+        let task = tokio::spawn(async move {
+            let Ok(Ok(stream)) = timeout(REQUEST_TIMEOUT, acceptor.accept(stream)).await else { return };
+            let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+            let peer = Peer::Tls { address, certificate: certificate.map(|certificate| sha256(certificate)) };
+            connection(server, stream, peer, known, over).await;
+        });
+        places.0.push_back(Place { address: Some(address), is_known, task: task.abort_handle() });
+    }
+}
+
+async fn connection(
+    server: Arc<Server>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
+    is_known: Arc<AtomicBool>,
+    mut over: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request| {
+        let (server, peer, is_known) = (Arc::clone(&server), peer.clone(), Arc::clone(&is_known));
+        async move {
+            let is_secure = matches!(peer, Peer::Tls { .. });
+            let response = server.answer(request, peer, &is_known).await;
+            Ok::<_, Infallible>(guarded(response, is_secure))
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = async move {
+        let _ = over.wait_for(|over| *over).await;
+    };
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = ended => {
+            connection.as_mut().graceful_shutdown();
+            let _ = timeout(Duration::from_secs(1), connection).await;
+        }
+    }
+}
+
+/// The policy for scripts and the like: only what this server sends itself.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; \
+                      manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Adds what every answer has, for browsers.
+fn guarded(mut response: Response<Body>, is_secure: bool) -> Response<Body> {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), usb=()"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_secure {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+    response
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: impl header::AsHeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The credentials in a request's head.
+fn shown(headers: &HeaderMap) -> Shown {
+    let token = text(headers, header::AUTHORIZATION).and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    let cookies =
+        headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
+    let session = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == COOKIE);
+    Shown { token, session: session.map(|(_, value)| value.to_owned()) }
+}
+
+fn forbidden(text: impl Into<String>) -> ApiError {
+    ApiError::new(ApiErrorKind::Forbidden, text)
+}
+
+/// Refuses what another page makes a browser send.
+fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
+    let site = text(headers, "sec-fetch-site");
+    if let Some(site) = site.filter(|site| !matches!(*site, "same-origin" | "none")) {
+        return Err(forbidden(format!("the request comes from another page ({site})")));
+    }
+    let Some(origin) = text(headers, header::ORIGIN) else { return Ok(()) };
+    let host = text(headers, header::HOST).unwrap_or_default();
+    match origin.split_once("://") {
+        Some((_, origin)) if origin.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(forbidden(format!("the request comes from another page ({origin})"))),
+    }
+}
+
+fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), Response<Body>> {
+    let media = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    let is_json = media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json");
+    if body.is_empty() || is_json {
+        return Ok(());
+    }
+    let error = ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json");
+    Err(with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+}
+
+impl Server {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer, is_known: &AtomicBool) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let (path, method) = (head.uri.path().to_owned(), head.method.clone());
+        if let Peer::Unix { .. } = peer
+            && let Err(error) = self.check_host(&head.headers)
+        {
+            return with(StatusCode::MISDIRECTED_REQUEST, error);
+        }
+        let is_api = path == "/api" || path.starts_with("/api/") || path == "/metrics";
+        if !is_api {
+            return static_file(&path, &method, &head.headers);
+        }
+        let body = match timeout(REQUEST_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+            Ok(Ok(body)) => body.to_bytes().to_vec(),
+            Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is cut, or larger than 256 KiB"),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s"),
+        };
+        let changes = !matches!(method, Method::GET | Method::HEAD);
+        if changes {
+            if let Err(error) = check_origin(&head.headers) {
+                return error.into_response();
+            }
+            if let Err(refusal) = check_media(&head.headers, &body) {
+                return refusal;
+            }
+        }
+        let credentials = shown(&head.headers);
+        if path == "/api/v1/session" && method == Method::POST {
+            return self.begin_session(peer, body).await;
+        }
+        let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
+        let caller = blocking(move || server.rest.guard.caller(&asked, &shown)).await;
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(error) => {
+                self.note_refusal(&peer, &error);
+                return error.into_response();
+            }
+        };
+        is_known.store(true, Ordering::Relaxed);
+        if changes && caller.via == Via::Session && text(&head.headers, "x-stria-csrf") != caller.csrf.as_deref() {
+            return forbidden("a session's request needs the header x-stria-csrf").into_response();
+        }
+        if method == Method::GET {
+            match path.as_str() {
+                "/api/v1/openapi.json" => return json(self.document.clone()),
+                "/api/v1/stream" => {
+                    let last = text(&head.headers, "last-event-id");
+                    let (seen, rest) = (self.seen.subscribe(), Arc::clone(&self.rest));
+                    let state = match blocking(move || rest.state()).await {
+                        Ok(state) => state,
+                        Err(error) => return error.into_response(),
+                    };
+                    return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, seen, &state, last);
+                }
+                "/metrics" => {
+                    let server = Arc::clone(&self);
+                    return match blocking(move || server.rest.monitor.figures()).await {
+                        Ok(text) => ([(header::CONTENT_TYPE, crate::monitor::TEXT)], text).into_response(),
+                        Err(error) => error.into_response(),
+                    };
+                }
+                _ => {}
+            }
+        }
+        self.carry_out(caller, &method, &path, head.uri.query().unwrap_or_default(), body).await
+    }
+
+    async fn carry_out(
+        self: Arc<Self>,
+        caller: Caller,
+        method: &Method,
+        path: &str,
+        query: &str,
+        body: Vec<u8>,
+    ) -> Response<Body> {
+        let Some(below) = path.strip_prefix("/api/v1") else {
+            return ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /api/v1/openapi.json")
+                .into_response();
+        };
+        let here: Vec<(usize, String)> =
+            self.routes.iter().enumerate().filter_map(|(index, route)| Some((index, route.matches(below)?))).collect();
+        let Some((index, name)) = here.iter().find(|(index, _)| self.routes[*index].method == *method).cloned() else {
+            return match here.is_empty() {
+                true => ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /api/v1/openapi.json")
+                    .into_response(),
+                false => refuse(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; see /api/v1/openapi.json"),
+            };
+        };
+        let route = &self.routes[index];
+        let (status, least, by) = (route.status, route.role, caller.shown());
+        // Bodies with tokens or a configuration stay out of the record. A plan is a question.
+        let is_order = *method != Method::GET && path != "/api/v1/plans" && path != "/api/v1/config/check";
+        let order = if path == "/api/v1/actions" {
+            String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned()
+        } else {
+            String::new()
+        };
+        let array = serde_json::from_slice::<Action>(&body).ok().and_then(|action| array_of(&action).map(str::to_owned));
+        let outcome = if caller.role < least {
+            Err(forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word())))
+        } else {
+            let (server, query) = (Arc::clone(&self), query.to_owned());
+            let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
+            blocking(move || (server.routes[index].work)(call)).await
+        };
+        if is_order {
+            let outcome = outcome.as_ref().map_or_else(|error| format!("refused: {}", error.message), |_| "taken".to_owned());
+            let text = format!("{by} ordered {method} {path} {order}: {outcome}");
+            self.rest.service.events().push(view::plain_event(&array.unwrap_or_default(), "ordered", text));
+        }
+        match outcome {
+            Ok(answer) => {
+                let mut response = json(answer);
+                *response.status_mut() = status;
+                response
+            }
+            Err(error) => error.into_response(),
+        }
+    }
+
+    async fn begin_session(self: Arc<Self>, peer: Peer, body: Vec<u8>) -> Response<Body> {
+        let Ok(Login { token }) = serde_json::from_slice(&body) else {
+            return ApiError::new(ApiErrorKind::Invalid, "a session begins with {\"token\": \"…\"}").into_response();
+        };
+        let (server, asked) = (Arc::clone(&self), peer.clone());
+        match blocking(move || server.rest.guard.begin(&asked, &token)).await {
+            Ok((number, caller)) => {
+                let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
+                let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
+                let text = format!("{} began a session", caller.shown());
+                self.rest.service.events().push(view::plain_event("", "ordered", text));
+                ([(header::SET_COOKIE, cookie)], axum::Json(caller.who())).into_response()
+            }
+            Err(error) => {
+                self.note_refusal(&peer, &error);
+                error.into_response()
+            }
+        }
+    }
+
+    /// Refuses a request on the unix socket that names another machine: a browser was led here by somebody else's name.
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let host = text(headers, header::HOST).unwrap_or_default();
+        let name = match host.rfind(':') {
+            Some(colon) if !host.ends_with(']') => &host[..colon],
+            _ => host,
+        };
+        match self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            true => Ok(()),
+            false => Err(forbidden(format!("{host:?} is no name of this machine: a proxy's name stands in [api] hosts"))),
+        }
+    }
+
+    /// Makes an event of a refusal, now and then.
+    fn note_refusal(&self, peer: &Peer, error: &ApiError) {
+        let origin = peer.shown();
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.len() >= REFUSALS_MAX {
+            refusals.retain(|_, since| since.elapsed() < REFUSALS_EVERY);
+        }
+        let is_news = refusals.get(&origin).is_none_or(|since| since.elapsed() >= REFUSALS_EVERY);
+        if is_news && refusals.len() < REFUSALS_MAX {
+            refusals.insert(origin.clone(), Instant::now());
+            let text = format!("{origin} was refused by the API: {}", error.message);
+            self.rest.service.events().push(view::plain_event("", "ordered", text));
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
+    let outcome = tokio::task::spawn_blocking(work).await;
+    outcome.unwrap_or_else(|panic| {
+        Err(ApiError::new(ApiErrorKind::Failed, format!("the request broke off on an internal error: {panic}")))
+    })
+}
+
+fn json(text: impl Into<Body>) -> Response<Body> {
+    ([(header::CONTENT_TYPE, "application/json")], text.into()).into_response()
+}
+
+fn refuse(status: StatusCode, words: &'static str) -> Response<Body> {
+    with(status, ApiError::new(ApiErrorKind::Invalid, words))
+}
+
+/// A refusal with a status of its own.
+fn with(status: StatusCode, error: ApiError) -> Response<Body> {
+    let mut response = error.into_response();
+    *response.status_mut() = status;
+    response
+}
+
+fn static_file(path: &str, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "files are only read");
+    }
+    let accepts = |name, what: &str| text(headers, name).is_some_and(|value| value.contains(what));
+    let found = page::file(path, accepts(header::ACCEPT_ENCODING, "gzip"), accepts(header::ACCEPT, "text/html"));
+    let Some(file) = found else { return refuse(StatusCode::NOT_FOUND, "there is no such file") };
+    let mut response = ([(header::CONTENT_TYPE, file.media)], file.bytes).into_response();
+    if file.is_gzip {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}

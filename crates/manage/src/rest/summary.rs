@@ -1,0 +1,220 @@
+//! The machine in one sentence, and what is wrong, the worst first: `stria explain` and the standing alarms together.
+
+use super::types::{Action, ArrayEntry, MatterView, Summary, Urgency};
+use crate::api::{AdoptedState, AdoptedView, EventView, HealthView};
+use crate::commands::explain::{Matter, MatterKind, not_served, of_array};
+use crate::monitor::StandingView;
+use std::path::PathBuf;
+use stria_alarm::{Event, Severity};
+
+/// Sums up. `events`: those that are known, the oldest first.
+pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventView]) -> Summary {
+    let mut matters: Vec<MatterView> = arrays.iter().flat_map(|array| of(array, alarms, events)).collect();
+    matters.extend(alarms.iter().filter_map(of_alarm));
+    matters.sort_by_key(|matter| std::cmp::Reverse(matter.urgency));
+    let urgency = matters.first().map_or(Urgency::Well, |matter| matter.urgency);
+    let (count, served) = (arrays.len(), arrays.iter().filter(|array| array.view.is_some()).count());
+    let sentence = match &matters[..] {
+        [] if count == 0 => "No array belongs to Stria on this machine yet.".to_owned(),
+        [] => format!("All is well: {served} of {count} arrays are served, and nothing is wrong."),
+        [matter] => format!("{}: {}.", matter.array, matter.what.trim_end_matches('.')),
+        [matter, rest @ ..] => {
+            let more = rest.len();
+            format!(
+                "{}: {}; {more} more {}.",
+                matter.array,
+                matter.what.trim_end_matches('.'),
+                if more == 1 { "matter" } else { "matters" }
+            )
+        }
+    };
+    Summary { urgency, sentence, well: well(arrays, events), matters }
+}
+
+/// The matters of one array.
+fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<MatterView> {
+    let matters = match &array.view {
+        Some(view) => of_array(view),
+        None => not_served(&AdoptedView {
+            name: array.name.clone(),
+            uuid: array.uuid.clone(),
+            state: array.state,
+            text: array.text.clone(),
+            drives: array.drives.clone(),
+            again_in_s: array.again_in_s,
+        })
+        .into_iter()
+        .collect(),
+    };
+    matters.into_iter().map(|matter| shown(array, matter, alarms, events)).collect()
+}
+
+fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[EventView]) -> MatterView {
+    let name = || array.name.clone();
+    let choose = PathBuf::new;
+    let remove = |path: &String| Action::Remove { array: name(), drive: path.into() };
+    let (urgency, begins, alarm, remedies): (_, &[&str], &[Event], Vec<Action>) = match matter.kind {
+        MatterKind::NotServed => {
+            let start = Action::Start { array: name(), force: false };
+            (
+                Urgency::Critical,
+                &["waiting", "stopped"],
+                &[],
+                if array.state == AdoptedState::Absent { vec![] } else { vec![start] },
+            )
+        }
+        MatterKind::Silent => {
+            (Urgency::Critical, &["lane_silent", "member_silent"], &[Event::ArraySilent, Event::MemberSilent], vec![])
+        }
+        MatterKind::Degraded => {
+            let add = Action::Add { array: name(), drive: choose(), span: None };
+            (Urgency::Critical, LOST, DEGRADED, vec![add])
+        }
+        MatterKind::Rebuilding => (Urgency::Warning, LOST, DEGRADED, vec![]),
+        MatterKind::Failed => (Urgency::Critical, LOST, DEGRADED, vec![]),
+        MatterKind::Paused => (Urgency::Warning, &[], &[], vec![Action::Resume { array: name() }]),
+        MatterKind::Mismatch => {
+            let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
+            (Urgency::Warning, &["mismatch"], &[Event::Mismatch], vec![repair])
+        }
+        MatterKind::NoSpace => (Urgency::Critical, &["no_room"], &[Event::NoSpace], vec![]),
+        MatterKind::Replaced => (Urgency::Warning, LOST, &[], matter.drives.iter().map(remove).collect()),
+    };
+    let is_here = |known: &str| known == array.name || known == matter.array;
+    let told = events.iter().rev().find(|event| is_here(&event.array) && begins.contains(&event.kind.as_str()));
+    let stands = alarms.iter().filter(|alarm_| is_here(&alarm_.cause.array) && alarm.contains(&alarm_.cause.event));
+    let stands = stands.map(|alarm| alarm.since_s * 1000).min();
+    MatterView {
+        array: matter.array.clone(),
+        urgency,
+        what: matter.what,
+        means: matter.means,
+        action: matter.action,
+        avoid: matter.avoid,
+        since_ms: told.map(|event| event.time_ms).or(stands),
+        drives: matter.drives,
+        remedies,
+    }
+}
+
+/// Events by which redundancy is lost, and the alarms about it.
+const LOST: &[&str] = &["member_failed", "member_gone"];
+const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
+
+/// The matter of an alarm of which the state of its array says nothing.
+fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
+    let cause = &alarm.cause;
+    let drives: Vec<String> = cause.component.iter().cloned().collect();
+    let array = || cause.array.clone();
+    let replace = || -> Vec<Action> {
+        let old = |drive: &String| Action::Replace { array: array(), old: drive.into(), new: PathBuf::new() };
+        drives.iter().map(old).collect()
+    };
+    let (means, action, avoid, remedies) = match cause.event {
+        Event::DriveReplace => (
+            "the drive may fail soon; redundancy is complete until it does",
+            "replace it while it works: its content is copied, and redundancy stays",
+            "do not pull it before the copy is complete",
+            replace(),
+        ),
+        Event::DriveWatch => {
+            ("something is unusual and harms nothing yet", "look at it again in some days", "do not replace it in haste", vec![])
+        }
+        Event::SlowMember => (
+            "every request that needs it waits for it",
+            "look at its health, its slot and its cable; replace it if it stays slow",
+            "do not fail it while another member is missing",
+            replace(),
+        ),
+        Event::SparesMissing => (
+            "the next failure finds no spare, so a rebuild waits for a person",
+            "add a drive of at least the same size",
+            "do not take the spare of another array that needs it",
+            vec![Action::Add { array: array(), drive: PathBuf::new(), span: None }],
+        ),
+        Event::FailSpare => (
+            "the drive cannot take over",
+            "remove it, and add another one",
+            "do not count it as a spare",
+            drives.iter().map(|drive| Action::Remove { array: array(), drive: drive.into() }).collect(),
+        ),
+        Event::MemberSilent => (
+            "requests that need the drive wait or are answered by others",
+            "check the drive, its cable and its controller",
+            "do not restart the machine: other drives may be missed as well",
+            vec![],
+        ),
+        Event::Unreadable => (
+            "data is lost in the sectors that are named",
+            "restore the files there from a backup; the sectors work again once they are rewritten",
+            "do not remove or fail any drive now: it may hold what is left",
+            vec![],
+        ),
+        Event::ReadOnly => (
+            "clients can read and not write",
+            "remove the cause that is named, then stop and start the array",
+            "do not create or force anything on its drives",
+            vec![],
+        ),
+        // The state of the array says these itself.
+        Event::Fail | Event::DegradedArray | Event::ArraySilent | Event::NoSpace | Event::Mismatch => return None,
+        Event::NewArray
+        | Event::DeviceDisappeared
+        | Event::RebuildStarted
+        | Event::Rebuild(_)
+        | Event::RebuildFinished
+        | Event::SpareActive
+        | Event::TestMessage => return None,
+    };
+    Some(MatterView {
+        array: cause.array.clone(),
+        urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
+        what: cause.text.clone(),
+        means: means.into(),
+        action: action.into(),
+        avoid: avoid.into(),
+        since_ms: Some(alarm.since_s * 1000),
+        drives,
+        remedies,
+    })
+}
+
+/// What is well, with reasons.
+fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for array in arrays {
+        let Some(view) = array.view.as_ref().filter(|view| view.health == HealthView::Optimal && view.silent_s.is_none()) else {
+            continue;
+        };
+        let name = &array.name;
+        let spares = crate::view::all_members(view).iter().filter(|member| member.role == "spare").count();
+        let survives = match view.losses_survived {
+            0 => "no member may fail, as its level has no redundancy".to_owned(),
+            1 => "1 member may fail".to_owned(),
+            count => format!("{count} members may fail"),
+        };
+        let spares = match spares {
+            0 => String::new(),
+            1 => ", 1 spare is ready".to_owned(),
+            count => format!(", {count} spares are ready"),
+        };
+        let is_scrub = |event: &&EventView| {
+            event.array == *name && event.kind == "sweep_finished" && matches!(event.sweep.as_deref(), Some("scrub" | "repair"))
+        };
+        let scrub = match events.iter().rev().find(is_scrub) {
+            Some(event) => {
+                let date = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(event.time_ms));
+                let date = date.map_or_else(String::new, |date| humantime::format_rfc3339_seconds(date).to_string());
+                let found = event.mismatch_sectors.unwrap_or(0);
+                format!(
+                    ", the last scrub ended on {} and found {found} sectors that do not match",
+                    date.split('T').next().unwrap_or_default()
+                )
+            }
+            None if view.losses_survived > 0 => ", no scrub is on record".to_owned(),
+            None => String::new(),
+        };
+        sentences.push(format!("{name}: all members are in sync, {survives}{spares}{scrub}"));
+    }
+    sentences
+}

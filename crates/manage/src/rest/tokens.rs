@@ -1,0 +1,139 @@
+//! `stria token`: the users of the API who are known by a token or a certificate.
+
+use super::auth::{TokenLine, read_tokens, secret, sha256};
+use super::types::Role;
+use crate::cli::ConfigFile;
+use crate::config::{self, Config, edit};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use stria_block::shown;
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, say};
+
+/// `stria token`
+#[derive(Args, Debug)]
+pub struct Token {
+    /// The action.
+    #[command(subcommand)]
+    pub action: TokenAction,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub config: ConfigFile,
+}
+
+/// A role, on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RoleName {
+    /// See everything.
+    View,
+    /// Also do what loses no data.
+    Operate,
+    /// Do everything.
+    Admin,
+}
+
+/// An action on tokens.
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Make a token, and show it once. Only its SHA-256 is kept.
+    Create {
+        /// A name for it, for the record of orders.
+        name: String,
+        /// Its rights.
+        #[arg(long, value_enum, default_value = "view")]
+        role: RoleName,
+        /// Let in the client with this certificate (a PEM file) instead; `[api] tls-ca` must trust its authority.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        certificate: Option<PathBuf>,
+    },
+    /// List them.
+    List,
+    /// Remove one: it counts no more at once, and its sessions end.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the file cannot be read or written, or the name makes no sense.
+pub fn run(command: &Token, json: bool) -> Result<(), Failure> {
+    let path = Config::read(&config::path(command.config.config.as_deref()))?.api.tokens;
+    let mut lines = read_tokens(&path).map_err(Failure::Failed)?;
+    match &command.action {
+        TokenAction::Create { name, role, certificate } => {
+            let is_name =
+                !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_alphanumeric() || "._-@+".contains(c));
+            if !is_name {
+                return Err(Failure::Usage(format!("{name:?} is no name for a token: use letters, digits and ._-@+")));
+            }
+            if lines.iter().any(|line| line.name == *name) {
+                return Err(Failure::Failed(format!("there is a token {name} already: `stria token remove {name}` first")));
+            }
+            let role = match role {
+                RoleName::View => Role::View,
+                RoleName::Operate => Role::Operate,
+                RoleName::Admin => Role::Admin,
+            };
+            let token = certificate.is_none().then(|| format!("stria_{}", secret()));
+            let proof = match (&token, certificate) {
+                (Some(token), _) => sha256(token.as_bytes()),
+                (None, Some(file)) => {
+                    let certificate = CertificateDer::from_pem_file(file)
+                        .map_err(|error| Failure::Failed(format!("{} is no PEM certificate: {error}", file.display())))?;
+                    format!("cert:{}", sha256(&certificate))
+                }
+                (None, None) => unreachable!("one of both is there"),
+            };
+            lines.push(TokenLine { name: name.clone(), role, proof: proof.clone() });
+            write(&path, &lines)?;
+            say(
+                json,
+                || token.clone().unwrap_or_else(|| proof.clone()),
+                || json!({"name": name, "role": role, "token": token, "proof": proof, "file": path}),
+            );
+        }
+        TokenAction::List if json => {
+            let list = lines.iter().map(|line| json!({"name": line.name, "role": line.role, "proof": line.proof}));
+            print_json(&list.collect::<Vec<_>>());
+        }
+        TokenAction::List => {
+            let kind = |line: &TokenLine| if line.proof.starts_with("cert:") { "certificate" } else { "token" };
+            print(
+                &lines
+                    .iter()
+                    .map(|line| format!("{}  {}  {}\n", shown(&line.name), line.role.word(), kind(line)))
+                    .collect::<String>(),
+            );
+        }
+        TokenAction::Remove { name } => {
+            let before = lines.len();
+            lines.retain(|line| line.name != *name);
+            if lines.len() == before {
+                return Err(Failure::Failed(format!("there is no token {name}: `stria token list` shows all")));
+            }
+            write(&path, &lines)?;
+            say(json, || format!("token {name} counts no more"), || json!({"removed": name}));
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, lines: &[TokenLine]) -> Result<(), Failure> {
+    let told = |error: std::io::Error| Failure::Failed(format!("{} cannot be written: {error}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(told)?;
+    }
+    // The file keeps its mode when it is replaced; a new one is for its owner alone.
+    fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(told)?;
+    let mut text = "# Users of Stria's API: NAME view|operate|admin SHA256. `stria token` writes this file.\n".to_owned();
+    text.extend(lines.iter().map(|line| format!("{} {} {}\n", line.name, line.role.word(), line.proof)));
+    edit::replace(path, &text)
+}

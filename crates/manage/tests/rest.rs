@@ -1,0 +1,580 @@
+//! Goal: the API of the daemon lets in whom it should, does what was planned and nothing else, and shows what goes on.
+//! Method: the real daemon on image files; curl over the unix socket and TLS, our own client, and raw sockets for hostile ones.
+
+mod support;
+
+use rcgen::ExtendedKeyUsagePurpose;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use stria_manage::client::Client;
+use stria_testkit::certificates::Authority;
+use support::daemon::Daemon;
+use support::{PATIENCE, Place, may_skip};
+
+const SIZE: u64 = 64 << 20;
+
+/// A machine with five empty drives and no array.
+fn machine(api: &str) -> (Place, Vec<String>) {
+    let place = Place::new();
+    place.is_a_machine();
+    let folder = place.path("drives");
+    fs::create_dir(&folder).expect("a folder");
+    place.configure(&format!("search = [{:?}]", folder.display().to_string()));
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let tokens = place.path("tokens").display().to_string();
+    fs::write(place.config(), format!("{text}\n[api]\ntokens = {tokens:?}\n{api}\n")).expect("a file");
+    let image = |index: u64| {
+        let path = folder.join(format!("d{index}"));
+        fs::File::create(&path).and_then(|file| file.set_len(SIZE)).expect("an image");
+        path.display().to_string()
+    };
+    let drives = (0..5).map(image).collect();
+    (place, drives)
+}
+
+/// An answer: status, body as JSON (or as a text), and its head.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    body: Value,
+    head: String,
+}
+
+impl Answer {
+    fn kind(&self) -> (u16, &str) {
+        (self.status, self.body["error"]["kind"].as_str().unwrap_or("none"))
+    }
+}
+
+/// curl with these arguments. `None`: it is missing, and that is allowed.
+fn curl_command(command: &mut Command) -> Option<Answer> {
+    let output = match command.args(["--silent", "--show-error", "--include", "--max-time", "60"]).output() {
+        Ok(output) => output,
+        Err(error) => {
+            may_skip(&format!("curl does not start: {error}"), "install curl");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return Some(Answer { status: 0, body: Value::Null, head: String::from_utf8_lossy(&output.stderr).into_owned() });
+    };
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
+    Some(Answer { status, body, head: head.to_ascii_lowercase() })
+}
+
+fn curl(arguments: &[&str]) -> Answer {
+    curl_command(Command::new("curl").args(arguments)).expect("curl is here, as the first test says")
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.path("control.api")
+}
+
+/// A request on the unix socket.
+fn ask(place: &Place, path: &str, body: Option<Value>) -> Answer {
+    let (socket, url) = (socket(place).display().to_string(), format!("http://localhost/api/v1{path}"));
+    let body = body.map(|body| body.to_string());
+    let mut arguments = vec!["--unix-socket", &socket, &url];
+    if let Some(body) = &body {
+        arguments.extend(["--json", body]);
+    }
+    curl(&arguments)
+}
+
+fn plan(place: &Place, action: Value) -> Value {
+    let answer = ask(place, "/plans", Some(action));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body
+}
+
+/// Plans, confirms and waits; the job at its end.
+fn do_it(place: &Place, action: Value) -> Value {
+    let offer = plan(place, action);
+    let answer = ask(place, "/jobs", Some(json!({"token": offer["token"], "confirm": offer["plan"]["confirm"]})));
+    assert_eq!(answer.status, 202, "{answer:?}");
+    ended(place, &answer.body)
+}
+
+fn ended(place: &Place, job: &Value) -> Value {
+    let (end, path) = (Instant::now() + PATIENCE, format!("/jobs/{}", job["id"]));
+    loop {
+        let job = ask(place, &path, None).body;
+        if job["state"] != "running" {
+            return job;
+        }
+        assert!(Instant::now() < end, "waited in vain: {job:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn create(drives: &[String]) -> Value {
+    json!({"action": "create", "name": "tank", "level": "5", "drives": drives, "assume_clean": true})
+}
+
+#[test]
+fn what_was_planned_is_done_and_nothing_else() {
+    let (place, drives) = machine("");
+    let daemon = Daemon::start(&place);
+    let about = ask(&place, "", None);
+    assert_eq!((&about.body["user"]["role"], &about.body["user"]["via"]), (&json!("admin"), &json!("unix")), "{about:?}");
+    let empty = ask(&place, "/summary", None).body;
+    assert!(empty["sentence"].as_str().is_some_and(|text| text.contains("No array")), "{empty}");
+    let free = ask(&place, "/drives", None).body;
+    assert!(free.as_array().expect("a list").iter().all(|drive| drive["free"] == true && drive["kind"] == "file"), "{free:#}");
+    assert_eq!(free.as_array().map(Vec::len), Some(5));
+
+    // A plan writes nothing; what it says is what is done.
+    let offer = plan(&place, create(&drives[..3]));
+    assert_eq!(offer["plan"]["forecast"]["losses_survived"], 1, "{offer:#}");
+    assert_eq!(offer["plan"]["confirm"], Value::Null, "nothing is lost: {offer:#}");
+    assert!(offer["plan"]["writes"].as_array().expect("a list").iter().all(|write| write["extents"][0]["length_bytes"].is_u64()));
+    assert!(ask(&place, "/drives", None).body.as_array().expect("a list").iter().all(|drive| drive["free"] == true));
+    let job = ended(&place, &ask(&place, "/jobs", Some(json!({"token": offer["token"]}))).body);
+    assert_eq!(job["state"], "done", "{job:#}");
+    let tank = ask(&place, "/arrays/tank", None).body;
+    assert_eq!((&tank["state"], &tank["view"]["health"]), (&json!("served"), &json!("optimal")), "{tank:#}");
+    assert_eq!(tank["view"]["size_bytes"], offer["plan"]["forecast"]["size_bytes"]);
+    let again = ask(&place, "/jobs", Some(json!({"token": offer["token"]})));
+    assert_eq!(again.kind(), (409, "plan_changed"), "a token is for one use");
+    // Our own client speaks the same.
+    let arrays: Value = Client::at(socket(&place)).get("/api/v1/arrays").expect("an answer");
+    assert_eq!(arrays[0]["name"], "tank");
+
+    // A drive that changes between plan and confirmation.
+    let add = json!({"action": "add", "array": "tank", "drive": drives[3]});
+    let offer = plan(&place, add.clone());
+    place.ok(&["create", "other", "--level", "1", &drives[3], "missing"]);
+    let refused = ask(&place, "/jobs", Some(json!({"token": offer["token"]})));
+    assert_eq!(refused.kind(), (409, "plan_changed"), "{refused:?}");
+    let offer = plan(&place, add.clone());
+    assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
+    let unconfirmed = ask(&place, "/jobs", Some(json!({"token": offer["token"], "confirm": "lake"})));
+    assert_eq!(unconfirmed.kind(), (400, "invalid"));
+    let job = do_it(&place, add);
+    assert_eq!(job["state"], "done", "{job:#}");
+
+    // What loses data needs a plan; what is no drive of the machine is not touched; what makes no sense is refused.
+    let kinds = [
+        ("/actions", json!({"action": "destroy", "array": "tank"}), (428, "plan_needed")),
+        ("/plans", json!({"action": "destroy", "array": "tank"}), (409, "refused")),
+        ("/plans", json!({"action": "destroy", "array": "lake"}), (404, "not_found")),
+        ("/plans", json!({"action": "wipe", "drives": ["/etc/passwd"]}), (409, "refused")),
+        ("/plans", json!({"action": "wipe", "drives": [drives[0]]}), (409, "refused")),
+        ("/plans", json!({"action": "wipe", "drives": []}), (400, "invalid")),
+        ("/plans", json!({"action": "explode", "array": "tank"}), (400, "invalid")),
+        ("/plans", json!({"action": "destroy", "array": "tank", "force": true}), (400, "invalid")),
+        ("/plans", json!({"action": "create", "name": "a/b", "level": "1", "drives": [drives[4]]}), (400, "invalid")),
+        ("/nothing", json!({}), (404, "not_found")),
+    ];
+    for (path, body, wanted) in kinds {
+        let answer = ask(&place, path, Some(body.clone()));
+        assert_eq!(answer.kind(), wanted, "{path} {body}: {answer:?}");
+    }
+
+    // A job goes on without its client, and follows the rebuild that it began.
+    let job = do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[0]}));
+    assert_eq!(job["state"], "done", "{job:#}");
+    let summary = ask(&place, "/summary", None).body;
+    assert!(summary["matters"][0]["since_ms"].is_u64() && summary["urgency"] != "well", "{summary:#}");
+    place.settled("tank");
+    let scrub = ask(&place, "/actions", Some(json!({"action": "scrub", "array": "tank"})));
+    assert_eq!(scrub.status, 202, "{scrub:?}");
+    let job = ended(&place, &scrub.body);
+    assert!(job["state"] == "done" && job["ended_ms"].is_u64(), "{job:#}");
+    let gone = do_it(&place, json!({"action": "remove", "array": "tank", "drive": drives[0]}));
+    assert_eq!(gone["state"], "done", "{gone:#}");
+    let summary = ask(&place, "/summary", None).body;
+    assert_eq!(summary["urgency"], "well", "{summary:#}");
+    assert!(summary["well"][0].as_str().is_some_and(|text| text.contains("the last scrub")), "{summary:#}");
+
+    // The configuration is changed as a whole or not at all.
+    let config = ask(&place, "/config", None).body;
+    let put = |body: Value| {
+        let (socket, body) = (socket(&place).display().to_string(), body.to_string());
+        curl(&["--unix-socket", &socket, "--request", "PUT", "--json", &body, "http://localhost/api/v1/config"])
+    };
+    let broken = json!({"text": "[daemn]\n", "tag": config["tag"]});
+    assert_eq!(put(broken.clone()).kind(), (400, "invalid"));
+    assert_eq!(ask(&place, "/config/check", Some(broken)).body["good"], false);
+    let text = format!("# a comment\n{}", config["text"].as_str().expect("text"));
+    assert_eq!(put(json!({"text": text, "tag": "0"})).kind(), (409, "plan_changed"));
+    assert_eq!(put(json!({"text": text, "tag": config["tag"]})).status, 200);
+    assert!(fs::read_to_string(place.config()).is_ok_and(|text| text.starts_with("# a comment\n")));
+
+    // The end of the array, by its name.
+    let stopped = ended(&place, &ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"}))).body);
+    assert_eq!(stopped["state"], "done", "{stopped:#}");
+    let job = do_it(&place, json!({"action": "rename", "array": "tank", "name": "lake"}));
+    assert_eq!(job["state"], "done", "{job:#}");
+    let job = do_it(&place, json!({"action": "start", "array": "lake", "force": true}));
+    assert_eq!(job["state"], "done", "{job:#}");
+    assert_eq!(do_it(&place, json!({"action": "stop", "array": "lake", "force": true}))["state"], "done");
+    let job = do_it(&place, json!({"action": "destroy", "array": "lake"}));
+    assert_eq!(job["state"], "done", "{job:#}");
+    let drives = ask(&place, "/drives", None).body;
+    let carry: Vec<&Value> = drives.as_array().expect("a list").iter().filter(|drive| drive["free"] != true).collect();
+    assert!(carry.len() <= 1, "all but the failed drive, which was removed before, are free: {carry:#?}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    assert!(!socket(&place).exists());
+
+    // Who did what outlives the daemon.
+    let daemon = Daemon::start(&place);
+    let audit = ask(&place, "/audit?limit=1000", None).body;
+    let texts: Vec<&str> =
+        audit["events"].as_array().expect("a list").iter().filter_map(|event| event["text"].as_str()).collect();
+    let user = format!("(user {})", rustix::process::geteuid().as_raw());
+    assert!(
+        texts.iter().any(|text| text.contains(&user) && text.contains("/api/v1/jobs") && text.contains("taken")),
+        "{texts:#?}"
+    );
+    let jobs = ask(&place, "/events?kind=job&array=lake", None).body;
+    assert!(
+        jobs["events"]
+            .as_array()
+            .is_some_and(|jobs| jobs.iter().any(|job| job["text"].as_str().is_some_and(|text| text.contains("Destroy")))),
+        "{jobs:#}"
+    );
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// Events of a stream until one is wanted.
+fn listen(
+    place: &Place,
+    last: Option<&str>,
+    mut is_wanted: impl FnMut(&str, &Value) -> bool,
+) -> Vec<(String, Option<String>, Value)> {
+    let mut stream = UnixStream::connect(socket(place)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let last = last.map_or_else(String::new, |last| format!("last-event-id: {last}\r\n"));
+    write!(stream, "GET /api/v1/stream HTTP/1.1\r\nhost: localhost\r\n{last}\r\n").expect("it reads");
+    let (mut events, mut kind, mut id) = (Vec::new(), String::new(), None);
+    for line in BufReader::new(stream).lines() {
+        let line = line.expect("text");
+        match line.split_once(": ") {
+            Some(("event", word)) => kind = word.to_owned(),
+            Some(("id", text)) => id = Some(text.to_owned()),
+            Some(("data", data)) => {
+                let data: Value = serde_json::from_str(data).expect("JSON");
+                let is_last = is_wanted(&kind, &data);
+                events.push((std::mem::take(&mut kind), id.take(), data));
+                if is_last {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+#[test]
+fn a_stream_goes_on_where_it_broke_off() {
+    let (place, drives) = machine("");
+    let daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    // The state first, then a second one with rates or a beat.
+    let mut count = 0;
+    let first = listen(&place, None, |kind, data| {
+        count += usize::from(kind == "state" || kind == "beat");
+        assert!(kind == "event" || data["time_ms"].is_u64(), "{data}");
+        count == 3
+    });
+    assert_eq!((first[0].0.as_str(), &first[0].2["arrays"][0]["name"]), ("state", &json!("tank")));
+    let boot = first[0].2["boot"].as_str().expect("a run").to_owned();
+
+    // Listens, and meanwhile the array stops.
+    let stopping = std::thread::scope(|scope| {
+        let listener = scope.spawn(|| listen(&place, None, |kind, data| kind == "event" && data["kind"] == "stopped"));
+        // The listener must be there before the event: what it hears first is repeated until it has heard.
+        while !listener.is_finished() {
+            let _ = ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"})));
+            let _ = ask(&place, "/actions", Some(json!({"action": "start", "array": "tank"})));
+        }
+        listener.join().expect("no panic")
+    });
+    let id = stopping.last().and_then(|(_, id, _)| id.clone()).expect("an id");
+    let last: u64 = id.strip_prefix(&format!("{boot}.")).and_then(|text| text.parse().ok()).expect("of this run");
+    // What was missed comes, in order, from the next one on.
+    let missed = listen(&place, Some(&format!("{boot}.1")), |kind, data| kind == "event" && data["sequence"] == last);
+    let sequences: Vec<u64> =
+        missed.iter().filter(|(kind, ..)| kind == "event").filter_map(|(_, _, data)| data["sequence"].as_u64()).collect();
+    assert_eq!(sequences, (2..=last).collect::<Vec<_>>());
+    // An id of another run of the daemon cannot be gone on from, and is said so.
+    let other = listen(&place, Some("1234.7"), |kind, _| kind == "reset");
+    assert_eq!(other.last().map(|(_, _, data)| &data["boot"]), Some(&json!(boot)));
+
+    // Open streams do not hold up the end.
+    let _open = UnixStream::connect(socket(&place))
+        .and_then(|mut stream| stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nhost: localhost\r\n\r\n").map(|()| stream));
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// The port of the API, from the events.
+fn port(place: &Place) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let events = ask(place, "/events?kind=api", None).body;
+        let text = events["events"][0]["text"].as_str().unwrap_or_default().to_owned();
+        if let Some((_, port)) = text.rsplit_once(':') {
+            return port.to_owned();
+        }
+        assert!(Instant::now() < end, "{events:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn other_machines_come_by_tls_and_show_who_they_are() {
+    let (place, drives) = machine("");
+    let folder = place.path("tls");
+    let authority = Authority::with_both(&folder);
+    authority.sign("stranger", ExtendedKeyUsagePurpose::ClientAuth);
+    let file = |name: &str| authority.file(name).display().to_string();
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let without = text.replace("[api]\n", "[api]\nlisten = [\"0.0.0.0:0\"]\n");
+    fs::write(place.config(), &without).expect("a file");
+    place.run(&["config", "check"]).refused(1, &["[api]", "TLS only", "tls-cert"]);
+    let (cert, key, ca) = (file("server-cert.pem"), file("server-key.pem"), file("ca-cert.pem"));
+    let keys = format!("[api]\nlisten = [\"127.0.0.1:0\"]\ntls-cert = {cert:?}\ntls-key = {key:?}\ntls-ca = {ca:?}\n");
+    fs::write(place.config(), text.replace("[api]\n", &keys)).expect("a file");
+    place.ok(&["config", "check"]);
+    let daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let base = format!("https://localhost:{}", port(&place));
+    let at = |path: &str, arguments: &[&str]| {
+        let url = format!("{base}{path}");
+        curl(&[&["--cacert", &ca, &url], arguments].concat())
+    };
+    let token = |name: &str, role: &str| {
+        let line = place.ok(&["token", "create", name, "--role", role]);
+        assert_eq!(fs::metadata(place.path("tokens")).expect("a file").permissions().mode() & 0o777, 0o600);
+        line.trim().to_owned()
+    };
+
+    // Nobody, then a viewer, an operator and an admin.
+    assert_eq!(at("/api/v1", &[]).kind(), (401, "unauthorized"));
+    let [viewer, operator, admin] = [("eve", "view"), ("olga", "operate"), ("ada", "admin")]
+        .map(|(name, role)| format!("authorization: Bearer {}", token(name, role)));
+    place.run(&["token", "create", "eve"]).refused(1, &["eve", "remove"]);
+    let stop = json!({"action": "scrub", "array": "tank"}).to_string();
+    let wipe = json!({"action": "wipe", "drives": [drives[4]]}).to_string();
+    for (head, role, may_scrub, may_read) in
+        [(&viewer, "view", 403, 403), (&operator, "operate", 202, 403), (&admin, "admin", 202, 200)]
+    {
+        let about = at("/api/v1", &["--header", head]).body;
+        assert_eq!((&about["user"]["role"], &about["user"]["via"]), (&json!(role), &json!("token")), "{about:#}");
+        let answer = at("/api/v1/actions", &["--header", head, "--json", &stop]);
+        assert_eq!(answer.status, may_scrub, "{role}: {answer:?}");
+        if may_scrub == 202 {
+            ended(&place, &answer.body);
+        }
+        assert_eq!(at("/api/v1/config", &["--header", head]).status, may_read, "{role}");
+    }
+    // A plan may be asked for by an operator, and says that only an admin carries it out; and it is nobody else's.
+    let offer = at("/api/v1/plans", &["--header", &operator, "--json", &wipe]).body;
+    assert_eq!(offer["plan"]["role"], "admin", "{offer:#}");
+    let confirm = json!({"token": offer["token"], "confirm": offer["plan"]["confirm"]}).to_string();
+    assert_eq!(at("/api/v1/jobs", &["--header", &admin, "--json", &confirm]).kind(), (409, "plan_changed"));
+    assert_eq!(at("/api/v1/jobs", &["--header", &operator, "--json", &confirm]).kind(), (403, "forbidden"));
+
+    // Certificates: of the authority and known; unknown; none of the authority.
+    let with = |name: &str| [file(&format!("{name}-cert.pem")), file(&format!("{name}-key.pem"))];
+    let ask_with = |name: &str| {
+        let [cert, key] = with(name);
+        at("/api/v1", &["--cert", &cert, "--key", &key])
+    };
+    place.ok(&["token", "create", "robot", "--role", "operate", "--certificate", &file("client-cert.pem")]);
+    let robot = ask_with("client");
+    assert_eq!((&robot.body["user"]["name"], &robot.body["user"]["via"]), (&json!("robot"), &json!("certificate")), "{robot:?}");
+    assert_eq!(ask_with("stranger").kind(), (401, "unauthorized"));
+    let other = Authority::with_both(&place.path("other"));
+    let (cert, key) = (other.file("client-cert.pem").display().to_string(), other.file("client-key.pem").display().to_string());
+    assert_eq!(at("/api/v1", &["--cert", &cert, "--key", &key]).status, 0, "TLS itself refuses it");
+    let plain = curl(&[&format!("http://localhost:{}/api/v1", port(&place))]);
+    assert_eq!(plain.status, 0, "{plain:?}");
+
+    // A session of a browser: the cookie alone changes nothing, another page neither.
+    let login = json!({"token": operator.rsplit_once(' ').expect("a token").1}).to_string();
+    let session = at("/api/v1/session", &["--json", &login]);
+    assert_eq!((session.status, &session.body["role"]), (200, &json!("operate")), "{session:?}");
+    let cookie_line = session.head.lines().find(|line| line.starts_with("set-cookie:")).expect("a cookie").to_owned();
+    for word in ["httponly", "samesite=strict", "secure"] {
+        assert!(cookie_line.contains(word), "{cookie_line}");
+    }
+    let cookie = format!("cookie: {}", cookie_line["set-cookie: ".len()..].split(';').next().expect("a value"));
+    let csrf = format!("x-stria-csrf: {}", session.body["csrf"].as_str().expect("a value"));
+    assert_eq!(at("/api/v1/session", &["--header", &cookie]).body["via"], "session");
+    let pause = json!({"action": "pause", "array": "tank"}).to_string();
+    assert_eq!(at("/api/v1/actions", &["--header", &cookie, "--json", &pause]).kind(), (403, "forbidden"));
+    let foreign = at(
+        "/api/v1/actions",
+        &["--header", &cookie, "--header", &csrf, "--header", "origin: https://evil.example", "--json", &pause],
+    );
+    assert_eq!(foreign.kind(), (403, "forbidden"));
+    assert_eq!(at("/api/v1/actions", &["--header", &cookie, "--header", &csrf, "--json", &pause]).status, 202);
+    place.ok(&["token", "remove", "olga"]);
+    assert_eq!(at("/api/v1/session", &["--header", &cookie]).status, 401, "its token is gone");
+
+    // Silent and slow connections of one address give way to those that speak.
+    let address = base.trim_start_matches("https://").replace("localhost", "127.0.0.1");
+    let _silent: Vec<TcpStream> = (0..80).filter_map(|_| TcpStream::connect(&address).ok()).collect();
+    assert_eq!(at("/api/v1", &["--header", &admin]).status, 200);
+    // Wrong tokens are counted; another way in stays open.
+    let wrong = "authorization: Bearer stria_0";
+    let statuses: Vec<u16> = (0..12).map(|_| at("/api/v1", &["--header", wrong]).status).collect();
+    assert_eq!((statuses[0], statuses[11]), (401, 429), "{statuses:?}");
+    assert_eq!(ask(&place, "", None).status, 200);
+    let audit = ask(&place, "/audit", None).body;
+    assert!(
+        audit["events"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|event| event["text"].as_str().is_some_and(|text| text.contains("127.0.0.1 was refused"))),
+        "{audit:#}"
+    );
+    assert!(audit.to_string().contains("token ada") && !audit.to_string().contains("stria_"), "who, and no secret: {audit:#}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+#[test]
+fn hostile_requests_end_in_words() {
+    let (place, _) = machine("");
+    let daemon = Daemon::start(&place);
+    let socket = socket(&place).display().to_string();
+    let at = |path: &str, arguments: &[&str]| {
+        let url = format!("http://localhost{path}");
+        curl(&[&["--unix-socket", &socket, &url], arguments].concat())
+    };
+    let huge = place.path("huge");
+    fs::write(&huge, vec![b'['; 1 << 20]).expect("a file");
+    let huge = format!("@{}", huge.display());
+    assert_eq!(at("/api/v1/plans", &["--header", "content-type: application/json", "--data-binary", &huge]).status, 413);
+    assert_eq!(at("/api/v1/plans", &["--json", "{"]).kind(), (400, "invalid"));
+    let deep = "[".repeat(20_000);
+    assert_eq!(at("/api/v1/plans", &["--json", &deep]).kind(), (400, "invalid"));
+    assert_eq!(at("/api/v1/plans", &["--data", "{}"]).kind(), (415, "invalid"));
+    assert_eq!(at("/api/v1/plans", &["--json", "{}", "--header", "sec-fetch-site: cross-site"]).kind(), (403, "forbidden"));
+    assert_eq!(at("/api/v1", &["--header", "host: evil.example"]).kind(), (421, "forbidden"), "no DNS rebinding");
+    assert_eq!(at("/api/v1/arrays?x=1", &["--request", "DELETE"]).status, 405);
+    assert_eq!(at("/api/v1/events?limit=x", &[]).kind(), (400, "invalid"));
+    assert_eq!(at("/api/v1/events?colour=red", &[]).kind(), (400, "invalid"));
+    assert_eq!(at("/api/v1/arrays/%2e%2e%2f", &[]).kind(), (404, "not_found"));
+    assert_eq!(at("/api/v2", &[]).kind(), (404, "not_found"));
+    assert_eq!(at("/../../../etc/passwd", &["--path-as-is"]).status, 404);
+
+    // The page may not be framed, stored, or run scripts of others.
+    let page = at("/", &[]);
+    assert!(page.status == 200 && page.head.contains("text/html"), "{page:?}");
+    for line in ["frame-ancestors 'none'", "x-frame-options: deny", "cache-control: no-store", "x-content-type-options: nosniff"]
+    {
+        assert!(page.head.contains(line), "{line} is missing: {}", page.head);
+    }
+    assert!(page.head.contains("script-src 'self'") && !page.head.contains("unsafe"));
+
+    // Heads and bodies that never end: 60 of them, and the API answers.
+    let slow = |text: &'static [u8]| {
+        UnixStream::connect(&socket).and_then(|mut stream| stream.write_all(text).map(|()| stream)).expect("it listens")
+    };
+    let heads: Vec<UnixStream> = (0..30).map(|_| slow(b"GET /api/v1 HTTP/1.1\r\nhost: localhost\r\nx: ")).collect();
+    let bodies: Vec<UnixStream> = (0..30)
+        .map(|_| slow(b"POST /api/v1/plans HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"))
+        .collect();
+    let _more: Vec<UnixStream> = (0..60).map(|_| slow(b"G")).collect();
+    assert_eq!(at("/api/v1", &[]).status, 200);
+    for mut stream in heads.into_iter().chain(bodies) {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        // It is closed: at once, for a newcomer, or when its time is up.
+        let mut text = Vec::new();
+        match stream.read_to_end(&mut text) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// Only root can be somebody else.
+#[test]
+fn the_kernel_says_who_asks_on_the_socket() {
+    let (place, _) = machine("group = \"65533\"");
+    if rustix::process::geteuid().as_raw() != 0 {
+        eprintln!("SKIPPED: only root can ask as another user");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("stria-").tempdir_in("/tmp").expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let control = folder.path().join("control.sock").display().to_string();
+    let daemon = Daemon::start_with(&place, &[("STRIA_SOCKET", &control)]);
+    let socket = folder.path().join("control.api");
+    let mode = |path: &Path| fs::metadata(path).expect("a socket").permissions().mode() & 0o777;
+    assert_eq!(mode(&socket), 0o660);
+    let ask_as = |uid: u32, gid: u32, path: &str, body: Option<&str>| {
+        let mut command = Command::new("curl");
+        command
+            .uid(uid)
+            .gid(gid)
+            .current_dir("/")
+            .arg("--unix-socket")
+            .arg(&socket)
+            .arg(format!("http://localhost/api/v1{path}"));
+        if let Some(body) = body {
+            command.args(["--json", body]);
+        }
+        curl_command(&mut command).expect("curl")
+    };
+    let member = ask_as(65532, 65533, "", None);
+    assert_eq!(member.body["user"]["role"], "operate", "{member:?}");
+    assert_eq!(ask_as(65532, 65533, "/config", None).kind(), (403, "forbidden"));
+    assert_eq!(ask_as(65532, 65532, "", None).status, 0, "the file's mode keeps others out");
+    // Even where the file's mode does not.
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("a mode");
+    let other = ask_as(65532, 65532, "", None);
+    assert_eq!(other.kind(), (403, "forbidden"), "{other:?}");
+    assert_eq!(ask_as(65532, 65532, "/actions", Some("{}")).kind(), (403, "forbidden"));
+    assert_eq!(ask_as(0, 0, "", None).body["user"]["role"], "admin");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// The examples of docs/API.md, as a reader would type them.
+#[test]
+fn the_examples_of_the_document_work() {
+    let (place, drives) = machine("");
+    let daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/API.md")).expect("the document");
+    let blocks: Vec<&str> = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 4);
+    let socket = socket(&place).display().to_string();
+    let mut script = blocks.concat().replace("/run/stria/stria.api", &socket).replace("/dev/sdb", &drives[0]);
+    // The scrub must have ended before a member is failed.
+    script = script.replace(
+        "plan=$(",
+        "until api http://localhost/api/v1/jobs | grep -v '\"state\":\"running\"'; do sleep 0.1; done\nplan=$(",
+    );
+    let script = format!("shopt -s expand_aliases\nset -e\n{script}");
+    let output = Command::new("bash").args(["-c", &script]).output().expect("bash");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    for word in ["event: state", "\"urgency\"", "stria_array_info", "\"action\":\"fail\""] {
+        assert!(told.contains(word), "{word} is missing: {told}");
+    }
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
