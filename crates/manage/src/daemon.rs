@@ -95,7 +95,9 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         let _ = looked.send(());
     };
     let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), ready_now, move |config| followed.reload(config));
-    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper), Arc::clone(&routine))).merge(monitor.router());
+    let router = control::router(Arc::clone(&service))
+        .merge(api::router(Arc::clone(&keeper), Arc::clone(&routine)))
+        .merge(monitor.router());
     let witness = api::witness(Arc::clone(&service));
     let (watched, asked) = (Arc::clone(&monitor), Arc::clone(&keeper));
     let over = service.shutdown().subscribe();
