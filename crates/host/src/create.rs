@@ -119,7 +119,8 @@ pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
     let tree = new_tree(spec, &drives).plan().map_err(impossible)?;
     let mut writes = Vec::new();
     for array in &tree.arrays {
-        for (index, drive) in array.drives.iter().enumerate().filter_map(|(index, &drive)| Some((index, drives[drive].as_ref()?))) {
+        for (index, drive) in array.drives.iter().enumerate().filter_map(|(index, &drive)| Some((index, drives[drive].as_ref()?)))
+        {
             let zeros = array.creation.zeros.iter().filter(|zeros| zeros.drive == index);
             let zeros = zeros.map(|zeros| zeros.sectors.start.get()..zeros.sectors.end.get());
             let written = array.creation.writes.iter().filter(|write| write.drive == index).map(|write| {
