@@ -7,7 +7,7 @@ use stria_format::md::{BitmapChoice, Change, LogChoice};
 use stria_terminal::size;
 
 /// The write policy, in the words of RAID controllers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
     /// Write through: a write is acknowledged when it is durable.
