@@ -287,7 +287,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                 <td class={`number${slow ? " bad" : ""}`} data-label={t("read_latency")}>
                   {member.read_latency ? micros(member.read_latency.median_us) : "–"}
                   {member.read_latency && <small>{t("p99", { time: micros(member.read_latency.p99_us) })}</small>}
-                  {slow && <small class="bad">{t("slow_by", { n: Math.round(slow.median_us / Math.max(1, slow.others_us || typical)) })}</small>}
+                  {slow && <small class="bad">{t("slow_by", { n: Math.round(slow.own_us / Math.max(1, slow.others_us || typical)) })}</small>}
                 </td>
                 <td class="number" data-label={t("write_latency")}>
                   {member.write_latency ? micros(member.write_latency.median_us) : "–"}

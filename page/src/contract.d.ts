@@ -280,6 +280,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/routine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Scrubs and self-tests by schedule */
+        get: operations["get_routine"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -941,6 +958,11 @@ export interface components {
              */
             created_s: number;
             /**
+             * @description The drives' own write caches, in words; null: the members are files, or it is a span.
+             * @default null
+             */
+            drive_caches: string | null;
+            /**
              * Format: uint64
              * @description The count of superblock updates.
              */
@@ -966,6 +988,8 @@ export interface components {
              * @default []
              */
             lanes: components["schemas"]["LaneView"][];
+            /** @description The last complete scrub, as the daemon remembers it over restarts. */
+            last_scrub?: components["schemas"]["ScrubView"] | null;
             /** @description In mdadm's words; `plain` if a level has only one. */
             layout: string;
             /** @description `jbod`, `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60`. */
@@ -994,8 +1018,18 @@ export interface components {
             missing_slots: number[];
             /** @description Its name without host; also its export's name. */
             name: string;
+            /**
+             * Format: uint64
+             * @description The time when the daemon scrubs it next by schedule, in seconds since 1970.
+             */
+            next_scrub_s?: number | null;
             /** @description Sweeps are paused by command. */
             paused: boolean;
+            /**
+             * @description The same in words, and what a power cut costs.
+             * @default
+             */
+            power_cut: string;
             /** @description Writes are refused. */
             read_only: boolean;
             /** @description Redundancy may be inconsistent somewhere. */
@@ -1037,6 +1071,11 @@ export interface components {
              * @default []
              */
             vhost_user: string[];
+            /**
+             * @description When a write is acknowledged; null: a span, which does as the array above it asks.
+             * @default null
+             */
+            write: components["schemas"]["WriteMode"] | null;
         };
         /** @description The write-intent bitmap. */
         BitmapView: {
@@ -1247,6 +1286,11 @@ export interface components {
              */
             reallocated_sectors: number | null;
             /**
+             * @description Its last self-test; `None`: there was none, or it offers none.
+             * @default null
+             */
+            self_test: components["schemas"]["SelfTest"] | null;
+            /**
              * @description The serial number.
              * @default null
              */
@@ -1353,6 +1397,8 @@ export interface components {
             model: string | null;
             /** @description Its path. */
             path: string;
+            /** @description The place where it sits. */
+            seat: components["schemas"]["Seat"] | null;
             /** @description Its serial number. */
             serial: string | null;
             /**
@@ -1400,8 +1446,9 @@ export interface components {
             /**
              * @description `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
              *     `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-             *     `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`, `alarm`,
-             *     `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`.
+             *     `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `stopping`, `stopped`, `warning`, `alarm`,
+             *     `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
+             *     `foreseen`, `pool_spare_taken`.
              */
             kind: string;
             /**
@@ -1834,20 +1881,89 @@ export interface components {
         };
         /** @description The rights of a user, each with those before it. */
         Role: "view" | "operate" | "admin";
+        /** @description Routine work, as `stria routine` shows it. */
+        RoutineView: {
+            /** @description True if it was interrupted, and goes on from there. */
+            interrupted: boolean;
+            /**
+             * Format: uint64
+             * @description The time when the last one ended, in seconds since 1970.
+             */
+            last_s: number | null;
+            /**
+             * Format: uint64
+             * @description The time when the next one is due. It lies in the past if that waits for quiet hours, its link, or the array.
+             */
+            next_s: number | null;
+            /** @description The array or drive. */
+            of: string;
+            /** @description The outcome of the last one. */
+            outcome: string | null;
+            /** @description True if it runs. */
+            running: boolean;
+            /** @description The schedule, as the configuration says. */
+            schedule: string;
+            /** @description `scrub`, `self-test`, `long self-test`. */
+            what: string;
+        };
+        /** @description A scrub that has ended. */
+        ScrubView: {
+            /**
+             * Format: uint64
+             * @description The time of its end, in seconds since 1970.
+             */
+            ended_s: number;
+            /**
+             * Format: uint64
+             * @description The sectors whose redundancy did not match.
+             */
+            mismatch_sectors: number;
+            /** @description True if it repaired them. */
+            repaired: boolean;
+        };
+        /** @description The place of a drive in the machine. What sysfs does not tell is `None`. */
+        Seat: {
+            /**
+             * @description The enclosure that has the slot.
+             * @default null
+             */
+            enclosure: string | null;
+            /**
+             * @description The PCI function below the root complex that leads to the drive: drives with the same one share a link.
+             * @default null
+             */
+            link: string | null;
+            /**
+             * @description The slot, as it is labelled.
+             * @default null
+             */
+            slot: string | null;
+        };
+        /** @description A test that a drive makes of itself. */
+        SelfTest: {
+            /** @description True if it reads all of the media, which takes hours; a short one takes minutes. */
+            long: boolean;
+            /** @description Its result; `None`: it runs, or ended without one, as a restart or another command ended it. */
+            passed: boolean | null;
+            /** @description True while it is under way. */
+            running: boolean;
+        };
         /** @description A member that is slower than its peers. */
         SlowMember: {
             /**
              * Format: uint64
-             * @description Its median.
-             */
-            median_us: number;
-            /**
-             * Format: uint64
-             * @description The median of the other members' medians.
+             * @description The median of the other members' figures.
              */
             others_us: number;
+            /**
+             * Format: uint64
+             * @description Its figure: the median, or the 99th percentile.
+             */
+            own_us: number;
             /** @description The member. */
             path: string;
+            /** @description True if the figure is the 99th percentile. */
+            tail: boolean;
         };
         /** @description The source of a drive's figures. */
         Source: "nvme" | "smartctl";
@@ -1996,6 +2112,8 @@ export interface components {
             /** @description The proof. */
             via: components["schemas"]["Via"];
         };
+        /** @description The write policy, in the words of RAID controllers. */
+        WriteMode: "through" | "safe" | "back";
     };
     responses: never;
     parameters: never;
@@ -2502,6 +2620,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlanOffer"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_routine: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoutineView"][];
                 };
             };
             /** @description a refusal */

@@ -101,7 +101,7 @@ export const SCENES = {
     });
     arrays[1].view.members[2].role = "failed";
     Object.assign(arrays[1].view, { health: "degraded", missing_slots: [2], losses_survived: 1 });
-    arrays[2].slow = [{ path: "/dev/nvme14n1", median_us: 900, others_us: 82 }];
+    arrays[2].slow = [{ path: "/dev/nvme14n1", own_us: 900, others_us: 82, tail: false }];
     arrays[2].view.members[2].read_latency.median_us = 900;
     const drives = drives_of(arrays);
     Object.assign(drives[20].health, { verdict: "replace", wear_percent: 103, findings: [{ verdict: "replace", sentence: "103 % of the rated endurance is used: replace the drive while it works." }] });
