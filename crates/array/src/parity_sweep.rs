@@ -68,32 +68,42 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     let mut found = Found::default();
     // The writes that correct mismatches, by slot and row.
     let mut repairs: Vec<(usize, MemberSector, Buffer)> = Vec::new();
-    let mut row = rows.start;
-    while row < rows.end {
-        let (stripe, in_strip) = core.geometry.stripe_of_row(row);
-        let end = rows.end.min(row + (strip - in_strip.get()));
-        let map = core.map(stripe);
-        let at = bytes(row - rows.start)..bytes(end - rows.start);
-        let start = row;
-        row = end;
-        if !wanted.is_empty() {
-            if recover_stripe(core, map, &known, &mut computed, at.clone()).is_err() {
+    // By stripe: its first row, and the bytes of its rows in the window.
+    let stripes = || {
+        let mut next = rows.start;
+        std::iter::from_fn(move || {
+            let row = next;
+            next = rows.end.min(row + (strip - core.geometry.stripe_of_row(row).1.get()));
+            (row < rows.end).then(|| (row, bytes(row - rows.start)..bytes(next - rows.start)))
+        })
+    };
+    let map_of = |row| core.map(core.geometry.stripe_of_row(row).0);
+    if !wanted.is_empty() {
+        for (row, at) in stripes() {
+            if recover_stripe(core, map_of(row), &known, &mut computed, at).is_err() {
                 if !page {
                     return Ok(None);
                 }
                 lost = true;
             }
-        } else if work.kind != SweepKind::Rebuild {
-            let supposed = suppose(core, work.kind, map, &known, at.clone());
-            if let Some(supposed) = &supposed {
-                check_stripe(core, work.kind, start, &[&known, supposed], at, &mut found, &mut repairs);
-            }
-            supposed.into_iter().flatten().for_each(|(_, buffer)| core.buffers.give(buffer));
         }
     }
     if lost {
         drop(guard);
         return lose(core, work, &rows).await.map(Some);
+    }
+    let is_resync_of_unreadable = work.kind == SweepKind::Resync && !unreadable.is_empty();
+    if is_resync_of_unreadable || (wanted.is_empty() && work.kind != SweepKind::Rebuild) {
+        // A strip that a resync could not read was recovered from the first parities; the other parities must follow. They do so
+        // without a second look, as rewriting may not have healed the member, and an array that needs it keeps it (R7).
+        known.append(&mut computed);
+        for (row, at) in stripes() {
+            if let Some(supposed) = suppose(core, work.kind, map_of(row), &known, at.clone()) {
+                check_stripe(core, work.kind, row, &[&known, &supposed], at, &mut found, &mut repairs);
+                supposed.into_values().for_each(|buffer| core.buffers.give(buffer));
+            }
+        }
+        computed.extend(wanted.iter().filter_map(|&slot| Some((slot, known.remove(&slot)?))));
     }
     let mut batch = Batch::new();
     let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
@@ -149,10 +159,6 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     settled.map_err(|error| error.to_string())?;
     found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
-    if work.kind == SweepKind::Resync && !unreadable.is_empty() {
-        // Data that could not be read was computed from some of the rest. Now everything can be compared.
-        return Box::pin(piece(core, work, rows, page)).await;
-    }
     let members = core.members.borrow();
     if let Some(target) = work.targets.iter().find(|target| members.get(target.member).role == crate::MemberState::Failed) {
         return Err(format!("member {} failed", members.get(target.member).config.name));
