@@ -187,7 +187,7 @@ impl BitmapPlace {
         let page = PAGE_BYTES as u64 / 512;
         // Everything mdadm lays out starts on a page, but for the bitmaps of old that share the superblock's.
         let neighbours = [header.super_offset, header.data_offset];
-        let paged = start_sector.get() % page == 0 && neighbours.iter().all(|place| place % page == 0);
+        let paged = start_sector.get().is_multiple_of(page) && neighbours.iter().all(|place| place.is_multiple_of(page));
         Some(Self { start_sector, unit_sectors: if paged { page } else { u64::from(logical_block_bytes / 512).max(1) } })
     }
 }
