@@ -53,26 +53,37 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // R30: a member that is missing, or was dropped since the records were read, must not come back after another crash as in
     // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
-    // drop becomes durable first, if other members hold the records. If none does, all data is there, and a resync makes parity
-    // follow it.
+    // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes parity
+    // follow it; those rows do not wait, as the update waits for them.
     if lacks {
         core.raise_ack_barrier();
     }
+    let mut left = core.log.overlay.pieces();
     let has_holders = || core.has(Flaw::ReplayWaitsInVain) || core.log.replay_has_holders(&core.members.borrow());
-    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() && has_holders() {
-        core.wait_for_ack_barrier_or(|| !has_holders()).await;
-    }
-    for pieces in core.log.overlay.pieces().chunks(BATCH) {
-        let mut batch = Batch::new();
-        for ((slot, row), data) in pieces {
-            let targets = core.members.borrow().targets(*slot);
-            batch.extend(targets.into_iter().map(|member| write_io(member, *row, data.clone(), true)));
+    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() {
+        if has_holders() {
+            core.wait_for_ack_barrier_or(|| !has_holders()).await;
+            continue;
         }
-        let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
-        let outcomes = core.io(batch).await;
-        if let Err(error) = drop_failed_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)) {
+        let has_no_holder = |row: MemberSector| {
+            let (stripe, row) = core.geometry.stripe_of_row(row);
+            let after = pieces.partition_point(|piece| (piece.stripe, piece.rows.start) <= (stripe, row));
+            pieces[after - 1].replay_holders(&core).is_empty()
+        };
+        let lost = core.log.overlay.lost_holders(&core.members.borrow());
+        let (at_once, later) = left.into_iter().partition(|&((_, row), _)| has_no_holder(row));
+        left = later;
+        if let Err(error) = carry_out(&core, &at_once).await {
             return give_up(&core, &error);
         }
+        core.log.overlay.forget_holders(&lost);
+        core.log.stage_changed.wake_all(&core.ready);
+        if left.is_empty() {
+            break;
+        }
+    }
+    if let Err(error) = carry_out(&core, &left).await {
+        return give_up(&core, &error);
     }
     // R33: reads that began before may have found parity as it was, and still need the overlay.
     let readers = core.lock(SyncSector::ZERO.run(core.geometry.sync_sectors()), Mode::Exclusive).await;
@@ -80,6 +91,21 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     drop(readers);
     core.log.enter(StartStage::Replayed, &core.ready);
     core.sweep_changed.wake_all(&core.ready);
+}
+
+/// Writes pieces of the overlay to the members, durably.
+async fn carry_out(core: &Core, pieces: &[((usize, MemberSector), Data)]) -> Result<(), IoError> {
+    for pieces in pieces.chunks(BATCH) {
+        let mut batch = Batch::new();
+        for ((slot, row), data) in pieces {
+            let targets = core.members.borrow().targets(*slot);
+            batch.extend(targets.into_iter().map(|member| write_io(member, *row, data.clone(), true)));
+        }
+        let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
+        let outcomes = core.io(batch).await;
+        drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result))?;
+    }
+    Ok(())
 }
 
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
@@ -103,6 +129,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// The members that hold its records, without those that were dropped.
     fn replay_holders(&self, core: &Core) -> ReplayHolders {
         let members = core.members.borrow();
         let slots = self.parities.iter().map(|&parity| usize::from(core.map(self.stripe).parity[parity]));

@@ -294,7 +294,7 @@ fn histories_that_once_failed_on_mirrors_lose_nothing() {
     }
 }
 
-/// Seeds that once failed with more faults, by family, all by the checker's or the drive model's fault: what was wrong.
+/// Seeds that once failed with more faults, by family, most by the checker's or the drive model's fault: what was wrong.
 const MORE_FAULTS: &[(u64, &str)] = &[
     (5002528, "1"),   // a copy that was read became unreadable, by growth, before a resync made the others agree with it
     (5002989, "1"),   // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
@@ -302,6 +302,8 @@ const MORE_FAULTS: &[(u64, &str)] = &[
     (6000150, "6"),   // a drive came back, and that its unreadable sectors go on growing was forgotten
     (6000182, "10"),  // a scrub must not correct a misdirected write where no copy covers it
     (773000702, "6"), // the power cut hit the erasing of a drive for a spare, and a client's superblock counted instead of its own
+    (961502865, "6"), // replay waited for no drop, as nobody held the records of some of its rows (R30): the array's fault
+    (961402225, "6"), // a resync rewrote and read a sector that no rewrite healed, until the stack overflowed: the array's fault
     (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
 ];
 

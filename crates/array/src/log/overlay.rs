@@ -87,10 +87,24 @@ impl Overlay {
         *self.holders.borrow_mut() = holders.collect();
     }
 
+    /// Of the members that hold records together, those that are all gone.
+    pub fn lost_holders(&self, members: &Members) -> Vec<ReplayHolders> {
+        self.holders.borrow().iter().filter(|some| !has_stayed(some, members)).cloned().collect()
+    }
+
+    /// What these held does not await replay any more.
+    pub fn forget_holders(&self, replayed: &[ReplayHolders]) {
+        self.holders.borrow_mut().retain(|some| !replayed.contains(some));
+    }
+
     /// True if the remaining members still hold every record that awaits replay. Not before [`Overlay::set_holders`].
     pub fn has_holders(&self, members: &Members) -> bool {
-        let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
         let holders = self.holders.borrow();
-        !holders.is_empty() && holders.iter().all(|some| some.iter().any(stays))
+        !holders.is_empty() && holders.iter().all(|some| has_stayed(some, members))
     }
+}
+
+/// True if one of the members is still there.
+fn has_stayed(holders: &ReplayHolders, members: &Members) -> bool {
+    holders.iter().any(|&(slot, member)| members.slots()[slot].member == Some(member))
 }
