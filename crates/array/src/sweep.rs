@@ -476,8 +476,9 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
             // R6: until that is durable, a crash brings the old member back.
             core.raise_ack_barrier();
             core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
-            // R10: it gets no more writes.
+            // R10: it gets no more writes, and write-behinds that relied on its log alone go out at once.
             core.raise_ack_barrier();
+            core.metadata.state_waiters.wake_all(&core.ready);
         }
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.

@@ -304,6 +304,7 @@ const MORE_FAULTS: &[(u64, &str)] = &[
     (773000702, "6"), // the power cut hit the erasing of a drive for a spare, and a client's superblock counted instead of its own
     (961502865, "6"), // replay waited for no drop, as nobody held the records of some of its rows (R30): the array's fault
     (961402225, "6"), // a resync rewrote and read a sector that no rewrite healed, until the stack overflowed: the array's fault
+    (970001428, "6"), // a write-behind that relied on a replaced member's log alone was not told, and waited for ever (R10): the array's fault
     (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
 ];
 
