@@ -242,7 +242,7 @@ impl Machine {
         let (threads, depth) = self.shared(load);
         let mut subject = self.0.borrow_mut();
         let (at, of) = load.part.unwrap_or((0, 1));
-        let span_bytes = span_bytes / u64::from(of) >> 20 << 20;
+        let span_bytes = (span_bytes / u64::from(of)) >> 20 << 20;
         let mix = load.mix.as_ref();
         let sizes = mix.and_then(|mix| mix.block_split.as_ref()).map(|split| parse_split(split).expect("it was checked"));
         let zones = mix.and_then(|mix| mix.zones.as_ref()).map(|zones| parse_zones(zones).expect("it was checked"));

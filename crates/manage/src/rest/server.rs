@@ -294,7 +294,7 @@ fn guarded(mut response: Response<Body>, is_secure: bool) -> Response<Body> {
     response
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: impl header::AsHeaderName) -> Option<&'a str> {
+fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -328,14 +328,13 @@ fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), Response<Body>> {
+fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
     let media = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let is_json = media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json");
     if body.is_empty() || is_json {
         return Ok(());
     }
-    let error = ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json");
-    Err(with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+    Err(ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json"))
 }
 
 impl Server {
@@ -361,8 +360,8 @@ impl Server {
             if let Err(error) = check_origin(&head.headers) {
                 return error.into_response();
             }
-            if let Err(refusal) = check_media(&head.headers, &body) {
-                return refusal;
+            if let Err(error) = check_media(&head.headers, &body) {
+                return with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error);
             }
         }
         let credentials = shown(&head.headers);

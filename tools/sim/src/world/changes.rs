@@ -35,7 +35,7 @@ impl World<'_> {
         self.stop()?;
         let change = match what % 4 {
             0 => Change::Bitmap(BitmapChoice::None),
-            1 => Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(4096 << (what >> 8) % 3) }),
+            1 => Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(4096 << ((what >> 8) % 3)) }),
             2 => Change::Log(LogChoice::None),
             _ => Change::Log(LogChoice::Auto),
         };
