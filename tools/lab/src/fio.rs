@@ -713,7 +713,9 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
             seen = seen.saturating_add(*requests);
             seen >= wanted
         });
-        bin.map_or(latency.mean_ns, |(ns, _)| *ns as f64)
+        // A bin stands for latencies on both sides of its own; none was beyond the extremes, where these are known.
+        let max_ns = if latency.max_ns > 0.0 { latency.max_ns } else { f64::INFINITY };
+        bin.map_or(latency.mean_ns, |(ns, _)| (*ns as f64).min(max_ns).max(latency.min_ns))
     };
     (latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p99999_ns) = (at(50.0), at(99.0), at(99.9), at(99.999));
     latency.bins = bins;

@@ -165,7 +165,7 @@ fn what_is_not_modelled_is_refused_or_left_out_with_a_note() {
     refused(
         "[[section]]\nname = \"r\"\ntest = \"raid\"\nload = [{ pattern = \"random\", block = \"4K\", read_percent = 0, queue_depth = 1 }]\n",
         target("model:p4510:5:4"),
-        "RAID",
+        "no Stria array with redundancy",
     );
     let arrays = format!("[arrays]\nlevels = [\"4\"]\nmembers = [4]\nstrips = [\"64K\"]\nbare = false\n{sweep}");
     refused(&arrays, on("lsi2208"), "no array of this experiment is modelled");
