@@ -24,6 +24,7 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// True if replay has results that are not written yet.
+    #[inline]
     pub fn is_any(&self) -> bool {
         !self.pieces.borrow().is_empty()
     }
@@ -44,11 +45,15 @@ impl Overlay {
     }
 
     /// True if it covers any of these rows of a slot.
+    #[inline]
     pub fn covers(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
+        self.is_any() && self.is_over(slot, rows)
+    }
+
+    // Not inlined, so that requests stay small where there is none.
+    #[inline(never)]
+    fn is_over(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
         let pieces = self.pieces.borrow();
-        if pieces.is_empty() {
-            return false;
-        }
         let mut near = pieces.range((slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end));
         near.any(|(&(_, start), data)| rows.start < start + (data.len() / 512) as u64)
     }
