@@ -6,7 +6,7 @@ CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
 build:
 	scripts/setup
-	$(CARGO) build --release --locked --workspace --exclude stria-testkit
+	$(CARGO) build --release --locked --workspace --exclude stria-testkit --exclude stria-walls
 
 # Below $DESTDIR$PREFIX; PREFIX is /usr/local if not given.
 install:
@@ -23,6 +23,7 @@ demo: build
 # The inner loop, in under two minutes: format, lints of the workspace, and the unit tests of the lowest crates.
 check: lint
 	$(CARGO) test --locked -p stria-block -p stria-parity -p stria-array -p stria-format --lib
+	$(CARGO) test --locked -p stria-walls
 
 # Everything that is checked, lints included; at the end of the tests, which of them took longest.
 test: setup lint

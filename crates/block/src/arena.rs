@@ -5,11 +5,13 @@
 //!
 //! Space is split in powers of two: a piece is halved until it fits, and joined with its other half when both are free.
 
-use crate::BLOCK_ALIGN;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Alignment of every allocation: a page, which satisfies direct I/O to any drive.
+pub const BLOCK_ALIGN: usize = 4096;
 
 /// The order of the arena: 32 MiB, enough for 32 requests of 1 MiB or for the smaller requests that keep a lane busy.
 const ORDERS: usize = 13;

@@ -9,15 +9,12 @@
 //! of `Data`, never to both. Splitting divides the range, freezing consumes the buffer, and a claim
 //! yields only when it holds the last reference.
 
-use crate::Arena;
+use crate::{Arena, BLOCK_ALIGN};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
-
-/// Alignment of every allocation: a page, which satisfies direct I/O to any drive.
-pub const BLOCK_ALIGN: usize = 4096;
 
 struct Memory {
     start: NonNull<u8>,

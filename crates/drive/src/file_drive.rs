@@ -10,7 +10,8 @@
 use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
 use crate::parts::{PartOf, Wholes};
-use crate::ring::{EndedJobs, Registered, Ring};
+use crate::registered::Registered;
+use crate::ring::{EndedJobs, Ring};
 use crate::size::Room;
 use crate::sync_drive::WeakDrive;
 use crate::workers::{Work, Workers};

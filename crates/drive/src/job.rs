@@ -9,7 +9,7 @@ use crate::error::{Action, io_error};
 use crate::info::Waits;
 use crate::parts::PartOf;
 use crate::passthrough::{self, Command, Memory};
-use crate::ring::Registered;
+use crate::registered::Registered;
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use rustix::fd::AsRawFd;

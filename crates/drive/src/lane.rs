@@ -22,12 +22,12 @@ mod request_table;
 pub use bond::PanicGroup;
 pub use dealer::LaneRouter;
 
+use crate::clock::monotonic_now;
 use crate::{DriveError, Ring};
 use clients::LaneClients;
 use patience::Patience;
 use request_table::RequestTable;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -102,12 +102,6 @@ struct Shared<D> {
     /// Set before the thread empties the mailbox for the last time.
     stopped: AtomicBool,
     panicked: AtomicBool,
-}
-
-/// The clock that lanes pass to their devices: `CLOCK_MONOTONIC` in nanoseconds, the same on all threads.
-pub fn monotonic_now() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Lane {

@@ -6,7 +6,9 @@
 //!
 //! This crate knows nothing of RAID: neither what the sectors mean, nor what a failed member costs.
 
+mod access;
 mod blocking;
+mod clock;
 mod error;
 mod extents;
 mod file_drive;
@@ -17,17 +19,20 @@ mod lock;
 pub mod numa;
 mod parts;
 mod passthrough;
+mod registered;
 mod ring;
 mod size;
 mod sync_drive;
 mod within;
 mod workers;
 
+pub use access::{Access, IoOptions};
+pub use clock::monotonic_now;
 pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
-pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to, monotonic_now};
+pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to};
 pub use ring::{Ring, RingCounters, Waker};
-pub use sync_drive::{Access, IoOptions, SyncDrive, probe};
+pub use sync_drive::{SyncDrive, probe};
 pub use within::{NotInTime, within, within_each};
 pub use workers::held_by;

@@ -17,6 +17,7 @@ mod side;
 
 use crate::DriveError;
 use crate::job::Job;
+use crate::registered::Registered;
 use entry::Entry;
 use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -41,26 +42,6 @@ const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Files that a ring can have registered, its sides as many; further drives use their descriptors.
 const FILES_MAX: u32 = 256;
-
-/// A file's index among those registered with a ring and its sides, which saves the kernel a look-up for each entry. The drive
-/// and each of its jobs hold it; the index is freed, and the file unregistered, once none of them is left.
-pub(crate) struct Registered {
-    index: u32,
-    released: Rc<RefCell<Vec<u32>>>,
-}
-
-impl Registered {
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // Not at once: the ring itself may be dropping a job.
-        self.released.borrow_mut().push(self.index);
-    }
-}
 
 /// Ended jobs of one drive, with the kernel's results.
 pub(crate) type EndedJobs = RefCell<Vec<(Job, i32)>>;
@@ -367,7 +348,7 @@ impl Inner {
             free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
             released: Rc::default(),
             driven: false,
-            now: crate::monotonic_now(),
+            now: crate::clock::monotonic_now(),
             wake_fd,
             nudge: None,
             wake_armed: false,
@@ -521,7 +502,7 @@ impl Inner {
     /// later sleeps, which mostly have the same reason: setting a timer for each costs more than a request, in a virtual
     /// machine some ten microseconds.
     fn set_alarm(&mut self, timeout: Duration) {
-        let due = crate::monotonic_now() + Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX / 2);
+        let due = crate::clock::monotonic_now() + Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX / 2);
         if self.alarms.iter().any(|(_, alarm)| alarm.due <= due) {
             return;
         }

@@ -7,7 +7,7 @@ use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::passthrough::Passthrough;
 use crate::size::{Room, Size};
-use crate::{DriveError, DriveInfo, DriveKind, Identity, lock};
+use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -19,24 +19,6 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES};
-
-/// The purpose for which a drive is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// To read, also while other software uses it.
-    ReadOnly,
-    /// To read and write, as the only user.
-    Exclusive,
-}
-
-/// The way in which requests should reach a drive that offers more than the usual one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoOptions {
-    /// Poll for the completions of reads and writes, instead of taking interrupts.
-    pub poll: bool,
-    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that is impossible.
-    pub passthrough: bool,
-}
 
 /// An open drive. Cloning gives another handle to the same open file and lock.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Drives that may hang are opened and read on threads of their own, for a bounded time.
 
 use crate::HostError;
-use crate::examine::candidate_of;
+use crate::candidate::candidate_of;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::{Access, DriveError, IoOptions, NotInTime, SyncDrive, within_each};

@@ -1,18 +1,20 @@
 //! Drives with checksums of their content, opened with or without them.
 
-use crate::{HostError, HostedDrive};
+use crate::HostError;
+use crate::hosted_drive::HostedDrive;
 use stria_block::BlockDevice;
 use stria_drive::{Access, FileDrive, Ring, SyncDrive};
 use stria_format::md::Candidate;
 use stria_integrity::{Header, IntegrityDevice};
+use stria_tree::Plan;
 use uuid::Uuid;
-
-/// A drive whose data is verified.
-pub(crate) type Checked = IntegrityDevice<FileDrive>;
 
 /// A warning for levels on which nothing else shows that other software wrote to the drive.
 pub(crate) const ADVICE: &str = ": the drive changed them, or Linux wrote to the array, which leaves no trace at this level; \
                       `stria serve --forget-checksums` accepts the present data";
+
+/// An array of this machine's drives that can be bound on any lane.
+pub(crate) type ArrayPlan = Plan<ReadyDrive>;
 
 /// A member that is to be put on a ring: all that waits for the drive is done.
 #[derive(Clone)]

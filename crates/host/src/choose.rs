@@ -3,8 +3,7 @@
 use crate::answers::is_silent;
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
 
@@ -18,20 +17,6 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let is_drive = |path: &&PathBuf| path.components().count() != 1 || path.is_absolute() || path.exists();
     let drives = what.iter().filter(is_drive).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
-}
-
-/// All block devices of this machine. Arrays that Linux runs, NBD devices and ublk's are left out: they hold clients' data, which may
-/// look like a member of any array, and those whose server is dead do not answer.
-pub fn block_devices() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let is_drive = |name: &OsStr| !["md", "nbd", "ublk"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
-    let mut devices: Vec<PathBuf> = entries
-        .filter(|entry| is_drive(&entry.file_name()))
-        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
-        .map(|entry| Path::new("/dev").join(entry.file_name()))
-        .collect();
-    devices.sort();
-    devices
 }
 
 fn is_named(full_name: &str, names: &[String]) -> bool {

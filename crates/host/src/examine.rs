@@ -2,6 +2,7 @@
 
 use crate::HostError;
 use crate::answers::open_each;
+use crate::candidate::{candidate_of, read};
 use std::ops::Range;
 use std::path::PathBuf;
 use stria_array::DriveSector;
@@ -27,19 +28,6 @@ pub struct Examined {
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
     opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
-}
-
-/// Reads md's metadata from an open drive.
-pub(crate) fn candidate_of(drive: &SyncDrive) -> Candidate {
-    let info = drive.info();
-    let name = info.path.display().to_string();
-    let mut read = |start, sectors| read(drive, start, sectors);
-    Candidate::read(name, info.limits.size_sectors, info.limits.logical_block_bytes, &mut read)
-}
-
-fn read(drive: &SyncDrive, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
-    let mut buffer = vec![0; bytes(sectors)];
-    drive.read_at(start_sector, &mut buffer).map(|()| buffer)
 }
 
 /// Refuses a drive that is named twice.

@@ -1,8 +1,9 @@
 //! A running array, with the drives below it and the commands for it: all of it, or one lane's part, which
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
-use crate::checked::{ADVICE, Checked, ReadyDrive};
+use crate::checked::{ADVICE, ReadyDrive};
 use crate::clock::unix_seconds_at_zero;
+use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
 use crate::newcomer::{Aim, NewDriveFound, PreparedDrive};
 use crate::{HostError, SyncIo};
@@ -10,62 +11,13 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use stria_array::{Command, CommandId, Engine, Event, MemberId, MemberSector, MemberState, Refusal};
+use stria_array::{Command, CommandId, Engine, Event, Health, MemberId, MemberSector, MemberState, Refusal};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
-use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity, Ring, SyncDrive, monotonic_now};
+use stria_drive::{FileDrive, Ring, SyncDrive, monotonic_now};
 use stria_format::md::Candidate;
 use stria_format::md::recorder::Description;
 use stria_integrity::{Counts, IntegrityDevice};
-use stria_tree::{ArrayCommand, Binder, Joined, Member, MemberDrive, NewMetadata, Plan, Tree};
-
-/// A drive that is a member, and how it answers.
-#[derive(Clone)]
-pub struct HostedDrive {
-    /// The kind of drive.
-    pub info: DriveInfo,
-    /// The state of its answers.
-    pub watch: DriveWatch,
-    /// The device that verifies its data, if it has checksums.
-    pub(crate) checked: Option<Checked>,
-}
-
-impl HostedDrive {
-    /// A drive on a ring, without checksums.
-    pub(crate) fn of(device: &FileDrive) -> Self {
-        Self { info: device.info().clone(), watch: device.watch(), checked: None }
-    }
-}
-
-impl MemberDrive for HostedDrive {
-    type Identity = Identity;
-
-    fn identity(&self) -> Identity {
-        self.info.identity
-    }
-
-    fn name(&self) -> String {
-        self.info.path.display().to_string()
-    }
-
-    fn is_cut_short(&self) -> bool {
-        self.watch.look_at_size().is_some()
-    }
-
-    /// Writes all checksums back. Those that cannot be written become unknown at the next start.
-    fn close(&self) -> bool {
-        self.checked.as_ref().is_none_or(|checked| {
-            checked.close();
-            checked.closed().is_some()
-        })
-    }
-}
-
-impl Deref for HostedDrive {
-    type Target = DriveInfo;
-    fn deref(&self) -> &DriveInfo {
-        &self.info
-    }
-}
+use stria_tree::{ArrayCommand, Binder, Joined, Member, NewMetadata, Plan, Tree};
 
 /// Something that happened to an array or one of its spans.
 #[derive(Clone, Debug)]
@@ -510,5 +462,28 @@ impl BlockDevice for HostedArray {
         let reporter = self.reporter.as_ref();
         let looks = reporter.is_some_and(|reporter| self.is_home() || self.ring.is_busy() || reporter.merger.knows_silent());
         self.tree.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
+    }
+}
+
+impl SyncIo<'_, HostedArray> {
+    /// Stops the array cleanly.
+    ///
+    /// # Errors
+    /// The superblocks of some array of the tree cannot say clean.
+    pub fn stop(&mut self) -> Result<(), HostError> {
+        self.device.begin_stop();
+        self.run_until(|array, _| array.is_stopped());
+        let is_left = |array: &&&Tree<HostedDrive>| {
+            let status = array.status();
+            status.health == Health::Failed || !status.clean && !status.read_only
+        };
+        match self.device.tree().iter().find(is_left) {
+            None => Ok(()),
+            Some(array) => Err(HostError::Refused(format!(
+                "array \"{}\" has stopped, but its drives took no last flush or superblock: they are as after a power cut, and the next \
+                 start resyncs",
+                array.name()
+            ))),
+        }
     }
 }

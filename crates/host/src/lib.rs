@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod block_devices;
+mod candidate;
 mod checked;
 mod choose;
 mod clock;
@@ -12,6 +14,7 @@ mod create;
 mod error;
 mod examine;
 mod hosted;
+mod hosted_drive;
 mod lacking;
 mod lanes;
 mod marks;
@@ -22,11 +25,13 @@ mod report;
 mod rework;
 mod sync_io;
 
-pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments, stays_out};
+pub use block_devices::block_devices;
+pub use choose::{choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{HostedArray, HostedDrive, Notice, NoticeKind};
+pub use hosted::{HostedArray, Notice, NoticeKind};
+pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};

@@ -6,8 +6,8 @@
 //! it permanent.
 
 use crate::HostError;
-use crate::examine::candidate_of;
-use crate::open::ArrayPlan;
+use crate::candidate::candidate_of;
+use crate::checked::ArrayPlan;
 use stria_array::Level;
 use stria_drive::SyncDrive;
 use stria_format::md::Superblock;

@@ -7,8 +7,9 @@
 
 use crate::HostError;
 use crate::answers::{ANSWERS_WITHIN, not_in_time};
+use crate::candidate::candidate_of;
 use crate::checked::{ReadyDrive, prepare_drive};
-use crate::examine::{allocate, candidate_of, wipe};
+use crate::examine::{allocate, wipe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

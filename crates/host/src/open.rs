@@ -6,9 +6,10 @@
 //! activated only then.
 
 use crate::answers::open_each;
-use crate::checked::{ReadyDrive, prepare_drive};
-use crate::choose::block_devices;
-use crate::examine::{allocate, candidate_of, refuse_twins};
+use crate::block_devices::block_devices;
+use crate::candidate::candidate_of;
+use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
+use crate::examine::{allocate, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
-use stria_tree::{Nested, Plan, PlannedMember, Provider, nest, plan_new};
+use stria_tree::{Nested, PlannedMember, Provider, nest, plan_new};
 
 /// The way in which arrays are opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,9 +61,6 @@ pub struct Found {
 
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
-
-/// An array of this machine's drives that can be bound on any lane.
-pub(crate) type ArrayPlan = Plan<ReadyDrive>;
 
 /// A hint for several arrays that may be spans without a mark.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";

@@ -4,7 +4,8 @@
 
 use crate::HostError;
 use crate::answers::open_each;
-use crate::examine::{candidate_of, refuse_twins, wipe, zero};
+use crate::candidate::candidate_of;
+use crate::examine::{refuse_twins, wipe, zero};
 use crate::open::open_new;
 use std::path::PathBuf;
 use stria_array::DriveSector;

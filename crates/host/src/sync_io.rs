@@ -1,15 +1,12 @@
 //! Blocking I/O on a device, for tools: submits one request, and drives device and ring until it ends.
 
-use crate::{HostError, HostedArray, HostedDrive};
 use std::time::Duration;
-use stria_array::Health;
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Operation, Request, SECTOR_BYTES, bytes};
 use stria_drive::{Ring, monotonic_now};
-use stria_tree::Tree;
 
 /// A device that only this code drives meanwhile.
 pub struct SyncIo<'a, D: ?Sized> {
-    device: &'a mut D,
+    pub(crate) device: &'a mut D,
     ring: &'a Ring,
 }
 
@@ -67,28 +64,5 @@ impl<'a, D: BlockDevice + ?Sized> SyncIo<'a, D> {
         let from = std::iter::once(Buffer::copy_of(data).freeze()).collect();
         let sectors = (data.len() / SECTOR_BYTES) as u64;
         self.request(start_sector, sectors, Operation::Write { from, fua: true }).map(|_| ())
-    }
-}
-
-impl SyncIo<'_, HostedArray> {
-    /// Stops the array cleanly.
-    ///
-    /// # Errors
-    /// The superblocks of some array of the tree cannot say clean.
-    pub fn stop(&mut self) -> Result<(), HostError> {
-        self.device.begin_stop();
-        self.run_until(|array, _| array.is_stopped());
-        let is_left = |array: &&&Tree<HostedDrive>| {
-            let status = array.status();
-            status.health == Health::Failed || !status.clean && !status.read_only
-        };
-        match self.device.tree().iter().find(is_left) {
-            None => Ok(()),
-            Some(array) => Err(HostError::Refused(format!(
-                "array \"{}\" has stopped, but its drives took no last flush or superblock: they are as after a power cut, and the next \
-                 start resyncs",
-                array.name()
-            ))),
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! The command line: every command and option is declared once, for parser, help and completions.
 
 mod daemon;
+mod health;
 mod life;
+mod token;
 
 pub use life::{Destroy, Explain, Grow, Rename, Set, Wipe};
 
@@ -10,11 +12,13 @@ pub use daemon::{
     SpareCommand, Start,
 };
 
+pub use health::{Alarm, AlarmAction, Health};
+pub use token::{RoleName, Token, TokenAction};
+
 use crate::api::LatencyBound;
+use crate::lane_spec::NumaNode;
 use crate::monitor::MonitorOptions;
-use crate::monitor::commands::{Alarm, Health};
 use crate::nbd::NbdOptions;
-use crate::rest::tokens::Token;
 use crate::settings::{self, WriteMode};
 use crate::tools;
 use crate::vhost_user::VhostUserOptions;
@@ -356,15 +360,6 @@ pub enum Clients {
     Lane,
     /// On threads of their own.
     Apart,
-}
-
-/// Where lanes are to run on machines of several NUMA nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NumaNode {
-    /// Wherever the kernel puts them.
-    Any,
-    /// On this node's processors.
-    Number(u32),
 }
 
 fn numa_node(text: &str) -> Result<NumaNode, String> {

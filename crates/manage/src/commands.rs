@@ -1,13 +1,16 @@
 //! Every command except `serve` and `daemon`.
 
-pub(crate) mod adopt;
-pub(crate) mod explain;
+mod adopt;
+mod explain;
+mod health;
 mod import;
 mod life;
 mod manual;
 mod orders;
 mod set;
 mod spare;
+mod token;
+mod ublk;
 pub mod wizard;
 
 use crate::api::{
@@ -19,7 +22,7 @@ use crate::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
-use crate::{attach, monitor, plain_status, progress, status, tools, ublk, view};
+use crate::{attach, plain_status, progress, status, tools, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -33,10 +36,8 @@ use stria_format::md::{Assembly, Verdict, examine, raw};
 use stria_health::Seat;
 use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, named, refusal, short_name, sort_arguments};
 use stria_terminal::output::{self, confirm, print, print_json, say};
-use stria_terminal::{Failure, absolute, size};
+use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
-/// Exit code of `status` if an array is degraded or worse, and of a scrub that found redundancy that does not match.
-pub const NOT_WELL: u8 = 3;
 /// Exit code of `status` when a serve or an array does not answer.
 const NO_ANSWER: u8 = 1;
 
@@ -66,7 +67,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Reload(command) => done(&orders::reload(&command)?, json),
         Command::Config(command) => return adopt::config(&command, json),
         Command::Explain(command) => return explain::explain(&command, json),
-        Command::Token(command) => crate::rest::tokens::run(&command, json)?,
+        Command::Token(command) => token::token(&command, json)?,
         Command::Rename(command) => life::rename(&command, json)?,
         Command::Destroy(command) => life::destroy(&command, json)?,
         Command::Wipe(command) => life::wipe(&command, json)?,
@@ -74,7 +75,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Spare(command) => spare::spare(&command, json)?,
         Command::Events(command) => orders::events(&command, json)?,
         Command::Status(status) => return self::status(&status, json),
-        Command::Ublk(command) => return ublk::run(command, json),
+        Command::Ublk(command) => return ublk::ublk(command, json),
         Command::Attach(attach) => return attach::attach(&attach, json),
         Command::Detach(detach) => attach::detach(&detach, json)?,
         Command::Fail(member) => {
@@ -143,8 +144,8 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
-        Command::Alarm(command) => return monitor::commands::alarm(&command, json),
-        Command::Health(command) => return monitor::commands::health(&command, json),
+        Command::Alarm(command) => return health::alarm(&command, json),
+        Command::Health(command) => return health::health(&command, json),
         Command::Routine(command) => orders::routine(&command, json)?,
         Command::Locate(command) => {
             let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;
@@ -578,7 +579,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
         };
         let mut waiting = if command.name.is_some() { Vec::new() } else { client::adopted(socket) };
         waiting.retain(|array| array.state != AdoptedState::Served);
-        let health = if command.verbose && !json { monitor::commands::below_status(&services) } else { String::new() };
+        let health = if command.verbose && !json { health::below_status(&services) } else { String::new() };
         let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
         arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
         if json {

@@ -3,15 +3,17 @@
 //! It is one small file, `/etc/stria/stria.toml`, which people write and commands change (`edit`). Every key has a default. A key that is
 //! not known is an error with its line, so that a misspelt one is not silently without effect.
 
+mod api;
 pub mod edit;
+mod routine;
 mod values;
 
-pub use crate::rest::options::Api;
+pub use api::{Api, ApiOptions};
+pub use routine::{ReplacementConfig, RoutineConfig};
 pub use values::{Block, Patience, Uuid};
 
-use crate::monitor::MonitorPlan;
+use crate::monitor::{self, MonitorPlan};
 use crate::nbd::{Listen, NbdOptions, Tls};
-use crate::routine::{ReplacementConfig, RoutineConfig};
 use crate::settings::WriteMode;
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -300,7 +302,7 @@ impl Config {
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
         self.api.options().map_err(|error| format!("[api]: {error}"))?;
-        MonitorPlan::of_daemon(self).map_err(|failure| failure.to_string())?;
+        self.monitor_plan().map_err(|failure| failure.to_string())?;
         self.health.check().map_err(|error| format!("[health]: {error}"))?;
         let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         for array in &self.arrays {
@@ -335,6 +337,16 @@ impl Config {
             }
             None => Ok(()),
         }
+    }
+
+    /// The watch over the daemon's arrays.
+    ///
+    /// # Errors
+    /// When a channel cannot work as it is configured.
+    pub fn monitor_plan(&self) -> Result<MonitorPlan, Failure> {
+        let metrics = self.metrics.listen.as_deref().map(monitor::address).transpose();
+        let metrics = metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?;
+        MonitorPlan::of(self.alarms.clone(), metrics, self.health.clone())
     }
 
     /// The array that owns a drive with a superblock of array `uuid`.

@@ -4,24 +4,14 @@
 //!   read the configuration ─ take commands ─ look at all drives, start what can start ─ let clients in ─ READY ─ keep ─ stop
 //! ```
 //! The control socket listens before the drives are looked at, so a drive that udev reports meanwhile is not missed. Clients are let in
-//! after the first look: one that reconnects after a restart finds its array there. [`keeper`] decides which array starts when; everything
+//! after the first look: one that reconnects after a restart finds its array there. The [`Keeper`] decides which array starts when; everything
 //! else is as in `serve`.
 
 mod api;
-mod drives;
-mod judge;
-mod keeper;
 mod notify;
-mod opening;
-mod record;
-mod spares;
-
-pub use drives::{files, is_mapped};
-pub use keeper::Keeper;
-pub use record::{awaited, stored};
-pub use spares::{PoolState, enclosure_of, look as look_at_pool};
 
 use crate::config::{self, Config};
+use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
@@ -29,7 +19,7 @@ use crate::rest::{self, Rest};
 use crate::routine::Routine;
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
-use crate::{cli, control, sockets, view};
+use crate::{cli, control, event_file, sockets, view};
 use notify::Supervisor;
 use serde_json::json;
 use std::path::PathBuf;
@@ -55,7 +45,7 @@ pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     // A fault in the configuration has an exit code of its own: another start is of no use (`RestartPreventExitStatus=` of the unit).
     let config = Config::read(&path).map_err(|failure| Failure::Usage(failure.to_string()))?;
     config.nbd.options()?.check()?;
-    let watching = MonitorPlan::of_daemon(&config)?;
+    let watching = config.monitor_plan()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let outcome = runtime.block_on(run(path, config, watching, command, json));
     runtime.shutdown_background();
@@ -72,7 +62,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     sockets::check(&socket)?;
     let service = Service::new(config.nbd.options()?.server(&socket.with_extension("nbd"))?);
     service.stay();
-    let recorder = record::keep(&service, &config.daemon.state);
+    let recorder = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);
     let ledger = Arc::new(ledger);
     service.remember(Arc::clone(&ledger));

@@ -1,13 +1,21 @@
 //! The settings of an array's threads, their defaults, and the reasons.
 
 use crate::api::LaneView;
-use crate::cli::NumaNode;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use stria_drive::{Lane, RingCounters, numa};
 use stria_host::HostError;
+
+/// Where lanes are to run on machines of several NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumaNode {
+    /// Wherever the kernel puts them.
+    Any,
+    /// On this node's processors.
+    Number(u32),
+}
 
 /// The settings of an array's threads; `None` or empty: the default.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,8 @@
 //! array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put into comments, and come back when the
 //! array is released. The functions on text are pure; [`update`] applies them to the file.
 
-use crate::config::{Config, Uuid, edit};
+use crate::config::{Config, Uuid};
+use crate::replace::replace;
 use std::path::{Path, PathBuf};
 use stria_terminal::Failure;
 
@@ -39,7 +40,7 @@ pub fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
     if after == before {
         return Ok(None);
     }
-    edit::replace(&path, &after)?;
+    replace(&path, &after)?;
     Ok(Some(path))
 }
 
@@ -109,6 +110,16 @@ fn array_uuid(line: &str) -> Option<Uuid> {
     }
     let uuid = words.find(|word| word.get(..5).is_some_and(|key| key.eq_ignore_ascii_case("uuid=")))?;
     uuid[5..].replace('.', ":").parse().ok()
+}
+
+/// Makes mdadm's configuration follow Stria's. Says what was done.
+pub fn keep_away(config: &Config) -> Result<Vec<String>, Failure> {
+    let Some(changed) = update(config)? else { return Ok(Vec::new()) };
+    let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
+    if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
+        notes.push("run `update-initramfs -u`, as the boot image has a copy of it".into());
+    }
+    Ok(notes)
 }
 
 #[cfg(test)]

@@ -9,14 +9,13 @@
 //! [`Monitor::router`] to its control socket.
 
 mod board;
-pub mod commands;
 mod family;
 mod metrics;
 mod observer;
 mod options;
 mod page;
 
-pub use board::{DriveEntry, slow};
+pub use board::{DriveEntry, ask, slow};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 

@@ -7,27 +7,26 @@
 //! It runs on threads of its own, of low priority, and reaches arrays as the control socket does: by message. However many clients look,
 //! lanes are asked once a second. [`routes`] declares every path; `docs/openapi.json` is generated from it.
 
-mod auth;
+pub mod auth;
 mod drives;
 mod jobs;
 mod looks;
-pub mod options;
 mod page;
 mod plans;
 mod route;
 mod server;
 mod stream;
 mod summary;
-pub mod tokens;
 pub mod types;
 
-use options::ApiOptions;
 pub use server::start;
 
 use crate::api::{ApiError, ApiErrorKind, EventView, RoutineView};
-use crate::config::{Config, edit};
-use crate::daemon::{Keeper, stored};
+use crate::config::{ApiOptions, Config, edit};
+use crate::event_file::stored;
+use crate::keeper::Keeper;
 use crate::monitor::{Monitor, StandingView};
+use crate::replace::replace;
 use crate::routine::Routine;
 use crate::service::Service;
 use auth::Guard;
@@ -336,7 +335,7 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
         let text = "the configuration was changed by somebody else since it was read: read it again";
         return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
     }
-    edit::replace(&rest.config_path, &text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    replace(&rest.config_path, &text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     drop(lock);
     Ok(Told { message: rest.keeper.reload()? })
 }

@@ -9,13 +9,10 @@
 //! schedule only find: what they find is repaired by people. What runs on a link, a rebuild too, keeps all other routine work off that link.
 //! Trim has no schedule: only a file system knows which space is free, and trims it through the array (`fstrim.timer`).
 
-mod config;
 mod foresight;
 
-pub use config::{ReplacementConfig, RoutineConfig};
-
 use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
-use crate::config::Config;
+use crate::config::{Config, ReplacementConfig, RoutineConfig};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;

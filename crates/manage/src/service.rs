@@ -12,9 +12,9 @@ use crate::api::{
     SpeedRequest, TrimRequest,
 };
 use crate::event_log::EventLog;
+use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
-use crate::serve::check_free;
 use crate::{ublk, view};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

@@ -18,6 +18,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The exit code of a command that was carried out and found that not all is well: a degraded array, a scrub that found mismatches.
+pub const NOT_WELL: u8 = 3;
+
 /// Runs a tool: a program that `stria` starts for one of its words. [`output::tell_lines`] says its errors, which may quote lines.
 ///
 /// `json` tells whether the command line asks for JSON; `command` carries it out, as JSON or not, and gives the exit code.

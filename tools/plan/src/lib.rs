@@ -19,6 +19,7 @@ pub mod calc;
 pub mod calibration;
 pub mod campaign;
 pub mod hdd;
+pub mod level;
 pub mod load;
 pub mod model;
 pub mod modelled;

@@ -1,10 +1,10 @@
-//! What stands between a load and the drives: host, controller, cache, ports and the link that they share.
+//! What lies between a load and the drives: host, controller, cache, ports and the link that they share.
 
-use crate::array::Level;
+use crate::level::Level;
 use serde::Deserialize;
 use stria_block::Nanos;
 
-/// A platform. Where a value is left out, that part costs nothing.
+/// A platform. A value that is left out costs nothing.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlatformConfig {
@@ -22,7 +22,7 @@ pub struct PlatformConfig {
     pub parity_write_ns: Nanos,
     /// The same in addition, for each request to a member beyond the first.
     pub member_ns: Nanos,
-    /// Requests that a member is given at once, where that is less than the drive takes.
+    /// Requests that a member gets at a time, if that is fewer than the drive takes.
     pub member_slots: Option<u32>,
     /// Payload of the link that all ports share, towards the host; a port is held while it waits for the link.
     pub link_read_bytes_per_s: Option<u64>,
@@ -30,15 +30,15 @@ pub struct PlatformConfig {
     pub link_write_bytes_per_s: Option<u64>,
     /// Payload of each port; the last value stands for all further ones.
     pub port_bytes_per_s: Vec<u64>,
-    /// What the controller passes of each kind of work at most.
+    /// The most that the controller passes of each kind of work.
     pub ceilings: Ceilings,
-    /// Memory for writes, in which stripes become whole.
+    /// Memory in which writes are collected to full stripes.
     pub write_back_bytes: u64,
-    /// Levels of which trims reach the drives.
+    /// The levels of which trims reach the drives.
     pub trim: Vec<TrimLevel>,
     /// The smallest strip.
     pub strip_kib_min: u64,
-    /// Levels that it allows, or of which anything is known; none named: all.
+    /// The levels that it allows, or of which figures are known; empty: all.
     pub levels: Vec<LevelName>,
     /// A parity level's time for the log record of a write, in the host.
     pub log_ns: Nanos,
@@ -88,7 +88,7 @@ pub struct Ceilings {
     pub parity_write: Option<u64>,
 }
 
-/// A level in a profile's list.
+/// A level in the list of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrimLevel {

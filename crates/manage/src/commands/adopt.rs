@@ -5,15 +5,16 @@ use crate::cli;
 use crate::client;
 use crate::config::edit::Edit;
 use crate::config::{self, Array, Block, Config, Uuid};
-use crate::mdadm;
+use crate::mdadm::keep_away;
+use crate::meant::{chosen, drives_of, look};
+use crate::rest::auth::read_tokens;
 use crate::sockets::once_free;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use stria_block::shown;
-use stria_format::md::Assembly;
-use stria_host::{OpenOptions, find, find_everywhere, short_name, sort_arguments};
+use stria_host::{short_name, sort_arguments};
 use stria_terminal::output::{print, say};
 use stria_terminal::{Failure, absolute};
 
@@ -45,7 +46,7 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     edit.put(&entry)?;
     edit.search(drives.iter().filter(|path| path.is_file()))?;
     let config = edit.save()?;
-    let mut notes = keep_mdadm_away(&config)?;
+    let mut notes = keep_away(&config)?;
     notes.extend(take_from_linux(&drives));
     notes.push(tell_daemon(command.control.socket.as_deref())?);
     let name = entry.title();
@@ -76,7 +77,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
     }
     edit.remove(uuid)?;
     let config = edit.save()?;
-    let mut notes = keep_mdadm_away(&config)?;
+    let mut notes = keep_away(&config)?;
     notes.push(tell_daemon(socket)?);
     let words = || format!("array \"{name}\" ({uuid}) is no longer Stria's; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
@@ -94,7 +95,9 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
         cli::ConfigAction::Check => {
             // Certificates and keys are read, too.
             config.nbd.options()?.check()?;
-            config.api.options().and_then(|api| api.check()).map_err(Failure::Failed)?;
+            let api = config.api.options().map_err(Failure::Failed)?;
+            api.check().map_err(Failure::Failed)?;
+            read_tokens(&api.tokens).map_err(Failure::Failed)?;
             let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
             let count = config.arrays.len();
             let words = || format!("{} {there}; {count} arrays belong to Stria", path.display());
@@ -133,56 +136,6 @@ fn show(config: &Config, json: bool) {
     if config.arrays.is_empty() && !json {
         print("no array belongs to Stria: `stria adopt` takes one\n");
     }
-}
-
-/// The arrays on these drives, or on all block devices if none is named; and the drives.
-pub(crate) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
-    let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
-    let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
-    let members = drives_of(&found.assemblies);
-    Ok((found.assemblies, members))
-}
-
-fn drives_of<'a>(assemblies: impl IntoIterator<Item = &'a Assembly>) -> Vec<PathBuf> {
-    let drives = assemblies.into_iter().flat_map(|assembly| &assembly.drives);
-    drives.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect()
-}
-
-/// The one array that is meant, by name, UUID, or because there is no other.
-pub(crate) fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
-    let is_named =
-        |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
-    let fits =
-        |one: &&Assembly| names.iter().any(|name| is_named(one, name)) || (names.is_empty() && one.freshest.span_of.is_none());
-    let found: Vec<&Assembly> = assemblies.iter().filter(fits).collect();
-    let list = |arrays: &[&Assembly]| {
-        let each = arrays.iter().map(|one| format!("{} ({})", shown(&one.name), Uuid(one.uuid)));
-        each.collect::<Vec<_>>().join(", ")
-    };
-    match &found[..] {
-        [one] => match one.freshest.span_of {
-            None => Ok(one),
-            Some(upper) => Err(Failure::Usage(format!("\"{}\" is a span of array {}: adopt that", one.name, Uuid(upper)))),
-        },
-        [] if names.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
-        [] => {
-            let known = list(&assemblies.iter().collect::<Vec<_>>());
-            let known = if known.is_empty() { "no array at all".into() } else { known };
-            let names = names.join(", ");
-            Err(Failure::Failed(format!("no array \"{names}\" was found ({known} was); name its drives if they are image files")))
-        }
-        several => Err(Failure::Usage(format!("several arrays are meant: name one by its UUID, of {}", list(several)))),
-    }
-}
-
-/// Makes mdadm's configuration follow Stria's. Says what was done.
-pub(crate) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
-    let Some(changed) = mdadm::update(config)? else { return Ok(Vec::new()) };
-    let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
-    if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
-        notes.push("run `update-initramfs -u`, as the boot image has a copy of it".into());
-    }
-    Ok(notes)
 }
 
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.

@@ -1,9 +1,9 @@
 //! `import`: arrays that other machines and programs left on drives here.
 
-use super::adopt::{chosen, look};
 use super::{adopt, life};
 use crate::cli::{self, Cli};
 use crate::config::{self, Config, Uuid};
+use crate::meant::{chosen, look};
 use clap::FromArgMatches;
 use serde_json::json;
 use std::path::PathBuf;

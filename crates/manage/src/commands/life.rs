@@ -1,8 +1,10 @@
 //! `rename`, `destroy`, `wipe`, and why not yet `grow`.
 
-use super::adopt::{chosen, keep_mdadm_away, look, tell_daemon};
+use super::adopt::tell_daemon;
 use crate::config::edit::Edit;
 use crate::config::{self, Array, Config, Uuid};
+use crate::mdadm::keep_away;
+use crate::meant::{chosen, look};
 use crate::{cli, client};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -82,7 +84,7 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
         stria_host::rename_spans(&spans, &array.uuid, &command.new)?
     };
     if let Some(edit) = edit {
-        keep_mdadm_away(&edit.save()?)?;
+        keep_away(&edit.save()?)?;
         notes.push(tell_daemon(socket)?);
     }
     let new = &command.new;
@@ -113,7 +115,7 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     if Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid) {
         let mut edit = Edit::open(&path)?;
         edit.remove(uuid)?;
-        keep_mdadm_away(&edit.save()?)?;
+        keep_away(&edit.save()?)?;
         notes = format!("; {}", tell_daemon(socket)?);
     }
     let words = || format!("array \"{name}\" is destroyed; {} drives carry nothing any more{notes}", list.len());

@@ -4,7 +4,7 @@ use crate::api::{Done, DriveRequest, EventView, RoutineView, StartRequest};
 use crate::cli;
 use crate::client::{self, Client};
 use crate::config::{self, Config};
-use crate::daemon::stored;
+use crate::event_file::stored;
 use hyper::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt::Write as _;

@@ -1,12 +1,13 @@
 //! `set`: settings of an array that is served, or that is not.
 
-use super::adopt::{chosen, look, tell_daemon};
+use super::adopt::tell_daemon;
 use super::life::{drives, tree};
 use crate::api::Done;
 use crate::cli;
 use crate::client::{self, array_path};
 use crate::config::edit::Edit;
 use crate::config::{self, Array, Config, Uuid};
+use crate::meant::{chosen, look};
 use crate::settings::WriteMode;
 use hyper::Method;
 use serde_json::json;

@@ -4,7 +4,7 @@ use super::adopt::tell_daemon;
 use crate::cli;
 use crate::config::edit::Edit;
 use crate::config::{self, Config};
-use crate::daemon::{PoolState, enclosure_of, look_at_pool};
+use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use stria_host::wipe_drives;

@@ -3,17 +3,14 @@
 //! A change is checked as a whole before it is written, replaces the file in one step, and is durable before the command says so. A lock on
 //! the folder keeps two commands from losing each other's changes.
 
-mod replace;
-
 use super::{Array, Block, Config, Uuid};
+use crate::replace::replace;
 use crate::settings::WriteMode;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use stria_terminal::Failure;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value, value};
-
-pub use replace::replace;
 
 /// A new configuration: everything in comments.
 pub const TEMPLATE: &str = include_str!("../../../../packaging/stria.toml");

@@ -1,8 +1,8 @@
 //! The part of the API that only the daemon has, and the record of commands with their users.
 
-use super::keeper::Keeper;
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
+use crate::keeper::Keeper;
 use crate::routine::Routine;
 use crate::service::Service;
 use crate::view;

@@ -1,7 +1,6 @@
 //! The options of `serve` for metrics and alarms.
 
 use super::page;
-use crate::config::Config;
 use clap::{Args, ValueHint};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -75,17 +74,11 @@ impl MonitorOptions {
 }
 
 impl MonitorPlan {
-    /// Checks the configuration of the daemon.
+    /// Checks what is configured.
     ///
     /// # Errors
     /// When a channel cannot work as it is configured.
-    pub fn of_daemon(config: &Config) -> Result<Self, Failure> {
-        let metrics = config.metrics.listen.as_deref().map(page::address).transpose();
-        let metrics = metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?;
-        Self::of(config.alarms.clone(), metrics, config.health.clone())
-    }
-
-    fn of(alarms: AlarmConfig, metrics: Option<SocketAddr>, health: HealthConfig) -> Result<Self, Failure> {
+    pub fn of(alarms: AlarmConfig, metrics: Option<SocketAddr>, health: HealthConfig) -> Result<Self, Failure> {
         let messenger = Messenger::start(&alarms).map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(Self { alarms, messenger, metrics, health })
     }

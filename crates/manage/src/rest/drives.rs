@@ -5,7 +5,7 @@
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;
-use crate::daemon::{files, is_mapped};
+use crate::keeper::{files, is_mapped};
 use crate::monitor::DriveEntry;
 use crate::view::all_members;
 use std::collections::{BTreeMap, BTreeSet};

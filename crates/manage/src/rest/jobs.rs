@@ -6,9 +6,10 @@ use super::plans::{Based, array_drives, assemblies, entry, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use super::{Rest, now_ms};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, Done, EventView, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
-use crate::commands::adopt::{chosen, keep_mdadm_away};
 use crate::config::edit::Edit;
 use crate::config::{self, Block, Uuid};
+use crate::mdadm::keep_away;
+use crate::meant::{chosen, look};
 use crate::progress::{is_filling, running};
 use crate::view;
 use std::collections::VecDeque;
@@ -287,7 +288,7 @@ fn create(rest: &Rest, create: &CreateAction, force: bool) -> Result<Outcome, Ap
     check_config(rest)?;
     let uuid = stria_host::create(&spec(create, force)?)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
-    let (assemblies, drives) = crate::commands::adopt::look(&paths).map_err(failed)?;
+    let (assemblies, drives) = look(&paths).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid).ok_or_else(|| {
         let text = format!("array \"{}\" was written, but cannot be read back: see `stria examine`", create.name);
         ApiError::new(ApiErrorKind::Failed, text)
@@ -319,7 +320,7 @@ fn adopt(
     let members: Vec<PathBuf> = drives.iter().filter(|path| path.is_file()).cloned().collect();
     edit.search(members.iter()).map_err(failed)?;
     let config = edit.save().map_err(failed)?;
-    let mut notes = keep_mdadm_away(&config).map_err(failed)?;
+    let mut notes = keep_away(&config).map_err(failed)?;
     notes.push(rest.keeper.reload()?);
     if !rest.service.serves(&entry.title()) {
         notes.push(rest.keeper.start_array(entry.title(), false)?);
@@ -333,7 +334,7 @@ fn release(rest: &Rest, uuid: &str) -> Result<String, ApiError> {
     let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
     edit.remove(uuid).map_err(failed)?;
     let config = edit.save().map_err(failed)?;
-    let mut notes = keep_mdadm_away(&config).map_err(failed)?;
+    let mut notes = keep_away(&config).map_err(failed)?;
     notes.push(rest.keeper.reload()?);
     Ok(notes.join("; "))
 }
@@ -359,7 +360,7 @@ fn rename(rest: &Rest, array: &str, name: &str) -> Result<Outcome, ApiError> {
     edit.check().map_err(failed)?;
     let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
     let count = stria_host::rename(&paths, &uuid.0, name)?;
-    keep_mdadm_away(&edit.save().map_err(failed)?).map_err(failed)?;
+    keep_away(&edit.save().map_err(failed)?).map_err(failed)?;
     let note = rest.keeper.reload()?;
     Ok(told(format!("array \"{}\" is called \"{name}\" now, on {count} drives; {note}", entry.name)))
 }

@@ -7,7 +7,7 @@ use super::auth::{Caller, secret, sha256};
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
 use super::{Rest, drives, now_ms};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
-use crate::commands::adopt::{chosen, look};
+use crate::meant::{chosen, look};
 use crate::view::{all_members, cannot_name_the_wrong_member};
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -8,12 +8,12 @@
 
 use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
 use super::jobs::array_of;
-use super::options::ApiOptions;
 use super::route::{RawCall, Route};
 use super::stream::{self, Seen};
 use super::types::{Action, Login, Via};
 use super::{Rest, page};
 use crate::api::{ApiError, ApiErrorKind};
+use crate::config::ApiOptions;
 use crate::view;
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -2,7 +2,7 @@
 
 use super::types::{Action, ArrayEntry, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, EventView, HealthView};
-use crate::commands::explain::{Matter, MatterKind, not_served, of_array};
+use crate::matter::{Matter, MatterKind, not_served, of_array};
 use crate::monitor::StandingView;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};

@@ -3,8 +3,8 @@
 //! A member is copied while it stays a member, so redundancy is never less than before. Only an array that lacks nothing gives a spare away for
 //! this, one at a time, and only to a spare that is in better health. The worst member comes first.
 
-use super::ReplacementConfig;
 use crate::api::{ArrayView, MemberView};
+use crate::config::ReplacementConfig;
 use crate::monitor::{DriveEntry, slow};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -17,18 +17,18 @@ use stria_format::md::{LogChoice, MdMetadata};
 use stria_sim::modelled::Created;
 use stria_sim::tree::UNIX_SECONDS;
 
-/// What the array lacks.
+/// The member that the array lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// None.
     Optimal,
     /// Its first member.
     Degraded,
-    /// The same, and a spare, which is the last drive, is being filled.
+    /// Its first member, and a spare, which is the last drive, is being filled.
     Rebuilding,
 }
 
-/// What members share: the drives, the time, and the ends that the engine has not seen.
+/// The state that members share: the drives, the time, and the completions that the engine has not seen.
 struct Shared {
     backplane: Rc<RefCell<Backplane>>,
     now: Cell<Nanos>,
@@ -60,11 +60,11 @@ impl Model for Slot {
     }
 }
 
-/// See the module.
+/// An array of the engine on modelled drives (see the module).
 pub struct EngineArray {
     shared: Rc<Shared>,
     device: Box<dyn BlockDevice>,
-    /// The array, or that of the first span, that lacks what the condition says.
+    /// The array, or that of the first span, that is in the condition.
     first: Option<Bound>,
     /// True if a request was submitted and the engine not polled since.
     submitted: bool,
@@ -74,7 +74,7 @@ pub struct EngineArray {
 }
 
 impl EngineArray {
-    /// An array over all drives of a backplane, which were made of `drives`.
+    /// An array over all drives of a backplane, which were made from `drives`.
     ///
     /// # Errors
     /// In words, if there is no such array.
@@ -182,12 +182,12 @@ fn with_metadata(
     if condition != Condition::Optimal {
         members.remove(0);
     }
-    // Members are alike, so it does not matter which of them a handle gets.
+    // Members are equal, so it does not matter which of them a handle gets.
     members.truncate(start.drives.len());
     Ok(Bound::Recorded(ArrayDevice::new(&start.config, members, start.recorder, UNIX_SECONDS)))
 }
 
-/// An array without metadata, over members that agree.
+/// An array without metadata, over consistent members.
 fn without(
     level: stria_array::Level,
     strip_sectors: u64,
@@ -257,8 +257,8 @@ impl Model for EngineArray {
     }
 }
 
-/// An optimal array of the engine over any members that agree, for measuring what the engine itself costs: with superblocks, bitmap and write
-/// log, or without.
+/// An optimal array of the engine over any consistent members, to measure the cost of the engine itself: with superblocks, bitmap
+/// and write log, or without.
 ///
 /// # Errors
 /// In words, if there is no such array.

@@ -5,12 +5,12 @@
 
 use super::Level;
 
-/// Part of one strip.
+/// A part of one strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which stripe of the array.
+    /// The stripe of the array.
     pub stripe: u64,
-    /// Which data strip of the stripe.
+    /// The data strip of the stripe.
     pub column: usize,
     /// First sector within the strip.
     pub offset_sectors: u64,

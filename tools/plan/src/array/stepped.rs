@@ -14,10 +14,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Nanos, Tag};
 
-/// 128 KiB: reads of that size are taken for parts of a stream. Source: the usual read-ahead of operating systems.
+/// 128 KiB: reads of that size count as parts of a stream. Source: the usual read-ahead of operating systems.
 const STREAM_BYTES: u64 = 128 << 10;
 
-/// 4 MiB: how much of a stream one copy reads. Source: none; long beside a seek, short beside what is under way.
+/// 4 MiB: how much of a stream one copy reads. Source: none; long beside a seek, short beside the requests under way.
 const STREAM_TURN_BYTES: u64 = 4 << 20;
 
 struct Job {
@@ -28,7 +28,7 @@ struct Job {
     stripes: Range<u64>,
 }
 
-/// See the module.
+/// An array by its steps (see the module).
 pub struct Stepped {
     layout: Layout,
     backplane: Rc<RefCell<Backplane>>,
@@ -63,8 +63,8 @@ impl Stepped {
         self.run_steps(now, index, steps);
     }
 
-    /// Of copies the one is read whose member has the least to do; of those alike one at random. Large reads take the copies in
-    /// turns of some MiB, so that each streams.
+    /// Of copies the one with the least busy member is read; among equals one at random. Large reads take the copies in turns of
+    /// some MiB, so that each streams.
     fn read_steps(&mut self, ask: &Ask) -> Steps {
         let (backplane, chance) = (self.backplane.borrow(), &mut self.chance);
         let large = ask.bytes() >= STREAM_BYTES;

@@ -1,17 +1,17 @@
-//! What a request to an array asks of its members, step by step: a step begins when the one before has ended.
+//! The requests to members that a request to an array causes, step by step: a step begins when the one before has ended.
 
 use super::layout::{Layout, Piece};
 use crate::model::{Ask, Kind};
 
-/// A member, and what it is asked; the tag is not used.
+/// A member, and the request to it; the tag is not used.
 pub type MemberAsk = (usize, Ask);
 
 /// The steps of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Reads before the writes, if any.
+    /// The reads before the writes, if any.
     pub reads: Vec<MemberAsk>,
-    /// Writes, or of a read its own.
+    /// The writes; of a read, its reads.
     pub last: Vec<MemberAsk>,
 }
 

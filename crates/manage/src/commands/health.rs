@@ -1,55 +1,20 @@
 //! `stria alarm` and `stria health`.
 
-use super::board::{DriveEntry, ask};
-use super::{HealthPage, StandingView};
 use crate::api::ArrayView;
-use crate::cli::{ConfigFile, Control};
+use crate::cli::{Alarm, AlarmAction, Health};
 use crate::client::{self, Client};
-use crate::commands::NOT_WELL;
 use crate::config::{self, Config};
+use crate::monitor::{DriveEntry, HealthPage, StandingView, ask};
 use crate::view::all_members;
-use clap::{Args, Subcommand, ValueHint};
 use hyper::Method;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_alarm::Outcome;
 use stria_block::{shown, shown_sentence};
 use stria_health::{DriveHealth, Seat, Verdict};
 use stria_terminal::output::{paragraphs, print, print_json, table};
-use stria_terminal::{Failure, absolute, size};
-
-/// `stria alarm`
-#[derive(Args, Debug)]
-pub struct Alarm {
-    /// The action; without it the causes that stand are listed.
-    #[command(subcommand)]
-    pub action: Option<AlarmAction>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub control: Control,
-}
-
-/// An action on alarms.
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum AlarmAction {
-    /// Send a test on every channel, and show how that went.
-    Test,
-}
-
-/// `stria health`
-#[derive(Args, Debug)]
-pub struct Health {
-    /// A drive, or an array that is served; the drives of all arrays if not given.
-    #[arg(value_name = "DRIVE|ARRAY", value_hint = ValueHint::FilePath)]
-    pub what: Option<PathBuf>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub config: ConfigFile,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub control: Control,
-}
+use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
 /// Lists the causes that stand, or sends a test.
 ///

@@ -66,7 +66,7 @@ impl Level {
         (members - self.spans() * self.parities()) / self.copies()
     }
 
-    /// Why there is no array of so many members, if there is none.
+    /// The reason why there is no array of so many members, if there is none.
     pub fn refusal(self, members: usize) -> Option<String> {
         let (least, multiple) = match self {
             Self::Single => (1, 1),

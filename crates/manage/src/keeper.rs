@@ -7,15 +7,22 @@
 //! All that happens passes through one queue: drives that come, commands, and time. So no two of them look at an array at once. Opening an
 //! array is the only long step. A drive's message is answered before it: udev waits for its rule.
 
-use super::drives::Drives;
-use super::judge::{Judgement, judge};
-use super::opening::{Opened, open};
-use super::spares;
+mod drives;
+mod judge;
+mod opening;
+mod spares;
+
+pub use drives::{files, is_mapped};
+pub use spares::{PoolState, enclosure_of, look as look_at_pool};
+
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind};
 use crate::config::{self, Config, Uuid};
 use crate::service::{Held, Service};
 use crate::settings::SettingsRequest;
 use crate::view;
+use drives::Drives;
+use judge::{Judgement, judge};
+use opening::{Opened, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,6 +1,6 @@
 //! The tables `[routine]` and `[replacement]` of the configuration.
 
-use crate::config::Patience;
+use super::Patience;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use stria_routine::{Calendar, QuietHours, Schedule};

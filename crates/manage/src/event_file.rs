@@ -1,6 +1,7 @@
 //! Events on disk: one line of JSON each, in two files of bounded size, so that what happened before a restart can be read after it.
 
 use crate::api::EventView;
+use crate::mounts::awaited;
 use crate::service::Service;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -127,31 +128,6 @@ impl Record {
     }
 }
 
-/// The file system of `folder` that `/etc/fstab` names and that is not mounted: at boot it is mounted later, perhaps from an array.
-pub fn awaited(folder: &Path) -> Option<PathBuf> {
-    let text = |path| fs::read_to_string(path).unwrap_or_default();
-    awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))
-}
-
-/// The same, from the texts of `fstab(5)` and `/proc/PID/mountinfo`.
-fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
-    let mounted: Vec<PathBuf> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect();
-    let wanted = fstab.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (point, options) = (fields.next()?, fields.nth(1).unwrap_or_default());
-        (!options.split(',').any(|option| option == "noauto")).then(|| unescaped(point))
-    });
-    wanted.filter(|point| point.is_absolute() && folder.starts_with(point) && !mounted.contains(point)).max()
-}
-
-/// A path without the escapes for blanks and backslashes that both texts have.
-fn unescaped(field: &str) -> PathBuf {
-    [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")]
-        .iter()
-        .fold(field.to_owned(), |path, (from, to)| path.replace(from, to))
-        .into()
-}
-
 /// The events that a daemon kept in `folder`, the oldest first. Lines that a crash or a full disk has cut are left out.
 ///
 /// # Errors
@@ -173,21 +149,6 @@ pub fn stored(folder: &Path) -> Result<Vec<EventView>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTED: &str = "22 1 0:20 / / rw - ext4 /dev/sda1 rw\n30 22 0:21 / /my\\040disk rw - ext4 /dev/sdb1 rw\n";
-
-    #[test]
-    fn a_file_system_that_comes_later_is_awaited() {
-        let fstab = "# /dev/x /var ext4\n/dev/sda1 / ext4 defaults 0 1\n/dev/stria/tank /var ext4 defaults,nofail 0 2\n\
-                     /dev/sdc /srv ext4 noauto\n/dev/sdb1 /my\\040disk ext4 defaults\nproc /proc proc\nswap none swap\n";
-        let awaited = |folder: &str| awaited_by(Path::new(folder), fstab, MOUNTED);
-        assert_eq!(awaited("/var/lib/stria"), Some("/var".into()));
-        assert_eq!(awaited("/srv/stria"), None, "nobody mounts it at boot");
-        assert_eq!(awaited("/my disk/stria"), None, "it is mounted");
-        assert_eq!(awaited("/variable"), None);
-        let mounted = format!("{MOUNTED}31 22 0:22 / /var rw - ext4 /dev/ublkb0 rw\n");
-        assert_eq!(awaited_by(Path::new("/var/lib/stria"), fstab, &mounted), None);
-    }
 
     #[test]
     fn a_line_that_was_cut_spoils_no_other() {

@@ -1,70 +1,25 @@
 //! `stria token`: the users of the API who are known by a token or a certificate.
 
-use super::auth::{TokenLine, read_tokens, secret, sha256};
-use super::types::Role;
-use crate::cli::ConfigFile;
-use crate::config::{self, Config, edit};
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use crate::cli::{RoleName, Token, TokenAction};
+use crate::config::{self, Config};
+use crate::replace::replace;
+use crate::rest::auth::{TokenLine, read_tokens, secret, sha256};
+use crate::rest::types::Role;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use stria_block::shown;
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, say};
-
-/// `stria token`
-#[derive(Args, Debug)]
-pub struct Token {
-    /// The action.
-    #[command(subcommand)]
-    pub action: TokenAction,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub config: ConfigFile,
-}
-
-/// A role, on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum RoleName {
-    /// See everything.
-    View,
-    /// Also do what loses no data.
-    Operate,
-    /// Do everything.
-    Admin,
-}
-
-/// An action on tokens.
-#[derive(Debug, Subcommand)]
-pub enum TokenAction {
-    /// Make a token, and show it once. Only its SHA-256 is kept.
-    Create {
-        /// A name for it, for the record of orders.
-        name: String,
-        /// Its rights.
-        #[arg(long, value_enum, default_value = "view")]
-        role: RoleName,
-        /// Let in the client with this certificate (a PEM file) instead; `[api] tls-ca` must trust its authority.
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        certificate: Option<PathBuf>,
-    },
-    /// List them.
-    List,
-    /// Remove one: it counts no more at once, and its sessions end.
-    Remove {
-        /// Its name.
-        name: String,
-    },
-}
 
 /// Runs the command.
 ///
 /// # Errors
 /// When the file cannot be read or written, or the name makes no sense.
-pub fn run(command: &Token, json: bool) -> Result<(), Failure> {
+pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
     let path = Config::read(&config::path(command.config.config.as_deref()))?.api.tokens;
     let mut lines = read_tokens(&path).map_err(Failure::Failed)?;
     match &command.action {
@@ -135,5 +90,5 @@ fn write(path: &Path, lines: &[TokenLine]) -> Result<(), Failure> {
     fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(told)?;
     let mut text = "# Users of Stria's API: NAME view|operate|admin SHA256. `stria token` writes this file.\n".to_owned();
     text.extend(lines.iter().map(|line| format!("{} {} {}\n", line.name, line.role.word(), line.proof)));
-    edit::replace(path, &text)
+    replace(path, &text)
 }

@@ -1,0 +1,19 @@
+//! How a drive is opened.
+
+/// The purpose for which a drive is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read, also while other software uses it.
+    ReadOnly,
+    /// To read and write, as the only user.
+    Exclusive,
+}
+
+/// The way in which requests should reach a drive that offers more than the usual one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoOptions {
+    /// Poll for the completions of reads and writes, instead of taking interrupts.
+    pub poll: bool,
+    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that is impossible.
+    pub passthrough: bool,
+}

@@ -1,0 +1,49 @@
+//! The array that a command means, found on drives.
+
+use crate::config::Uuid;
+use std::path::PathBuf;
+use stria_block::shown;
+use stria_format::md::Assembly;
+use stria_host::{OpenOptions, find, find_everywhere, short_name};
+use stria_terminal::Failure;
+
+/// The arrays on these drives, or on all block devices if none is named; and the drives.
+pub fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+    let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
+    let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
+    let members = drives_of(&found.assemblies);
+    Ok((found.assemblies, members))
+}
+
+/// The drives of arrays that are here.
+pub fn drives_of<'a>(assemblies: impl IntoIterator<Item = &'a Assembly>) -> Vec<PathBuf> {
+    let drives = assemblies.into_iter().flat_map(|assembly| &assembly.drives);
+    drives.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect()
+}
+
+/// The one array that is meant, by name, UUID, or because there is no other.
+pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
+    let is_named =
+        |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
+    let fits =
+        |one: &&Assembly| names.iter().any(|name| is_named(one, name)) || (names.is_empty() && one.freshest.span_of.is_none());
+    let found: Vec<&Assembly> = assemblies.iter().filter(fits).collect();
+    let list = |arrays: &[&Assembly]| {
+        let each = arrays.iter().map(|one| format!("{} ({})", shown(&one.name), Uuid(one.uuid)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    match &found[..] {
+        [one] => match one.freshest.span_of {
+            None => Ok(one),
+            Some(upper) => Err(Failure::Usage(format!("\"{}\" is a span of array {}: adopt that", one.name, Uuid(upper)))),
+        },
+        [] if names.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
+        [] => {
+            let known = list(&assemblies.iter().collect::<Vec<_>>());
+            let known = if known.is_empty() { "no array at all".into() } else { known };
+            let names = names.join(", ");
+            Err(Failure::Failed(format!("no array \"{names}\" was found ({known} was); name its drives if they are image files")))
+        }
+        several => Err(Failure::Usage(format!("several arrays are meant: name one by its UUID, of {}", list(several)))),
+    }
+}

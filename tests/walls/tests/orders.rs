@@ -1,0 +1,72 @@
+//! Goal: modules of each crate stand in one order, from the ground up, and none uses one above it. Where a new arrow runs uphill, move
+//! what is used down, into a module of its own, before you change an order. The engine's order is in `crates/array/tests/modules.rs`.
+
+use stria_walls::Order;
+
+#[track_caller]
+fn holds(crate_folder: &str, modules: &str) {
+    let faults = Order::new(crate_folder, modules).faults();
+    assert!(faults.is_empty(), "{crate_folder}: {faults:?}");
+}
+
+/// What crosses the socket; settings; files and folders; what is remembered and shown; serving; the watch over it; the command line's
+/// grammar and the configuration; the daemon's parts and its API; commands.
+#[test]
+fn of_the_program() {
+    holds(
+        "crates/manage",
+        "
+        settings api log event_log mounts replace sockets lane_spec drive_name free ledger ublk view tools
+        client progress matter plain_status status nbd vhost_user
+        service signals control monitor
+        cli config mdadm meant event_file attach
+        routine serve keeper rest daemon
+        commands
+        ",
+    );
+}
+
+#[test]
+fn of_drives() {
+    holds(
+        "crates/drive",
+        "
+        access clock error extents within info lock passthrough size sync_drive
+        blocking parts registered job ring workers file_drive lane numa
+        ",
+    );
+}
+
+#[test]
+fn of_the_tree_on_real_drives() {
+    holds(
+        "crates/host",
+        "
+        error block_devices candidate answers hosted_drive checked examine clock merger newcomer sync_io hosted
+        lacking marks open choose create report lanes rework
+        ",
+    );
+    holds("crates/tree", "create tree join lanes plan nest");
+}
+
+#[test]
+fn of_small_crates() {
+    holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
+    holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
+    holds("crates/health", "admin judge nvme smartctl read cache peers seat");
+    holds("crates/integrity", "region table device");
+    holds("crates/routine", "calendar hours plan");
+    holds("crates/terminal", "describe failure output program progress size");
+}
+
+#[test]
+fn of_tools() {
+    holds("tools/bench", "chance ledger outcome load theory scratch compare environment null paced scaling story report sweep");
+    holds(
+        "tools/plan",
+        "
+        model queueing station ssd hdd load calibration level platform backplane modelled array calc campaign profile reliability
+        rig reproduce subject advice
+        ",
+    );
+}
