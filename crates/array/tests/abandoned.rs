@@ -1,7 +1,7 @@
-//! Goal: once a member that hangs has been failed, nothing waits for it: reads, writes, flushes, sweeps and the stop end by what is
-//! left, and what the member answers in the end harms nothing.
-//! Method: one member of each level leaves everything unanswered from some moment on, with requests of all kinds under way;
-//! a plain array of bytes says what reads must give.
+//! Goal: once a hanging member has been failed, nothing waits for it: reads, writes, flushes, sweeps and the stop end without it,
+//! and its late answers harm nothing.
+//! Method: one member of each level leaves everything unanswered from some moment on, with requests of all kinds under way; a
+//! plain array of bytes says what reads must give.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{Chance, SharedRam};
 const MS: Nanos = 1_000_000;
 const NEVER: Nanos = Nanos::MAX;
 
-/// Answers some time after a request came, but nothing before `until`. It has a volatile cache, so flushes go to it.
+/// Answers some time after a request came, but not before `until`. It has a volatile cache, so flushes go to it.
 struct Hanging {
     ram: SharedRam,
     limits: Limits,
@@ -89,7 +89,7 @@ impl World {
         self.lanes[lane].submit(Request { tag: self.next_tag, start_sector, sectors, operation });
     }
 
-    /// A request of any kind, where no other is under way.
+    /// A request of any kind, in a range without another one.
     fn ask(&mut self) {
         let capacity = (self.model.len() / 512) as u64;
         let most = [1, 8, 16, 64, 200][self.chance.below(5) as usize];
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Lets time pass to the next event; false: nothing happens any more.
+    /// Lets time pass to the next event. `false`: nothing happens any more.
     fn step(&mut self) -> bool {
         let mut ended = Vec::new();
         self.lanes.iter_mut().for_each(|lane| lane.poll(self.now, &mut ended));
@@ -200,7 +200,7 @@ fn requests_end_once_the_member_that_hangs_is_failed() {
         assert!(world.open.is_empty(), "still waiting: {:?}", world.open);
         (0..60).for_each(|_| world.ask());
         world.check_all();
-        // In the end the drive answers, long after everybody has gone on.
+        // At last the drive answers, long after the array has gone on.
         world.until[hangs].set(world.now);
         world.check_all();
         let status = world.lanes[0].status();

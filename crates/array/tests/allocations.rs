@@ -1,5 +1,5 @@
-//! Once it is warm, the data path asks for no memory: neither for reads within a strip nor for writes, and not to make whole
-//! stripes of them.
+//! After a while the data path allocates no memory: neither for reads within a strip, nor for writes, nor to make full stripes of
+//! them.
 
 mod support;
 use stria_array::*;
@@ -12,7 +12,7 @@ fn array(level: Level, count: usize) -> ArrayDevice<NoMetadata> {
     on_ram(&ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) })
 }
 
-/// Requests of `sectors`, 32 in flight; the memory of those that have ended goes out again.
+/// Requests of `sectors`, 32 in flight. The memory of those that have ended is used for the next ones.
 struct Traffic {
     array: ArrayDevice<NoMetadata>,
     ended: Vec<Completion>,
@@ -25,7 +25,7 @@ struct Traffic {
 impl Traffic {
     fn place(&mut self) -> u64 {
         self.next += 1;
-        // By chance every second place only: neighbours would be written together, whose memory comes in more pieces.
+        // Only every second position, in random order: neighbours would be coalesced, and their memory consists of more pieces.
         let place = if self.in_order { self.next } else { self.chance.below(1 << 32) * 2 };
         place % (self.array.limits().size_sectors / self.sectors) * self.sectors
     }
@@ -70,7 +70,7 @@ fn the_data_path_does_not_allocate_once_it_is_warm() {
             let kind = if read { "reads" } else { "writes" };
             let what = format!("1000 {kind} of {sectors} sectors on RAID {level} of {count}, in order: {in_order}");
             eprintln!("{what}: {} allocations of {} bytes", found.count_total, found.bytes_total);
-            // Members' queues may still grow to a length that they never had.
+            // Queues of members may still grow to a new length.
             assert!(found.count_total <= 4, "{what}");
         }
     }

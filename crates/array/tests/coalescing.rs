@@ -1,5 +1,5 @@
-//! Sequential writes to parity levels become whole stripes: counted in what members read and write, not in time. And
-//! nobody waits for that on an idle array.
+//! Sequential writes to parity levels become full-stripe writes: this is counted in what members read and write, not in time. On
+//! an idle array no write waits for that.
 
 mod support;
 use stria_array::*;
@@ -15,8 +15,8 @@ fn sectors_of_members(array: &ArrayStatus) -> (u64, u64) {
     array.members.iter().fold((0, 0), |(read, written), member| (read + member.read_sectors, written + member.written_sectors))
 }
 
-/// Writes the whole array from its start with so many requests in flight, on members that answer late and out of order.
-/// Gives what members read and wrote for each sector of it.
+/// Writes the whole array from its start with so many requests in flight, on members that answer late and out of order. Returns
+/// what members read and wrote for each sector of it.
 fn stream(level: Level, count: usize, sectors: u64, depth: usize) -> (f64, f64) {
     let mut world = World::new(geometry(level, count), 0, 1, None);
     let capacity = world.geometry.capacity_sectors();
@@ -69,7 +69,7 @@ fn a_stream_of_one_request_at_a_time_never_waits() {
 #[test]
 fn the_end_of_a_stream_waits_for_what_is_in_flight_and_a_moment_more() {
     let mut array = on_ram(&ArrayConfig::optimal("test", geometry(Level::Raid5, 4)));
-    // A whole stripe, and the beginning of the next one: the client may be about to go on there.
+    // A whole stripe, and the beginning of the next one, where the client may be about to continue.
     for start in (0..400).step_by(8) {
         write(&mut array, start);
     }

@@ -12,7 +12,7 @@ use support::*;
 const MEMBERS: usize = 4;
 const SECTORS: u64 = 1024;
 
-/// Writes one sector to each member for each superblock update, and admits whatever it is told to.
+/// Writes one sector to each member for each superblock update, and admits every member that is offered.
 #[derive(Clone)]
 struct Recorder(Vec<MemberId>);
 
@@ -157,18 +157,18 @@ fn a_refused_drive_changes_nothing_and_can_be_taken_back() {
         let Refusal(sentence) = array.answer(id, |_, _| {}).expect_err("the slot has a member");
         assert!(sentence.contains("has a member already"), "{sentence}");
         assert!(array.lanes.iter().all(|lane| lane.member_count() == MEMBERS && lane.withdraw(7).is_some()));
-        // The next one gets the same handle.
+        // The next drive gets the same handle.
         array.carry_out(Command::Fail(MemberId(1))).expect("redundant");
         let id = array.begin_return(1);
         array.answer(id, |_, _| {}).expect("now it is empty");
     });
 }
 
-/// Each lane hears of a drop in its own time. A member that only some call failed is taken out when all do.
+/// Each lane learns of a drop in its own time. A member that failed on some lanes only is removed once all lanes have dropped it.
 #[test]
 fn a_member_is_removed_when_every_lane_has_dropped_it() {
     each(|mut array| {
-        // Its own drive reports that to the first lane, and others hear of it.
+        // The member's own drive reports the failure to the first lane, and the others receive it.
         array.lanes[0].command(|engine| engine.lose(MemberId(0), "gone"));
         array.carry_out(Command::Remove(MemberId(0))).expect("it has failed");
         assert!((0..array.lanes.len()).all(|lane| array.role(lane, 0) == MemberState::Failed));

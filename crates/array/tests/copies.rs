@@ -1,4 +1,4 @@
-//! Which copy is read: the one whose member has the fewest requests, and among equals on hard disks the nearest head.
+//! Which copy is read: the one whose member has the fewest requests. Among equals on hard disks, the one with the nearest head.
 
 mod support;
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use stria_block::*;
 
 const SECTORS: u64 = 1 << 16;
 
-/// Notes what it is asked for, and ends it while it is told to.
+/// Records its requests, and ends them while that is switched on.
 struct Noting {
     limits: Limits,
     asked: Rc<RefCell<Vec<u64>>>,
@@ -55,7 +55,7 @@ impl Mirror {
         Self { array: ArrayDevice::new(&ArrayConfig::optimal("test", geometry), devices, NoMetadata, 0), asked, ends }
     }
 
-    /// Reads; the place of the member that was asked.
+    /// Reads. Returns the index of the member that was asked.
     fn read(&mut self, start_sector: u64) -> usize {
         let before = self.asked[0].borrow().len();
         let into = std::iter::once(Buffer::zeroed(4096)).collect();
@@ -75,7 +75,7 @@ impl Mirror {
 fn reads_go_to_the_member_with_the_fewest_requests() {
     for rotational in [false, true] {
         let mut mirror = Mirror::new(rotational);
-        // All at one place, which one head is nearest to.
+        // All at one position, to which one head is nearest.
         let mut counts = [0_u32; 2];
         for round in 1..=20 {
             counts[mirror.read(4096)] += 1;
@@ -98,8 +98,8 @@ fn on_hard_disks_the_nearest_head_reads() {
     }
 }
 
-/// Copies that differ after a crash are made like the first; its member fails while that runs, at any moment. What is read of the
-/// next copy from then on is what is read for ever.
+/// Copies that differ after a crash are made like the first. Its member fails meanwhile, at any moment. The data that is read
+/// from the next copy from then on never changes.
 #[test]
 fn what_is_read_of_copies_that_are_being_made_alike_stays() {
     for (level, members, seed) in (0..400).flat_map(|seed| [(Level::Raid1, 3, seed), (Level::Raid10, 6, seed)]) {

@@ -1,4 +1,5 @@
-//! Reads of another lane's share: done without its owner while that is plain, and never past what only the owner knows.
+//! Reads of another lane's partition: done without its owner while direct reads are allowed, and never past a state that only the
+//! owner knows.
 
 mod support;
 use stria_array::*;
@@ -25,12 +26,12 @@ fn each(name: &str, mut test: impl FnMut(&mut World)) {
     );
 }
 
-/// Until nothing happens by itself any more.
+/// Lets time pass until nothing happens by itself any more.
 fn settle(world: &mut World) {
     while world.step() {}
 }
 
-/// Asks a lane alone for sectors, until it answers or waits for others.
+/// Asks one lane for sectors, until it answers or waits for other lanes.
 fn ask(world: &mut World, lane: usize, start_sector: u64, operation: Operation) -> Option<Completion> {
     let sectors = match &operation {
         Operation::Write { from, .. } => from.iter().map(|data| data.len() as u64).sum::<u64>() / 512,
@@ -75,7 +76,7 @@ fn wait_for(world: &mut World, lane: usize) -> Completion {
     panic!("it takes for ever");
 }
 
-/// Sectors of the owner's share.
+/// Sectors of the owner's partition.
 fn owned(world: &World) -> Vec<u64> {
     let group = world.lanes[OWNER].group_sectors().expect("two lanes share it");
     (0..world.geometry.capacity_sectors()).filter(|sector| sector / group % 2 == OWNER as u64).collect()
@@ -108,7 +109,7 @@ fn where_a_member_is_missing_the_owner_is_asked() {
         for sector in owned(world) {
             let answer = read(world, READER, sector);
             if world.status().health == Health::Optimal {
-                // A spare took over.
+                // A spare has taken over.
                 break;
             }
             asked += 1;
@@ -122,7 +123,7 @@ fn where_a_member_is_missing_the_owner_is_asked() {
 #[test]
 fn what_a_direct_read_cannot_read_its_owner_corrects() {
     each("unreadable", |world| {
-        // Nobody else is spoiled there.
+        // Nothing else there is damaged.
         world.faults[1].borrow_mut().bad.push((8..16, FaultKind::Read));
         let sectors: Vec<u64> = (0..world.geometry.capacity_sectors()).collect();
         for sector in sectors {
@@ -135,7 +136,7 @@ fn what_a_direct_read_cannot_read_its_owner_corrects() {
     });
 }
 
-/// Who takes a member's place is heard of everywhere before a client hears of a write that went past that member.
+/// All lanes know which member takes a slot before a client learns of a write that went past the old member.
 #[test]
 fn a_member_that_was_replaced_is_not_read_any_more() {
     each("replaced", |world| {
@@ -161,7 +162,7 @@ fn a_member_that_was_replaced_is_not_read_any_more() {
     });
 }
 
-/// What could not be rebuilt only its owner knows; the member answers with something.
+/// Only the owner knows what could not be rebuilt; the member answers with some bytes.
 #[test]
 fn what_a_member_lacks_is_not_read_past_its_owner() {
     let mut lost = 0;
@@ -169,7 +170,7 @@ fn what_a_member_lacks_is_not_read_past_its_owner() {
         if world.geometry.losses_survived() != 1 {
             return;
         }
-        // Of stripe 2, the owner's.
+        // A sector of stripe 2, which the owner has.
         world.faults[1].borrow_mut().bad.push((16..24, FaultKind::ReadWrite));
         world.fail(0).expect("it can be spared");
         world.run_until_rebuilt();

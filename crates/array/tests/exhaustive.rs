@@ -1,4 +1,4 @@
-//! Every write to every small parity or mirrored array, whole and with every set of members lost that it survives,
+//! Every write to every small parity or mirrored array, with all members and with every set of members lost that it survives,
 //! against a plain model: what each remaining member holds afterwards is what a page of arithmetic says.
 
 mod support;
@@ -8,12 +8,12 @@ use support::*;
 
 const STRIP: u64 = 8;
 
-/// Doubles in GF(2^8), polynomial 0x11d, the way it is taught.
+/// Doubles in GF(2^8), polynomial 0x11d, by the textbook.
 fn double(byte: u8) -> u8 {
     (byte << 1) ^ if byte & 0x80 != 0 { 0x1d } else { 0 }
 }
 
-/// What every member holds when the array holds `model`. No kernel of ours is used, only the map of places.
+/// The content of every member when the array holds `model`. This uses none of our kernels, only the geometry.
 fn members_of(geometry: &Geometry, model: &[u8]) -> Vec<Vec<u8>> {
     let mut members = vec![vec![0; bytes(geometry.member_sectors(0))]; geometry.slot_count()];
     let sector = |index: u64| &model[bytes(index)..bytes(index + 1)];
@@ -35,7 +35,7 @@ fn members_of(geometry: &Geometry, model: &[u8]) -> Vec<Vec<u8>> {
                 members[usize::from(slot)][at..][..512].copy_from_slice(data);
                 by_code[usize::from(position)].copy_from_slice(data);
             }
-            // P is the sum, Q the sum of 2^i times strip i: by Horner's rule from the last.
+            // P is the sum, Q the sum of 2^i times strip i: by Horner's rule from the last strip.
             let (mut p, mut q) = (vec![0_u8; 512], vec![0_u8; 512]);
             for data in by_code.iter().rev() {
                 for byte in 0..512 {
@@ -83,7 +83,7 @@ fn every_write_with_every_loss_leaves_what_arithmetic_says() {
                     for slot in (0..count).filter(|slot| !lost.contains(slot)) {
                         let ram = world.rams[slot].0.borrow();
                         let wrong = ram.memory().iter().zip(&expected[slot]).position(|(a, b)| a != b);
-                        // The odd end of a RAID 10 member holds nothing, and nobody writes it.
+                        // The odd end of a RAID 10 member holds nothing, and is never written.
                         assert_eq!(
                             wrong,
                             None,

@@ -1,4 +1,4 @@
-//! A member that does not answer: others answer the reads of clients that it left unanswered for far longer than it usually does.
+//! Hedged reads: other members answer the reads of clients that one member has left unanswered for far longer than usual.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::SharedRam;
 
 const MS: Nanos = 1_000_000;
 
-/// Answers 100 µs after a request came, but never before `until`.
+/// Answers 100 µs after a request came, but not before `until`.
 struct Late {
     ram: SharedRam,
     until: Rc<Cell<Nanos>>,
@@ -37,7 +37,7 @@ impl BlockDevice for Late {
 }
 
 struct World {
-    /// Where requests come in, and the lanes that there are beside it.
+    /// The lane on which requests come in, and the other lanes.
     array: ArrayDevice<NoMetadata>,
     others: Vec<ArrayDevice<NoMetadata>>,
     until: Vec<Rc<Cell<Nanos>>>,
@@ -47,7 +47,7 @@ struct World {
 }
 
 impl World {
-    /// An array whose sectors hold their number, and whose members have shown how they answer.
+    /// An array whose sectors hold their number, and whose members have shown their usual latency.
     fn new(level: Level, members: usize) -> Self {
         Self::on_lanes(level, members, 1)
     }
@@ -109,14 +109,14 @@ impl World {
         self.others.iter().chain([&self.array])
     }
 
-    /// The sum of something over a member's parts on all lanes.
+    /// The sum of a count over a member's parts on all lanes.
     fn sum(&self, of: impl Fn(&MemberStatus) -> u64) -> Vec<u64> {
         let on_lane = |lane: &ArrayDevice<NoMetadata>| lane.status().members.iter().map(&of).collect::<Vec<_>>();
         let lanes: Vec<_> = self.lanes().map(on_lane).collect();
         (0..self.until.len()).map(|member| lanes.iter().map(|lane| lane[member]).sum()).collect()
     }
 
-    /// Reads what must be there; how long that took.
+    /// Reads, and checks the data. Returns how long that took.
     fn read(&mut self, start: u64, sectors: u64) -> Nanos {
         let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
         let (time, operation) = self.run(start, sectors, Operation::Read { into });
@@ -134,7 +134,7 @@ impl World {
         self.sum(|member| member.hedged_count).iter().sum()
     }
 
-    /// Lets everything end.
+    /// Lets all requests end.
     fn settle(&mut self) {
         while let Some(wake) = self.next_wake() {
             self.now = self.now.max(wake);
@@ -153,7 +153,7 @@ fn others_answer_for_a_member_that_does_not() {
             let (before, mut total, mut count) = (world.hedged(), 0, 0);
             world.until[1].set(world.now + 60_000 * MS);
             let mut sector = 3;
-            // All of those that go to it, one after the other: once it is silent, they go to the others at once.
+            // Reads of this member, one after the other: once it is unresponsive, they go to the others at once.
             while sector + sectors <= world.capacity {
                 let time = world.read(sector, sectors);
                 assert!(time < 20 * MS, "{level} of {members}: {sectors} sectors took {} ms", time / MS);
@@ -163,7 +163,7 @@ fn others_answer_for_a_member_that_does_not() {
             let slow = world.sum(|member| member.hedged_count)[1];
             assert!(slow > before && slow == world.hedged(), "{level} of {members}: {:?}", world.array.status());
             assert!(total / count < MS, "{level} of {members}: {} us each", total / count / 1000);
-            // It got some before that was clear, and none since.
+            // It got some requests before that was clear, and none since.
             let waiting = world.sum(|member| member.in_flight as u64)[1];
             assert!((1..=8 * lane_count as u64).contains(&waiting), "{level} of {members}: {waiting} wait for it");
             world.until[1].set(0);
@@ -173,14 +173,14 @@ fn others_answer_for_a_member_that_does_not() {
     }
 }
 
-/// Whoever is slow as a whole is waited for: others do not do all of its work.
+/// A member that is slow all the time is waited for: the others do not take over all of its work.
 #[test]
 fn the_budget_holds() {
     let mut world = World::new(Level::Raid5, 4);
     let read_count = |world: &World| world.array.status().members.iter().map(|member| member.read_count).sum::<u64>();
     let (before, mut slow) = (read_count(&world), 0);
     for sector in (0..world.capacity).step_by(16).cycle().take(400) {
-        // Each answer of this one takes 3 ms: slow, but not yet silent.
+        // Each answer of this member takes 3 ms: slow, but not unresponsive.
         world.until[2].set(world.now + 3 * MS);
         slow += u64::from(world.read(sector, 8) >= 3 * MS);
     }
@@ -194,7 +194,7 @@ fn where_nobody_else_can_answer_the_member_is_waited_for() {
     let mut world = World::new(Level::Raid0, 2);
     world.until[1].set(world.now + 700 * MS);
     assert!(world.read(16, 8) >= 700 * MS);
-    // Lost members leave nobody either.
+    // After lost members no other member is left to ask.
     let mut world = World::new(Level::Raid5, 3);
     world.array.begin(Command::Fail(MemberId(0)));
     world.settle();
@@ -204,7 +204,7 @@ fn where_nobody_else_can_answer_the_member_is_waited_for() {
     assert_eq!(world.hedged(), 0);
 }
 
-/// What holds all members up (one bus, one disk behind all of them) is not made worse by asking the others.
+/// A cause that delays all members (one bus, one disk behind all of them) is not made worse by asking the others.
 #[test]
 fn who_stands_still_with_all_others_is_waited_for() {
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 6)] {
@@ -228,9 +228,9 @@ fn who_stands_still_with_all_others_is_waited_for() {
         assert!(ended.is_empty(), "{level}: nobody can answer");
         world.settle();
         let reads = read_count(&world) - before;
-        // Some were asked twice before it was clear.
+        // Some reads were asked of two members before that was clear.
         assert!(reads <= count + 10 * members as u64, "{level}: {reads} reads of members for {count} of clients");
-        // Nobody is held to be silent for it afterwards.
+        // No member counts as unresponsive for it afterwards.
         world.until.iter().for_each(|until| until.set(0));
         let hedged = world.hedged();
         (0..100).for_each(|sector| assert!(world.read(sector, 1) < MS));

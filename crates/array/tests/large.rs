@@ -1,6 +1,7 @@
-//! Goal: after a crash, or when a member returns, an array of members of 16 TiB looks at what its bitmap marks and no more, and
-//! serves clients meanwhile. Method: devices that hold zeros and count what they are asked; no time is measured. A sweep that
-//! looked at each of its 134 million windows, and at all chunks before it, would never end here.
+//! Goal: after a crash, or when a member returns, an array of members of 16 TiB reads only what its bitmap marks, and serves
+//! clients meanwhile.
+//! Method: devices that hold zeros and count their requests; no time is measured. A sweep that read each of its 134 million
+//! windows, or all chunks before the marked one, would never end here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,14 +9,14 @@ use stria_array::Synced;
 use stria_array::*;
 use stria_block::*;
 
-/// 64 MiB, as `create` has it.
+/// 64 MiB, the default of `create`.
 const CHUNK: u64 = 1 << 17;
 
-/// As large as it is said to be, and empty.
+/// A device of any size, and empty.
 struct Zeros {
     limits: Limits,
     ended: Vec<Completion>,
-    /// Requests for data, of all such devices.
+    /// The count of data requests to all such devices.
     asked: Rc<Cell<u64>>,
 }
 
@@ -45,7 +46,7 @@ struct Large {
 }
 
 impl Large {
-    /// `returns`: this member is filled by the bitmap; else redundancy is in doubt where that marks it.
+    /// `returns`: this member is filled by the bitmap. Otherwise redundancy may be inconsistent in the marked chunks.
     fn new(level: Level, member_sectors: u64, dirty: &[u64], returns: Option<usize>) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 128, &[member_sectors; 4]).expect("it can be");
         let intent = Some(IntentConfig { chunk_sectors: CHUNK, dirty: dirty.to_vec() });
@@ -71,7 +72,7 @@ impl Large {
         ended
     }
 
-    /// Lets the sweep come to its end; how many turns that took, and how many requests.
+    /// Lets the sweep end. Returns how many turns and how many requests that took.
     fn swept(&mut self) -> (u64, u64) {
         let mut turns = 0;
         while !self.array.take_events().iter().any(|event| matches!(event, Event::SweepFinished { .. })) {
@@ -116,7 +117,7 @@ fn a_member_that_returns_to_a_large_array_gets_marked_chunks_only() {
     }
 }
 
-/// Which array sectors a row of a RAID 10's member holds is looked up strip by strip: clients are served between.
+/// A RAID 10 finds strip by strip which array sectors a member row holds: clients are served between.
 #[test]
 fn clients_are_served_while_a_raid_10_looks_for_what_is_marked() {
     let mut large = Large::new(Level::Raid10, 1 << 27, &[9], Some(1));

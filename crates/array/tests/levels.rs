@@ -1,5 +1,5 @@
-//! Every level and layout, small, on members that answer late and out of order: what was written is what is read,
-//! whole, degraded, while members are filled, and after; and redundancy agrees at the end.
+//! Every level and layout, small, on members that answer late and out of order: reads return what was written, while the array is
+//! optimal, degraded, and while members are filled, and afterwards. At the end redundancy is consistent.
 
 mod support;
 use stria_array::*;
@@ -24,11 +24,11 @@ fn members_fail_spares_take_over_and_nothing_is_lost() {
             let slots = world.array.status().slots;
             let victim = slots[world.chance.below(slots.len() as u64) as usize];
             let Some(victim) = victim else { continue };
-            // Pulled, or failed on command; both under load.
+            // A member is pulled, or failed by command; both under load.
             if world.chance.one_in(2) {
                 world.faults[victim.0].borrow_mut().gone = true;
                 world.traffic(5);
-                // Reads alone do not prove a pulled member dead: force the matter.
+                // Reads alone do not prove that a member was pulled: fail it by command.
                 let _ = world.fail(victim.0);
             } else {
                 world.fail(victim.0).expect("within redundancy");
@@ -101,7 +101,7 @@ fn a_replacement_is_copied_under_load_and_takes_over() {
         world.carry_out(Command::Replace { member: MemberId(0), spare }).expect("it is a spare");
         world.traffic(5);
         world.run_until("replacement", |status| status.slots[0] == Some(spare) && status.sweep.is_none());
-        // Whoever was replaced no longer matters.
+        // A member that was replaced no longer matters.
         world.faults[0].borrow_mut().gone = true;
         world.traffic(5);
         world.check_all("after the replacement");
@@ -141,7 +141,7 @@ fn losing_more_than_redundancy_is_an_error_and_not_a_lie() {
             return;
         }
         world.traffic(3);
-        // Without spares: they would take over.
+        // Without spares, which would take over.
         for spare in 0..2 {
             world.carry_out(Command::Remove(MemberId(world.geometry.slot_count() + spare))).expect("a spare");
         }
@@ -157,8 +157,8 @@ fn losing_more_than_redundancy_is_an_error_and_not_a_lie() {
     });
 }
 
-/// A write moves parity under the strips that only parity can still tell. Where it fails half-way, they are lost: reading
-/// them must say so. Seen with a full disk under the image files of a degraded array.
+/// A write changes the parity of strips that only parity still holds. If it fails half-way, these strips are lost, and reads of
+/// them must fail. Seen with a full disk under the image files of a degraded array.
 #[test]
 fn a_write_that_fails_beyond_redundancy_is_an_error_and_not_a_lie() {
     let mut lost = 0;
@@ -230,7 +230,8 @@ fn a_rebuild_passes_over_what_is_lost_and_says_so() {
             return;
         }
         world.traffic(5);
-        // Slot 0 goes; on slot 1 one page of 4 KiB cannot be read: what shares redundancy with it is lost, nothing else.
+        // The member in slot 0 fails. On slot 1 one page of 4 KiB cannot be read: the sectors that share its redundancy are lost,
+        // nothing else.
         world.faults[1].borrow_mut().bad.push((16..18, FaultKind::Read));
         world.fail(0).expect("redundant");
         world.run_until_rebuilt();
@@ -247,7 +248,7 @@ fn a_rebuild_passes_over_what_is_lost_and_says_so() {
             }
         }
         assert!(lost.len() <= 2, "one page of one member is lost, and what it was needed for: {lost:?}");
-        // Parity of a stripe that lost two strips can be made again only when both are written.
+        // Parity of a stripe that lost two strips can be computed again only when both are written.
         let tag = world.write(0, capacity);
         world.wait(tag).result.expect("full-stripe writes heal");
         world.faults[1].borrow_mut().bad.clear();

@@ -1,4 +1,4 @@
-//! A read-only array changes no byte of its members: commands that would are refused, and a scrub only reads.
+//! A read-only array changes no byte of its members: it refuses commands that would, and a scrub only reads.
 
 mod support;
 use stria_array::Synced;
@@ -39,14 +39,14 @@ fn commands_are_refused_and_a_scrub_only_reads() {
                 let Refusal(sentence) = world.carry_out(repair).expect_err("a repair writes");
                 assert!(sentence.contains("read-only") && sentence.contains("--repair"), "{sentence}");
                 assert_eq!(world.scrub(false), 0);
-                // Sectors that cannot be read stay as they are, and cost no member its role.
+                // Sectors that cannot be read stay as they are, and cost no member its slot.
                 world.faults[0].borrow_mut().bad.push((0..2, FaultKind::Read));
                 world.scrub(false);
                 world.check_all("read-only, with unreadable sectors");
                 assert!(!world.faults[0].borrow().bad.is_empty(), "nothing was rewritten");
                 assert_eq!(world.status().health, Health::Optimal);
                 assert!(before == bytes_of(world), "bytes of a member changed");
-                // Once it may be written to, the next scrub corrects them.
+                // Once the array may be written, the next scrub corrects them.
                 set_read_only(world, false);
                 if world.geometry.array_sector_of(0, MemberSector::ZERO, 1).0.is_some()
                     || world.geometry.level().parity_count() > 0

@@ -1,7 +1,7 @@
-//! What must be on the members before what: dirty before the first write, write-intent bits before the rows they cover,
-//! a dropped member in the others' superblocks before the write is acknowledged, clean only when nothing is in flight.
-//! Method: the recorder's writes carry what they say; a wrapper below the array notes them when they are durable on
-//! enough members, and checks every data write and every acknowledgement against that.
+//! What must be durable on members before what: dirty before the first write, write-intent bits before the rows they cover, a
+//! dropped member in the others' superblocks before the write is acknowledged, clean only when nothing is in flight.
+//! Method: the recorder's writes carry their meaning. A wrapper below the array notes them when they are durable on enough
+//! members, and checks every data write and every acknowledgement against them.
 
 mod support;
 use std::cell::{Cell, RefCell};
@@ -15,27 +15,27 @@ use support::*;
 const METADATA_SECTORS: u64 = 8;
 const CHUNK: u64 = 16;
 
-/// What the members' metadata say, as far as all of a record's writes have ended.
+/// The state that the members' metadata record, once all writes of an update have ended.
 #[derive(Default)]
 struct Told {
     dirty: bool,
     bits: BTreeSet<u64>,
     dropped: BTreeSet<usize>,
     data_in_flight: usize,
-    /// The member that fails writes from now on, and is dropped for it.
+    /// The member whose writes fail from now on, so that it is dropped.
     lost: Option<usize>,
 }
 
-/// A record's effect, applied when the last of its writes is durable.
+/// The effect of an update, which is applied when the last of its writes is durable.
 enum Effect {
     State { clean: bool, dropped: BTreeSet<usize> },
     Intent { set: Vec<u64>, clear: Vec<u64> },
 }
 
-/// By record: the members that have not written it yet, and what it does; `None`: it has done so.
+/// By update: the members that have not written it yet, and its effect; `None`: it was applied.
 type Open = Rc<RefCell<Vec<(BTreeSet<usize>, Option<Effect>)>>>;
 
-/// Applies what is durable on every member that counts: the one that was dropped is not waited for.
+/// Applies updates that are durable on every member that counts. A dropped member is not waited for.
 fn apply(open: &Open, told: &mut Told) {
     for (left, effect) in open.borrow_mut().iter_mut() {
         if left.iter().any(|member| Some(*member) != told.lost) {
@@ -94,7 +94,7 @@ impl MetadataWriter for TellingRecorder {
     fn log_layout(&self) {}
 }
 
-/// Watches what reaches a member.
+/// Watches the requests that reach a member.
 struct Watch<D> {
     inner: D,
     member: usize,
@@ -149,7 +149,7 @@ impl<D: BlockDevice> BlockDevice for Watch<D> {
 #[test]
 fn metadata_are_always_ahead_of_the_data_they_speak_of() {
     for (seed, geometry) in geometries(5, 8, 40).into_iter().enumerate() {
-        // Rows are what bits cover on these levels; RAID 10 counts in array sectors, which a member cannot see.
+        // On these levels bits cover rows. RAID 10 counts in array sectors, which a member cannot see.
         if !matches!(geometry.level(), Level::Raid1 | Level::Raid5 | Level::Raid6) {
             continue;
         }
@@ -217,7 +217,8 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
     }
 }
 
-/// Killed before its drop is recorded, the next process would count on a log of which a cut of power takes what it alone kept.
+/// If the process is killed before the drop is recorded, the next one relies on the member's log, and a power cut takes what that
+/// log alone held.
 #[test]
 fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
@@ -250,7 +251,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
         }
         ended.remove(0).result.expect("it is redundant");
     };
-    // The first one finds the array clean, and waits for records.
+    // The first write finds the array clean, and waits for superblock updates.
     write(1);
     settle();
     write(2);
@@ -260,7 +261,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     write(3);
     assert!(leans());
     let command = array.borrow().begin(Command::Fail(parity));
-    // Its rows are free when the one before is down. By then this one may not rely on the member either.
+    // Its rows become free when the write before has been dropped. From then on this write may not rely on the member either.
     write(4);
     assert!(!leans(), "acknowledged only once it is down");
     write(5);
@@ -274,7 +275,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     assert!(has_failed());
 }
 
-/// Its drop could be recorded only after that, and a crash before would bring it back as one that was there.
+/// The drop could be recorded only after that, and a crash before would bring the member back as one that was never away.
 #[test]
 fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");

@@ -1,6 +1,6 @@
-//! Goal: bytes that changed on a member without an error are found, the member is named where redundancy can tell it, and
-//! a repair gives back what was written.
-//! Method: pages of RAM members are spoiled behind the array's back, then scrubbed, and compared byte for byte.
+//! Goal: a scrub finds bytes that changed on a member without an error, names the member where redundancy can, and a repair
+//! restores what was written.
+//! Method: pages of RAM members are changed behind the array's back, then scrubbed, and compared byte for byte.
 
 mod support;
 use stria_array::Synced;
@@ -11,7 +11,7 @@ use support::*;
 const PAGE: u64 = 8;
 const STRIP: u64 = 16;
 
-/// What happens to a page: a bit flips, a word is lost, or all of it becomes something else.
+/// The change of a page: one bit, one word, or all of it.
 fn spoil(world: &mut World, slot: usize, row: u64) {
     let at = bytes(row)..bytes(row + PAGE);
     let (kind, place) = (world.chance.below(3), world.chance.below(512) as usize * 8);
@@ -51,7 +51,7 @@ fn counts(world: &World) -> Vec<(u64, u64)> {
     world.array.status().members.iter().map(|member| (member.wrong_sectors, member.repaired_sectors)).collect()
 }
 
-/// Every page of every member once, data and both parities: in one scrub each row of pages has another culprit, so that
+/// Every page of every member once, data and both parities. In one scrub each row of pages has another wrong member, so
 /// neighbouring pages of one stripe have different ones.
 #[test]
 fn raid_6_names_and_repairs_the_one_wrong_page() {
@@ -83,7 +83,7 @@ fn raid_6_names_and_repairs_the_one_wrong_page() {
     });
 }
 
-/// Whatever two members lose in one page, no third is spoiled for it: their data stay as they are, and parity follows.
+/// If two members have wrong bytes in one page, a repair changes no third member: data stays as it is, and parity follows.
 #[test]
 fn raid_6_does_not_guess_when_two_members_are_wrong_in_one_page() {
     each(Level::Raid6, 4..7, |mut world| {
@@ -106,7 +106,7 @@ fn raid_6_does_not_guess_when_two_members_are_wrong_in_one_page() {
                     assert!(after[usize::from(slot)] == wrong[usize::from(slot)], "data of slot {slot} were touched");
                 }
                 assert_eq!(world.scrub(false), 0, "parity follows the data as they lie");
-                // As it was, for the next pair.
+                // Restored for the next pair.
                 for (ram, right) in world.rams.iter().zip(&right) {
                     ram.0.borrow_mut().memory_mut().copy_from_slice(right);
                 }
@@ -164,7 +164,7 @@ fn the_majority_of_three_copies_wins() {
                 let mut expected = Vec::new();
                 for sector in (0..capacity).step_by(PAGE as usize) {
                     let copies = copies_of(&world, sector);
-                    // The last of five copies may be wrong as well: three still agree.
+                    // The last of five copies may be wrong as well: three are still equal.
                     for culprit in [turn, turn + 1].into_iter().take((copy_count - 1) / 2) {
                         let copy = copies[(culprit + (sector / PAGE) as usize) % copy_count];
                         spoil(&mut world, copy.slot, copy.start_sector.get());
@@ -211,7 +211,7 @@ fn copies_without_a_majority_are_reported_and_follow_the_first_when_asked() {
     }
 }
 
-/// A copy that cannot be read has no vote, and gets what the others agree on.
+/// A copy that cannot be read has no vote, and is rewritten from the majority.
 #[test]
 fn an_unreadable_copy_is_rewritten_with_what_the_majority_holds() {
     let geometry = Geometry::new(Level::Raid1, Layout::Plain, STRIP, &[64; 4]).expect("it is one");
@@ -225,8 +225,8 @@ fn an_unreadable_copy_is_rewritten_with_what_the_majority_holds() {
     assert!(contents(&world) == right);
 }
 
-/// After a crash parity may be what is old: rows that the bitmap marks are brought in step from data, and a wrong page
-/// elsewhere is still told by a later scrub.
+/// After a crash parity may be old. Rows that the bitmap marks are resynced from data, and a later scrub still reports a wrong
+/// page elsewhere.
 #[test]
 fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
     let all = geometries(6, STRIP, 12).into_iter().filter(|geometry| geometry.level() == Level::Raid6);
@@ -234,12 +234,12 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
         let intent = IntentConfig { chunk_sectors: STRIP, dirty: vec![0, 3] };
         let mut world = World::with(geometry, 0, seed as u64, Some(intent), Synced::up_to(0));
         let slot = |world: &World, stripe| usize::from(world.geometry.stripe_map(stripe).data[1]);
-        // What a write left that was cut off after its data: to the mathematics of P and Q it looks like a wrong strip.
+        // The result of a write that was cut off after its data: to P and Q it looks like a wrong strip.
         for stripe in [0, 3] {
             let written = slot(&world, stripe);
             spoil(&mut world, written, stripe * STRIP);
         }
-        // And one that rotted.
+        // And a strip that changed by itself.
         let (victim, row) = (slot(&world, 7), 7 * STRIP + PAGE);
         spoil(&mut world, victim, row);
         let before = contents(&world);
@@ -258,7 +258,7 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
     }
 }
 
-/// The same of copies: what was being written follows the first, what rotted elsewhere is left to the vote.
+/// The same for copies: sectors that were being written follow the first copy; elsewhere the majority decides.
 #[test]
 fn stale_copies_after_a_crash_are_not_outvoted() {
     let geometry = Geometry::new(Level::Raid1, Layout::Plain, STRIP, &[256; 3]).expect("it is one");
@@ -277,7 +277,7 @@ fn stale_copies_after_a_crash_are_not_outvoted() {
     assert!(world.rams[0].0.borrow().memory()[bytes(rotted)..][..4096].iter().all(|&byte| byte == 0));
 }
 
-/// Without all members there is too little redundancy to tell who is wrong, so nothing is told and nothing touched.
+/// Without all members there is too little redundancy to name the wrong one, so the scrub names none and changes nothing.
 #[test]
 fn a_degraded_raid_6_blames_nobody() {
     let geometry = geometries(5, STRIP, 10).into_iter().find(|geometry| geometry.level() == Level::Raid6).expect("there is one");

@@ -105,7 +105,7 @@ fn drive_held_by_this_process_is_busy() {
     SyncDrive::open(&path, Access::Exclusive).expect("free again");
 }
 
-/// Not a test of its own: the other process of the next one.
+/// The other process of the next test; not a test by itself.
 #[test]
 fn holder_process() {
     let Ok(path) = std::env::var("STRIA_TEST_HOLD") else { return };
@@ -128,7 +128,7 @@ fn drive_held_by_another_process_is_busy_until_that_is_killed() {
         let error = SyncDrive::open(&path, Access::Exclusive).unwrap_err().to_string();
         let words = format!("{} is in use by another process (drive-", path.display());
         assert!(error.starts_with(&words) && error.contains(&format!("pid {}); stop it first", holder.id())), "{error}");
-        // udev looks at devices under such a lock, and puts off its work while it cannot have it.
+        // udev reads devices under such a lock, and postpones its work while it cannot get it.
         let as_udev = std::fs::File::open(&path).unwrap().try_lock_shared();
         assert_eq!(as_udev.is_ok(), path.starts_with("/dev"), "{}: {as_udev:?}", path.display());
         holder.kill().unwrap();
@@ -258,7 +258,7 @@ fn more_requests_than_the_ring_holds_are_carried_out() {
     assert!(all.chunks(512).enumerate().all(|(tag, sector)| sector.iter().all(|&byte| byte == tag as u8)));
 }
 
-/// Memory into whose place a wrongly freed buffer would come: it must never be written to.
+/// Memory that a wrongly freed buffer would occupy: it must never be written to.
 struct Marked(Vec<Buffer>);
 
 impl Marked {

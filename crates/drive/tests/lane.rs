@@ -213,7 +213,7 @@ fn stop_waits_for_what_was_submitted() {
         assert!(!stop.is_finished() && lane.is_running(), "a request is open");
         client.submit([read(2, 0)]);
         assert_eq!(client.answers()[0].tag, 2, "a late request is refused at once");
-        // The device never ends it without being told.
+        // The device ends such a request only when it is told to.
         let _ = lane.call(|device| device.panics = true);
         assert!(stop.join().unwrap().is_err());
         assert_eq!(client.answers()[0].tag, 1);

@@ -17,7 +17,7 @@ struct InFlight {
     start: usize,
     len: usize,
     reads: bool,
-    /// What a write leaves; `None` for a discard: anything.
+    /// The content after a write; `None` for a discard: any.
     bytes: Option<Vec<u8>>,
 }
 
@@ -148,7 +148,7 @@ impl Play {
     }
 }
 
-/// What the drive holds, read in the usual way.
+/// The content of the drive, read in the usual way.
 fn contents(path: &Path) -> Vec<u8> {
     let ring = Ring::new().unwrap();
     let mut drive = stria_drive::open(path, &ring, Access::Exclusive).unwrap();
@@ -242,7 +242,7 @@ fn file_on_xfs_with_large_blocks_matches_model() {
     play(&mount.file("member", LEN), 41, 4000);
 }
 
-/// Not a test of its own: the guest's half of the next one.
+/// The half of the next test that runs in the guest; not a test by itself.
 #[test]
 fn guests_half() {
     if !nvme::is_guest() {

@@ -1,5 +1,5 @@
 //! Goal: the special abilities of NVMe drives work on them, and their absence is reported elsewhere.
-//! Method: this very program runs again in a guest with emulated NVMe drives (tests/nvme). `model.rs` compares contents.
+//! Method: this program runs again in a guest with emulated NVMe drives (tests/nvme). `model.rs` compares contents.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn interrupts() -> u64 {
     lines.flat_map(|line| line.split_whitespace().nth(1)).map(|count| count.parse::<u64>().expect("one processor")).sum()
 }
 
-/// Not a test of its own: the guest's half of the last one.
+/// The half of the last test that runs in the guest; not a test by itself.
 #[test]
 fn guests_half() {
     if !nvme::is_guest() {

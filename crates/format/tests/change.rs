@@ -20,7 +20,7 @@ fn steps_of(drives: &[MemoryDrive], change: Change, runs: bool) -> Result<Vec<Ve
     Ok(steps.into_iter().map(|step| step.into_iter().map(on_drives).collect()).collect())
 }
 
-/// Carries a change out, as long as `left` sectors may be written. A step begins when the one before has ended. Returns what is left.
+/// Carries a change out while `left` sectors may be written. A step begins when the one before has ended. Returns what is left.
 fn change(drives: &mut [MemoryDrive], steps: &[Vec<(usize, MetadataWrite)>], mut left: u64, reversed: bool) -> u64 {
     for step in steps {
         let mut order: Vec<_> = step.iter().collect();
@@ -94,12 +94,12 @@ fn a_change_that_is_cut_anywhere_loses_no_data_and_no_member() {
             for (cut, reversed) in (0..=total).flat_map(|cut| [(cut, false), (cut, true)]) {
                 let mut torn = drives.clone();
                 change(&mut torn, &steps, cut, reversed);
-                // Every loss at every third place, and one at the others.
+                // Every loss at every third cut, and one loss at the other cuts.
                 for lost in losses(count, if cut.is_multiple_of(3) { survives } else { usize::from(reversed) }) {
                     let place = format!(
                         "RAID {level}, {wanted:?}, cut after {cut} of {total} sectors (reversed: {reversed}), {lost:?} lost"
                     );
-                    // The spare lies behind the members.
+                    // The spare comes after the members.
                     let rest = without(&torn, &lost);
                     let assembly: Assembly = assembled(&rest, &Options::default());
                     let left_out = assembly.drives.iter().filter(|drive| !is_used(&drive.verdict)).count();
@@ -132,7 +132,7 @@ fn is_used(verdict: &stria_format::md::Verdict) -> bool {
     matches!(verdict, Verdict::InSync { .. } | Verdict::Spare)
 }
 
-/// Drives that were made for checksums have the room for them; others say how much they lack.
+/// Drives that were made for checksums have the space for them; others report how much they lack.
 #[test]
 fn checksums_are_added_where_there_is_room() {
     let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
@@ -147,7 +147,7 @@ fn checksums_are_added_where_there_is_room() {
     assert!(error.contains("no room") && error.contains("--integrity"), "{error}");
 }
 
-/// What a bitmap tells of members that are away must not be forgotten, nor claimed of the time before.
+/// A new bitmap must not hide what absent members miss, nor cover the time before it was made.
 #[test]
 fn a_member_that_was_away_while_the_bitmap_was_added_returns_by_a_full_rebuild() {
     let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
@@ -161,7 +161,7 @@ fn a_member_that_was_away_while_the_bitmap_was_added_returns_by_a_full_rebuild()
     let lacking = without(&drives, &[1]);
     let error = steps_of(&lacking, Change::Log(LogChoice::None), false).expect_err("the member took part when it last ran");
     assert!(error.contains("not here"), "{error}");
-    // Without a bitmap from the start, and then with one.
+    // Without a bitmap from the start, and later with one.
     let drives = filled(Level::Raid5, 3, false, BitmapChoice::None, LogChoice::Auto);
     let (gone, mut rest) = (drives[1].clone(), without(&drives, &[1]));
     let mut array = runs(&rest);
@@ -186,7 +186,7 @@ fn a_change_that_is_impossible_says_why() {
     assert!(why(&mirror, Change::Log(LogChoice::None)).contains("parity levels"));
     let small = Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(512) });
     assert!(why(&mirror, small).contains("chunk"));
-    // A crashed array is changed when it has been stopped.
+    // A crashed array is changed only after a clean stop.
     let mut array = runs(&filled(Level::Raid5, 3, false, BitmapChoice::None, LogChoice::Auto));
     array.write(0, &pattern(0, 8, 2));
     let crashed = array.drives();

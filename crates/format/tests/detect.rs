@@ -1,5 +1,6 @@
-//! Goal: what is on a drive is named before it is overwritten, and its marks can be wiped. Method: headers
-//! laid out by hand as the formats describe them, and what the system's own tools make where they are installed.
+//! Goal: the content of a drive is named before it is overwritten, and its signatures can be wiped.
+//! Method: headers laid out by hand from the formats' descriptions, and what the system's own tools make where they are
+//! installed.
 
 mod support;
 
@@ -89,7 +90,7 @@ fn members_are_named_with_their_array() {
     assert_eq!(names(&drives[1]), [expected]);
 }
 
-/// What real tools make; those that are not installed here are tried elsewhere.
+/// Drives made by real tools. Tools that are not installed here are tried elsewhere.
 #[test]
 fn contents_made_by_real_tools_are_named() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -124,7 +125,7 @@ fn contents_made_by_real_tools_are_named() {
     eprintln!("{tried} tools were installed");
 }
 
-/// What blkid takes an image for; `None`: it is not installed.
+/// The type that blkid names for an image. `None`: blkid is not installed.
 fn blkid(path: &std::path::Path) -> Option<String> {
     let arguments = ["-p", "-o", "value", "-s", "TYPE"];
     let run = |program: &str| Command::new(program).args(arguments).arg(path).output().ok();
@@ -184,7 +185,7 @@ fn short_marks_of_firmware_raid_need_their_checksum() {
     }
 }
 
-/// Each of a million sectors lies once at every place of a mark in a tiny drive.
+/// Each of a million sectors lies once at every position of a signature in a tiny drive.
 #[test]
 fn random_data_is_no_firmware_raid() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -208,7 +209,7 @@ fn random_data_is_no_firmware_raid() {
     }
 }
 
-/// A place that cannot be read is left alone, however short it is.
+/// A position that cannot be read is left alone, however short it is.
 #[test]
 fn what_cannot_be_read_is_not_wiped() {
     for size_sectors in [100, 4096 - 3, DRIVE_SECTORS, DRIVE_SECTORS - 5] {

@@ -1,5 +1,5 @@
-//! Goal: no bytes on a drive make this crate panic, and a superblock that was damaged is not believed.
-//! Method: random bytes, truncations, and sound superblocks with flipped bits, some with the checksum put right again.
+//! Goal: no bytes on a drive make this crate panic, and a damaged superblock is not trusted.
+//! Method: random bytes, truncations, and valid superblocks with flipped bits, some with a corrected checksum.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn level() -> impl Strategy<Value = Level> {
     prop::sample::select(vec![Level::Linear, Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10])
 }
 
-/// Bytes with the superblock's checksum put right: flips get past it.
+/// Bytes with a corrected checksum of the superblock, so that flips get past it.
 fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     let Some(Ok(head)) = bytes.get(..256).map(<&[u8; 256]>::try_from) else { return bytes.to_vec() };
     let header = Header::read(head);

@@ -1,7 +1,7 @@
-//! Goal: a power cut in the middle of a write harms nothing but that write, also when members are lost with it, or were before.
-//! Method: the real engine and metadata on drives in memory. The power is cut after every single sector that reaches a
-//! drive; then every set of members that the level survives is taken away, the rest is started, and every sector must
-//! read as it was, or, where the write went, as it was or as it was to be. What several lanes append is written by hand.
+//! Goal: a power cut amid a write harms nothing but that write, also when members are lost with it, or were before.
+//! Method: the real engine and metadata on drives in memory. The power is cut after every single sector that reaches a drive.
+//! Then every set of members that the level survives is taken away, and the rest is started. Every sector must read as before;
+//! where the write went, it may have the new content instead. Appends of several lanes are written by hand.
 
 mod support;
 
@@ -17,10 +17,10 @@ use support::*;
 const DRIVE_SECTORS: u64 = 4096;
 /// 4 KiB.
 const STRIP: u64 = 8;
-/// Stripes that are looked at.
+/// Stripes that are compared.
 const STRIPES: u64 = 3;
 
-/// Cuts a write of `sectors` at `start` everywhere, on an array that lacks `missing` from before.
+/// Cuts a write of `sectors` at `start` after every sector, on an array that lacks `missing`.
 fn cut_everywhere(level: Level, count: usize, missing: &[usize], writes: &[(u64, u64)]) {
     let mut create = request(level, level.default_layout(), count, 0, DRIVE_SECTORS);
     create.strip_sectors = STRIP;
@@ -95,7 +95,7 @@ fn raid_5(drive_sectors: u64, change: impl FnOnce(&mut Create)) -> Vec<MemoryDri
     carry_out(&create).0
 }
 
-/// An array of three whose members' logs are begun, for so many lanes.
+/// An array of three members, whose logs are begun for so many lanes.
 fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
     begun_on(LARGE_SECTORS, lanes)
 }
@@ -109,7 +109,7 @@ fn begun_on(drive_sectors: u64, lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, 
     (drives, recorder, state)
 }
 
-/// Lanes that know where the logs are.
+/// Lanes that know the positions of the logs.
 fn lanes(count: usize, recorder: &MdMetadata) -> Vec<MdLog> {
     let mut lanes: Vec<MdLog> = (0..count).map(|_| MdLog::default()).collect();
     tell(&mut lanes, recorder);
@@ -153,7 +153,7 @@ fn what_is_retired_on_one_lane_says_nothing_of_another() {
     apply(&mut drives, &kept);
     assert_eq!(replayed(&drives), [(0, 4), (2, 1), (2, 2)]);
 
-    // Another member joins: the logs of those that were there go on.
+    // Another member joins: the logs of the others go on.
     let adopt = stria_format::md::recorder::Adopt {
         name: "new".into(),
         size_sectors: drives[0].size_sectors,
@@ -165,20 +165,20 @@ fn what_is_retired_on_one_lane_says_nothing_of_another() {
     let kept = [append(&mut lanes[2], 1, 2, 3, 1), append(&mut lanes[0], 1, 0, 5, 4)];
     apply(&mut drives, &kept);
     assert_eq!(replayed(&drives), [(0, 4), (0, 5), (2, 1), (2, 3), (2, 2)]);
-    // Another session begins with nothing of this one.
+    // Another session begins without records of this one.
     apply(&mut drives, &recorder.reset_log());
     tell(&mut lanes, &recorder);
     apply(&mut drives, &recorder.record_state(&state, 2));
     let kept = [append(&mut lanes[2], 1, 2, 1, 1)];
     apply(&mut drives, &kept);
     assert_eq!(replayed(&drives), [(2, 1)]);
-    // And so does another run, on as many lanes as it likes.
+    // And so does another run, on any number of lanes.
     let mut recorder = started(&drives, &Options::default()).with_lanes(2).recorder;
     apply(&mut drives, &recorder.reset_log());
     assert_eq!(replayed(&drives), []);
 }
 
-/// The update that ends the first resync is the first whose superblocks let records count. A crash may tear it.
+/// From the superblock update that ends the first resync on, log records count. A crash may tear this update.
 #[test]
 fn records_count_for_all_members_once_one_superblock_says_so() {
     let mut drives = raid_5(LARGE_SECTORS, |create| create.assume_clean = false);
@@ -316,7 +316,7 @@ fn a_log_of_a_later_version_is_refused_while_it_counts() {
     started(&drives, &Options::default());
 }
 
-/// Fills the logs of these members with records that stand for so many sectors of each strip.
+/// Fills the logs of these members with records of so many sectors of each strip.
 fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Range<usize>, appends_max: u64, sectors: u64) {
     for member in members {
         for log in &mut *lanes {
@@ -341,13 +341,13 @@ fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Rang
     }
 }
 
-/// Before, such logs took many times their size in memory, and the records of one page could stand for all sectors of an array.
+/// Before, such logs took many times their size in memory, and the records of one page could cover all sectors of an array.
 #[test]
 fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
     /// 1 TiB: there is space for the largest logs.
     const HUGE_SECTORS: u64 = 1 << 31;
     let strip = started(&begun_on(HUGE_SECTORS, 1).0, &Options::default()).config.geometry.strip_sectors();
-    // A record of new zeros stands for a strip of parity and two of data.
+    // A record of new zeros covers a strip of parity and two of data.
     let enough = (4 << 30) / (62 * 3 * 512 * strip);
     for (lane_count, members, appends_max, sectors, excess) in [
         (1, 0..3, enough / 3, strip, None),

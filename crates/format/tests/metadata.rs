@@ -1,5 +1,5 @@
-//! Goal: what create, assemble and the recorder write and read agrees with itself, and every way in which
-//! drives can be wrong gets its sentence. Method: whole life stories on drives in memory; no I/O.
+//! Goal: what create, assemble and the recorder write and read is consistent, and every fault of drives has its sentence.
+//! Method: whole lives of arrays on drives in memory; no I/O.
 
 mod support;
 
@@ -49,7 +49,7 @@ fn recorded_state_is_found_again() {
     let mut drives = created(Level::Raid6, 5, 2);
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, true);
-    // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
+    // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, and a resync stands at 4096.
     state.slots[1].member = Some(MemberProgress { member: MemberId(5), recovered: Synced::up_to(2048), by_bitmap: false });
     state.slots[3].replacement = Some(MemberProgress { member: MemberId(6), recovered: Synced::up_to(1024), by_bitmap: false });
     state.spares.clear();
@@ -105,7 +105,7 @@ fn write_intent_survives_a_crash_and_only_it_is_resynced() {
     assert_eq!((config.synced, config.intent.expect("bitmap").dirty), (Synced::up_to(0), vec![3, 9, 701]));
 }
 
-/// A RAID 5 of four, dirty once, whose drive 1 then leaves; its bits stay.
+/// A RAID 5 of four that was dirty once, and whose drive 1 then fails; its bits stay set.
 fn with_one_away() -> (Vec<MemoryDrive>, stria_format::md::Start, ArrayState) {
     let mut drives = created(Level::Raid5, 4, 1);
     let mut start = started(&drives, &Options::default());
@@ -143,7 +143,7 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!((slot, back.by_bitmap), (1, true));
 }
 
-/// What is asked for by a member that the others ran without does not concern them.
+/// Bits that a member asks for which the others ran without do not concern these.
 #[test]
 fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
     for (version, word) in [(1, "version 1"), (5, "cluster"), (6, "lockless")] {
@@ -162,7 +162,7 @@ fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
 #[test]
 fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let (mut drives, mut start, mut state) = with_one_away();
-    // The spare takes the slot; the array is whole again and forgets.
+    // The spare takes the slot. The array is optimal again and clears its bits.
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     state.optimal = true;
@@ -191,7 +191,7 @@ fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
     let away = drives.remove(1);
     let mut start = started(&drives, &Options::default());
     assert_eq!(start.config.intent.as_ref().expect("bitmap").dirty, [], "a whole array that was stopped needs none");
-    // It leaves again.
+    // It fails again.
     let mut state = state_of(&start.config, false);
     let holder = state.slots[1].member.take().expect("the spare").member;
     state.failed.push((holder, Some(1)));
@@ -374,7 +374,8 @@ fn members_that_were_run_apart_are_not_put_together() {
     assert_eq!(holders(&assembly.outcome.expect("one is enough")), vec![Some(0), None]);
 }
 
-/// Seed 6859: a crash tore a record that only the member lost with it has; the others made another of the same number.
+/// Seed 6859: a crash tore a superblock update that only the member lost with it has; the others made another update with the
+/// same number.
 #[test]
 fn a_member_lost_with_a_torn_record_does_not_keep_the_others_from_starting() {
     let mut drives = created(Level::Raid1, 3, 0);
@@ -422,7 +423,7 @@ fn unreadable_bitmaps_need_force_and_then_count_as_all_set() {
 fn stale_bitmaps_vouch_for_no_page_before_all_are_made_anew() {
     let create = request(Level::Raid1, Level::Raid1.default_layout(), 2, 0, 9 << 21);
     let mut drives = carry_out(&create).0;
-    // Of a whole array that was stopped no bit counts.
+    // After a clean stop of an optimal array no bit counts.
     drives.pop();
     for drive in &mut drives {
         let mut head = drive.read(16, 1).expect("readable");
@@ -502,7 +503,7 @@ fn create_refuses_what_cannot_be_with_words() {
 #[test]
 fn a_spare_with_the_number_of_a_member_is_refused_and_not_the_member() {
     let mut drives = created(Level::Raid5, 3, 1);
-    // It was prepared when the number was free, and let in by nobody.
+    // The drive was prepared when the number was free, and was never admitted.
     let bytes = drives[3].read(8, 8).expect("it reads");
     let mut superblock = Superblock::parse(&bytes, 8, drives[3].size_sectors).expect("sound");
     superblock.header.dev_number = 1;
@@ -565,11 +566,12 @@ fn a_spare_of_another_shape_takes_no_slot() {
     }
 }
 
-/// Found by a mutant: an array that ran without a member did not start again, as that member asked for what is not served.
+/// Found by a mutant: an array that ran without a member did not start again, because that member asked for a feature that is not
+/// served.
 #[test]
 fn what_a_member_that_is_out_asks_for_does_not_keep_the_others_from_starting() {
     let changes: [&dyn Fn(&mut Superblock); 4] = [
-        // Of another age, it would be taken back, and then tell of another shape than the others.
+        // With another creation time the drive would be taken back, and then name another shape than the others.
         &|superblock| superblock.header.ctime -= 1,
         &|superblock| superblock.header.level = 8,
         &|superblock| superblock.header.feature_map |= 0x200,

@@ -27,30 +27,30 @@ use stria_chance::Chance;
 use stria_format::detect::detect;
 use stria_format::md::Options;
 
-/// What one mutant may take. Most take some milliseconds.
+/// The memory and time that one mutant may take. Most take some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A mutant that takes so long never ends.
+/// A mutant that takes this long never ends.
 const STUCK: Duration = Duration::from_secs(20);
 
-/// 320 MiB: what opening the drives of one mutant may take. It is 64 MiB for zeros as long as the largest strip, as much again for
-/// one strip in the hands of a request, 32 MiB for each bitmap, and what is read at once of a drive.
+/// 320 MiB: the memory that opening the drives of one mutant may take. It is 64 MiB for zeros as long as the largest strip, as
+/// much again for one strip in a request, 32 MiB for each bitmap, and what is read at once of a drive.
 const MEMORY_MAX: u64 = 320 << 20;
 
 const SEEDS: u64 = 10_000;
 
-/// The mutant of a seed, and the chance that goes on from there.
+/// The mutant of a seed, and the generator that continues from there.
 fn made<'a>(seed: u64, scenes: &'a [Scene], targets: &[Vec<Target>]) -> (&'a Scene, Mutant, Chance) {
     let mut chance = Chance::from_state(seed);
     let any = chance.below(scenes.len() as u64) as usize;
-    // As rare as they are, members that missed something are what most is at stake with.
+    // Members that missed something are rare, and matter most.
     let stale: Vec<usize> = (0..scenes.len()).filter(|&index| scenes[index].stale.is_some()).collect();
     let index = if chance.one_in(8) { chance.pick(&stale) } else { any };
     let mutant = alter::alter(&scenes[index], &targets[index], scenes, &mut chance);
     (&scenes[index], mutant, chance)
 }
 
-/// What goes wrong with a seed, in words, and how much memory it took.
+/// Runs the mutant of a seed. Returns what went wrong, in words, and how much memory it took.
 fn try_seed(seed: u64, scenes: &[Scene], targets: &[Vec<Target>], tally: &mut Tally) -> (Option<String>, u64) {
     let (scene, mutant, mut chance) = made(seed, scenes, targets);
     let begun = Instant::now();
@@ -98,7 +98,7 @@ fn scenes_are_what_they_are_said_to_be() {
                 assert!(world.read(node, 0, LOOKED_AT).expect("it reads") == pattern(0, LOOKED_AT, 2), "{}", scene.name);
             }
         }
-        // What is right stays right when its checksums are made anew.
+        // Valid structures stay the same when their checksums are computed again.
         let mut sealed = scene.drives.clone();
         sealed.iter_mut().for_each(alter::seal);
         let same = sealed.iter().zip(&scene.drives).position(|(now, before)| now.sectors != before.sectors);
@@ -127,7 +127,7 @@ fn no_mutant_does_harm() {
     let next = AtomicU64::new(first);
     let (found, most) = (Mutex::new((Vec::new(), Tally::default())), AtomicU64::new(0));
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(16);
-    // What each is busy with.
+    // The mutant that each thread runs.
     let busy: Vec<Mutex<Option<(u64, Instant)>>> = (0..lanes).map(|_| Mutex::new(None)).collect();
     let work = |busy: &Mutex<Option<(u64, Instant)>>| {
         let mut tally = Tally::default();
@@ -163,14 +163,14 @@ fn no_mutant_does_harm() {
     let (wrong, tally) = found.into_inner().expect("nobody panics with it");
     eprintln!("{tally:#?}, {} MiB of memory at most", most.into_inner() >> 20);
     assert!(wrong.is_empty(), "{} of {count} mutants do harm, the first of them:\n{}", wrong.len(), wrong[0]);
-    // Else it tries less than it seems to.
+    // Otherwise the test tries less than it seems to.
     let stale = "opened beside a member that stays stale";
     for (what, share) in [("opened", 4), ("refused", 10), ("replayed", 20), ("stopped", 10), (stale, 100)] {
         assert!(tally.of(what) >= count / share, "only {} of {count} mutants were {what}", tally.of(what));
     }
 }
 
-/// Whatever bytes the fuzzer hands over, they say how drives are altered.
+/// The fuzzer's bytes say how drives are altered, whatever they are.
 #[test]
 fn any_bytes_make_a_mutant() {
     let scenes = scenes::all();
@@ -187,7 +187,7 @@ fn any_bytes_make_a_mutant() {
     assert!(altered > 100, "only {altered} of 200 were altered");
 }
 
-/// Reads take the memory of what they ask for, and no more is kept.
+/// Reads take the memory of what they ask for, and no more is held.
 #[test]
 fn memory_is_counted() {
     let found = allocation_counter::measure(|| drop(Buffer::zeroed(1 << 20)));

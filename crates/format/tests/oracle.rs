@@ -1,7 +1,7 @@
-//! Goal: the real mdadm and Linux md agree with this crate on every array, in both directions.
-//! Method: the kernel makes arrays of every level, layout and state, and what lies on their drives afterwards
-//! is read here and held against `mdadm --examine` and `--detail`; we make such arrays, and mdadm examines
-//! them and the kernel starts them. A sample runs always, all of it with `--ignored`.
+//! Goal: the real mdadm and Linux md agree with this crate about every array, in both directions.
+//! Method: the kernel makes arrays of every level, layout and state, and the content of their drives is read here and compared
+//! with `mdadm --examine` and `--detail`; we make such arrays, and mdadm examines them and the kernel starts them. A sample
+//! always runs, all of it with `--ignored`.
 
 mod support;
 
@@ -22,7 +22,7 @@ use support::*;
 const MIB: u64 = 1 << 20;
 const DISK_BYTES: u64 = 64 * MIB;
 
-/// Shell functions of all scripts. `case_begin NAME DISK…`, then the story, then `case_end`.
+/// Shell functions of all scripts: `case_begin NAME DISK…`, then the story, then `case_end`.
 const SHELL: &str = r#"
 slow() { echo 500 > /sys/block/md0/md/sync_speed_max; }
 fast() { echo 900000 > /sys/block/md0/md/sync_speed_max; }
@@ -46,10 +46,10 @@ case_end() { mdadm --detail /dev/md0 > $SHARE/$name/detail; mdadm --stop /dev/md
 /// A story of one array under the kernel.
 struct Story {
     name: String,
-    /// Disks given to it.
+    /// The disks that it is given.
     disk_count: usize,
     script: String,
-    /// Whether the array is served (not every layout is, and not every state without force).
+    /// True if the array is served: some layouts are not, and some states only with force.
     served: bool,
 }
 
@@ -118,7 +118,7 @@ fn shapes() -> Vec<Story> {
     stories
 }
 
-/// States that an array comes into.
+/// States of arrays.
 fn lives() -> Vec<Story> {
     let r5 = create("--level=5 --chunk=64", 4, 0, true, false);
     let r1 = create("--level=1", 3, 0, true, false);
@@ -190,14 +190,14 @@ fn lives() -> Vec<Story> {
     stories
 }
 
-/// What the guest left of one disk.
+/// The content of one disk after the guest's run.
 fn dumped(folder: &Path, disk: usize) -> Candidate {
     let read = |kind: &str| fs::read(folder.join(format!("{disk}.{kind}"))).expect("the guest dumped it");
     let size: u64 = String::from_utf8(read("size")).expect("text").trim().parse().expect("a number");
     let (head, tail) = (read("head"), read("tail"));
     let tail_start = size / 8 * 8 - 2048;
     let mut from_ends = |start: u64, count: u64| -> Result<Vec<u8>, IoError> {
-        // What lies between, and is looked at for a log of Stria's, is as blank as the guest found it.
+        // The space between, where a log of Stria's could lie, is as blank as the guest found it.
         if start < tail_start && (start + count) * 512 > head.len() as u64 {
             return Ok(vec![0; (count * 512) as usize]);
         }
@@ -235,7 +235,7 @@ fn table(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(pair).map(|(name, value)| (name, plain(value))).collect()
 }
 
-/// Holds our reading of a drive against mdadm's.
+/// Compares our reading of a drive with mdadm's.
 fn same_examination(what: &str, candidate: &Candidate, text: &str) {
     let theirs = table(text);
     let ours = examine::lines(candidate);
@@ -250,7 +250,7 @@ fn same_examination(what: &str, candidate: &Candidate, text: &str) {
     }
 }
 
-/// Holds our verdicts against the table at the end of `mdadm --detail`.
+/// Compares our verdicts with the table at the end of `mdadm --detail`.
 fn same_roles(what: &str, detail: &str, verdicts: &BTreeMap<usize, Verdict>) {
     for line in detail.lines().skip_while(|line| !line.contains("RaidDevice")).skip(1) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -278,7 +278,7 @@ fn level_of(detail: &BTreeMap<String, String>) -> Level {
     detail["Raid Level"].parse().expect("a level")
 }
 
-/// Checks everything that the guest left of a story.
+/// Checks all that the guest left of a story.
 fn check_story(guest: &Guest, story: &Story) {
     let what = &story.name;
     let folder = guest.share().join(&story.name);
@@ -343,7 +343,7 @@ fn kernel_arrays_in_every_state_are_read_as_mdadm_reads_them() {
     tell_and_check("lives", &lives());
 }
 
-/// Puts heads of drives in the share and gives the shell lines that put them on disks.
+/// Puts the heads of drives into the shared folder. Returns the shell lines that write them to disks.
 fn place(guest: &Guest, name: &str, drives: &[MemoryDrive]) -> String {
     let folder = guest.share().join(name);
     fs::create_dir_all(&folder).expect("share");
@@ -370,7 +370,7 @@ fn our_shapes() -> Vec<(String, stria_format::md::Create)> {
         let mut create = request(level, layout_value, count, spares, DISK_BYTES / 512);
         create.strip_sectors = strip_kib * 2;
         create.assume_clean = assume_clean;
-        // A fifth is left unused, or all but a little where the kernel has to go over everything.
+        // A fifth is left unused, or nearly all where the kernel has to read everything.
         create.member_sectors_max = level.is_redundant().then_some(if assume_clean { 102_400 } else { 20_480 });
         create.homehost = Some("oracle".into());
         all.push((format!("ours-{level}-{layout}-{strip_kib}k-{count}-{spares}-{assume_clean}"), create));
@@ -398,7 +398,7 @@ fn our_shapes() -> Vec<(String, stria_format::md::Create)> {
     all
 }
 
-/// The kernel starts what we made, resyncs it, finds no mismatch, and leaves it so that we read it again.
+/// The kernel starts what we made, resyncs it, finds no mismatch, and leaves drives that we can read again.
 fn make_and_check(test: &str, creates: &[(String, stria_format::md::Create)]) {
     if !harness::wanted() {
         return;
@@ -467,8 +467,8 @@ fn create_chooses_the_places_that_mdadm_chooses() {
     same_places("places", &sizes);
 }
 
-/// Sizes and places are those of mdadm, as Linux leaves them with its first record: only then it gives back what no
-/// whole row of a RAID 10 fills, which means the same array.
+/// Sizes and positions are mdadm's, as Linux leaves them with its first superblock update. Only then it gives up the space that
+/// no whole row of a RAID 10 fills; the array is the same.
 fn same_places(test: &str, sizes: &[u64]) {
     if !harness::wanted() {
         return;
@@ -490,7 +490,7 @@ fn same_places(test: &str, sizes: &[u64]) {
                 continue;
             }
             let name = format!("places-{index}-{level}-{strip_kib}");
-            // Two drives, both half of the disk: the loop devices cut them out.
+            // Two drives, each a half of the disk, by loop devices.
             let mdadm_level = if level == Level::Linear { "linear".to_owned() } else { level.to_string() };
             let half = bytes / 2 / 512 * 512;
             writeln!(
@@ -552,7 +552,7 @@ fn same_places(test: &str, sizes: &[u64]) {
     }
 }
 
-/// States written by the recorder mean to the kernel what they mean to us.
+/// States that the recorder writes mean the same to the kernel.
 #[test]
 fn kernel_understands_recorded_states() {
     if !harness::wanted() {
@@ -571,7 +571,7 @@ fn kernel_understands_recorded_states() {
     let place_on = |member: usize, recovered: Synced<MemberSpace>, by_bitmap: bool| {
         Some(MemberProgress { member: MemberId(member), recovered, by_bitmap })
     };
-    // Name, drives, expected in sysfs: sync state of the array and of disks.
+    // Name, drives, and the states of the array and of the disks that sysfs must show.
     let mut cases: Vec<(&str, Vec<MemoryDrive>, Vec<(&str, &str)>)> = Vec::new();
 
     let (mut drives, mut recorder, state) = r5();
@@ -654,7 +654,7 @@ fn kernel_understands_recorded_states() {
     }
 }
 
-/// After a power cut the bits that the kernel left are those that we resync.
+/// After a power cut we resync the bits that the kernel left.
 #[test]
 fn crashed_kernel_arrays_are_dirty_where_the_kernel_wrote() {
     if !harness::wanted() {
@@ -689,7 +689,7 @@ fn image(path: &Path) -> Candidate {
     })
 }
 
-/// What mdadm makes in its other formats, and a file system, are named with their places.
+/// Members that mdadm makes in its other formats, and a file system, are named with their positions.
 #[test]
 fn other_contents_made_under_linux_are_named() {
     if !harness::wanted() {

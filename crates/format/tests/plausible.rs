@@ -1,5 +1,5 @@
-//! Goal: numbers on a drive that nobody counted or laid out decide nothing, cost no memory and no time, and wrap nowhere.
-//! Method: sound members whose numbers are changed and whose checksums are put right, on drives of up to an exbibyte.
+//! Goal: implausible numbers on a drive decide nothing, cost no memory and no time, and overflow nowhere.
+//! Method: valid members with changed numbers and corrected checksums, on drives of up to an exbibyte.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn change_bitmap(drive: &mut MemoryDrive, change: impl FnOnce(&mut BitmapHeader)
     drive.write(16, &bytes);
 }
 
-/// Two mirrors, of which the second left after the first record; its content is old from then on.
+/// Two mirrors. The second left after the first superblock update, so its content is old from then on.
 fn stale_and_fresh() -> Vec<MemoryDrive> {
     let mut drives = created(Level::Raid1, 2, 0);
     let mut start = started(&drives, &Options::default());
@@ -77,7 +77,8 @@ fn the_largest_count_is_served_and_counted_on() {
     start.recorder.reset_log();
 }
 
-/// What a stale member says that was given a larger count, and nothing else: it still names the other, which has long lost it.
+/// The superblock of a stale member whose count was increased, and nothing else: it still names the other member, which has long
+/// recorded its absence.
 #[test]
 fn a_stale_member_does_not_become_the_truth_by_a_larger_count() {
     let truth = stale_and_fresh();
@@ -91,7 +92,7 @@ fn a_stale_member_does_not_become_the_truth_by_a_larger_count() {
             assert!(sentence.contains("drive0") && sentence.contains("drive1") && sentence.contains("altered"), "{sentence}");
         }
     }
-    // Also where it says that it is alone: so far ahead nobody is.
+    // Also where it names no other member: its count is impossibly far ahead.
     let mut drives = truth.clone();
     change(&mut drives[1], |superblock| {
         superblock.header.events = 1 << 39;
@@ -100,7 +101,7 @@ fn a_stale_member_does_not_become_the_truth_by_a_larger_count() {
     assert!(refused(&drives, &Options::default()).contains("no array makes as many"));
 }
 
-/// The same on levels where one that is stale is not enough by itself: whatever it says, what the others hold is not taken for old.
+/// The same on levels where one stale member does not suffice: whatever it says, the content of the others does not count as old.
 #[test]
 fn a_larger_count_of_one_member_keeps_an_array_from_starting_on_any_level() {
     for (level, count) in [(Level::Raid1, 3), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)] {
@@ -124,7 +125,7 @@ fn a_larger_count_of_one_member_keeps_an_array_from_starting_on_any_level() {
     }
 }
 
-/// A run's last record may be on one member only; that is no contradiction.
+/// The last superblock update of a run may be on one member only; that is no contradiction.
 #[test]
 fn honest_histories_do_not_contradict_themselves() {
     let mut drives = created(Level::Raid5, 4, 1);
@@ -145,7 +146,7 @@ fn honest_histories_do_not_contradict_themselves() {
         apply(drives, &writes);
     };
     step(&mut drives, &state);
-    // One leaves, the spare takes its slot, is filled, and another one leaves.
+    // A member fails, the spare takes its slot and is filled, and another member fails.
     state.slots[1].member = None;
     state.failed.push((MemberId(1), Some(1)));
     state.optimal = false;
@@ -163,13 +164,14 @@ fn honest_histories_do_not_contradict_themselves() {
     step(&mut drives, &state);
 }
 
-/// Reads of a drive, counted.
-/// The number of a member that was taken out goes to the next drive. The old one then seems to be named by members that joined later.
+/// Counts the reads of a drive. The number of a removed member goes to the next drive, so members that joined later seem to name
+/// the old one.
 #[test]
 fn a_member_whose_number_is_anothers_by_now_contradicts_nobody() {
     let mut drives = created(Level::Raid5, 4, 0);
     let old = drives[3].clone();
-    // Drive 3 was taken out, and then drive 2: their slots went to two newcomers, of which the first has the number of drive 3.
+    // Drive 3 was removed, and then drive 2. Their slots went to two new drives, and the first of these has the number of drive
+    // 3.
     let roles = [Role::Slot(0), Role::Slot(1), Role::Faulty, Role::Slot(3), Role::Slot(2)];
     drives.iter_mut().for_each(|drive| {
         change(drive, |superblock| {
@@ -198,8 +200,8 @@ fn a_member_whose_number_is_anothers_by_now_contradicts_nobody() {
     }
 }
 
-/// Of two mirrors both were replaced, one after the other, and the first number was used again. Then only the youngest member is left, and
-/// beside it the old one that once had the number.
+/// Both mirrors were replaced, one after the other, and the first number was used again. Then only the youngest member is left,
+/// beside the old one that once had the number.
 #[test]
 fn the_youngest_member_starts_alone_beside_one_whose_number_is_anothers_by_now() {
     let mut drives = created(Level::Raid1, 2, 0);
@@ -210,7 +212,7 @@ fn the_youngest_member_starts_alone_beside_one_whose_number_is_anothers_by_now()
         superblock.roles[..3].copy_from_slice(&[Role::Faulty, Role::Slot(1), Role::Slot(0)]);
     });
     assert_eq!(holders(&started(&drives, &Options::default())), [Some(0), None]);
-    // Its count would be larger, and its time would not, had the count been altered.
+    // If the count had been altered, the count would be larger and the time would not.
     change(&mut drives[0], |superblock| superblock.header.utime -= 200);
     assert!(refused(&drives, &Options::default()).contains("altered"));
 }
@@ -226,7 +228,7 @@ fn looked_at(drives: &[MemoryDrive]) -> (Vec<Candidate>, u64) {
     (drives.iter().map(candidate).collect(), read.get())
 }
 
-/// Bitmaps that stand for more bits than have room, on drives of 16 TiB, 1 PiB and 1 EiB.
+/// Bitmaps with more bits than their space holds, on drives of 16 TiB, 1 PiB and 1 EiB.
 #[test]
 fn a_bitmap_is_as_long_as_its_room_whatever_its_header_says() {
     for size_sectors in [1 << 31, 1 << 35, 1 << 41, 1 << 51] {
@@ -302,7 +304,7 @@ fn a_bitmap_ahead_of_the_array_counts_as_all_set() {
     }
 }
 
-/// When they get roles, the bitmap is written to where their own superblock says.
+/// When these drives get slots, the bitmap is written to the position that their own superblock names.
 #[test]
 fn spares_without_room_for_what_they_would_get_stay_out() {
     // Of 9 GiB, so that the bitmap has some pages.
@@ -323,7 +325,7 @@ fn spares_without_room_for_what_they_would_get_stay_out() {
     }
 }
 
-/// mdadm makes arrays without a bad-block log, and places may be far apart.
+/// mdadm makes arrays without a bad-block log, and structures may lie far apart.
 #[test]
 fn a_drive_joins_whatever_places_the_array_has_and_costs_no_more_than_it_needs() {
     let size_sectors: u64 = 1 << 41;
@@ -354,7 +356,7 @@ fn a_drive_joins_whatever_places_the_array_has_and_costs_no_more_than_it_needs()
     }
 }
 
-/// Every number of the superblock at its ends, on every member and on one.
+/// Every number of the superblock at its least and greatest value, on every member and on one.
 #[test]
 fn numbers_at_their_ends_are_survived() {
     let ends = [0, 1, 0x7fff, 1 << 31, u64::from(u32::MAX), 1 << 54, 1 << 63, u64::MAX - 7, u64::MAX];

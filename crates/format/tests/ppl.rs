@@ -1,6 +1,6 @@
 //! Goal: md's partial parity log is read, replayed and written as Linux does it.
-//! Method: headers made by hand from `raid5-ppl.c` must be read as the records that they stand for; the power is cut
-//! after every sector of a write; and the real md takes over arrays that we left in the middle of one, as we do its own.
+//! Method: headers made by hand from `raid5-ppl.c` must be read as the log records that they mean. The power is cut after every
+//! sector of a write. The real md continues arrays that we left amid a write, and we continue md's.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn with_ppl(layout: ParityLayout, count: usize, strip_sectors: u64, bit: u32, se
     drives
 }
 
-/// An entry by hand: first sector, bytes of partial parity, bytes written, slot of the parity, partial parity.
+/// An entry made by hand: first sector, bytes of partial parity, bytes written, slot of the parity, partial parity.
 type ByHand<'a> = (u64, u32, u32, u32, &'a [u8]);
 
 /// A header as Linux writes it, and what follows.
@@ -78,7 +78,7 @@ fn dirty(logs: &[Vec<u8>; 4]) -> Vec<MemoryDrive> {
     drives
 }
 
-/// What a record says, its bytes by their first.
+/// The meaning of a record, with the first of its bytes.
 fn told(record: &LogRecord) -> (u64, std::ops::Range<u64>, std::ops::Range<usize>, Option<(usize, u8)>) {
     let partial = record.partial.as_ref().map(|data| (data.len() / 512, data[0]));
     (record.stripe, record.rows.start.get()..record.rows.end.get(), record.written.clone(), partial)
@@ -139,7 +139,7 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
     assert_eq!(read([entry(1), torn(entry(2), 533)].concat()), (vec![1], Synced::All), "a header that is not whole is none");
     assert_eq!(read([entry(1), torn(entry(2), 4100)].concat()), (vec![], Synced::up_to(0)), "partial parity that is not whole");
     assert_eq!(read(torn(entry(1), 533)), (vec![], Synced::up_to(0)), "the only one is not whole");
-    // Who lacks a member goes by what is whole, as Linux does; but not by what is not a log.
+    // An array that lacks a member counts valid logs only, as Linux does; bytes that are no log do not matter.
     let lacking = |log: Vec<u8>| without(&dirty(&[empty(), empty(), empty(), log]), &[0]);
     for log in [entry(1), torn(entry(1), 4100), torn(entry(1), 533), empty()] {
         assert_eq!(started(&lacking(log), &Options::default()).config.synced, Synced::All);
@@ -178,7 +178,7 @@ fn a_log_where_md_keeps_none_is_refused() {
     assert!(refuse(feature::PPL, 256, 0).contains("less than 132 KiB"));
 }
 
-/// Cuts writes on an array of 4 KiB strips that lacks `missing`; `torn`: what a lost member makes of several strips.
+/// Cuts writes on an array of 4 KiB strips that lacks `missing`. `torn`: how a lost member may tear several strips.
 fn cut_everywhere(count: usize, bit: u32, missing: &[usize], writes: &[(u64, u64)], torn: std::ops::Range<u64>) {
     for (layout, sectors) in LAYOUTS.into_iter().zip([264, 272, 536, 264]) {
         let drives = with_ppl(layout, count, STRIP, bit, sectors);
@@ -244,7 +244,7 @@ fn parity_is_repaired_before_the_first_write_of_a_run() {
     }
 }
 
-/// After replay the rows of entries are consistent, and others are not if the first resync of the array has not ended.
+/// After replay the rows of entries are consistent. Others are not if the first resync of the array has not ended.
 #[test]
 fn entries_make_up_for_no_resync_that_was_due() {
     for (bit, stops) in [(feature::PPL, false), (feature::PPL, true), (feature::MULTIPLE_PPLS, false)] {
@@ -255,7 +255,7 @@ fn entries_make_up_for_no_resync_that_was_due() {
             array.write(3, &[1; 512]);
             if stops { array.stop() } else { array.drives() }
         };
-        // The second run knows of the resync by what the first has written.
+        // The second run knows of the resync from the superblocks of the first.
         drives = written(&written(&drives));
         let start = started(&drives, &Options::default());
         assert!(start.config.replay.len() == 1 && start.config.synced != Synced::All);
@@ -291,7 +291,7 @@ fn a_write_that_waits_for_a_replay_without_space_is_answered() {
 
 /// 10 MiB.
 const IMAGE_SECTORS: u64 = 20_480;
-/// What we write before the power is cut: a part of a page, a part of two strips, a whole stripe, parts of two stripes.
+/// The writes before the power cut: a part of a page, a part of two strips, a whole stripe, parts of two stripes.
 const WRITES: [(u64, u64); 4] = [(5, 3), (96 + 20, 24), (192, 96), (384 + 70, 40)];
 /// How many cuts of them.
 const CUTS: u64 = 3;
@@ -348,7 +348,7 @@ struct Left {
     members: Vec<usize>,
     before: Vec<u8>,
     after: Vec<u8>,
-    /// Our own view of whether parity agrees everywhere once the log is replayed.
+    /// Our own check that parity is consistent everywhere once the log is replayed.
     agrees: bool,
 }
 
@@ -369,7 +369,7 @@ impl Left {
         format!("attach {} {}\nlook {} $loops\ndetach\n", self.folder, members.join(" "), self.folder)
     }
 
-    /// What the kernel told.
+    /// The kernel's report.
     fn check(&self, share: &Path) {
         let what = &self.folder;
         let told = |name: &str| fs::read_to_string(share.join(what).join(name)).unwrap_or_default().trim().to_owned();
@@ -385,7 +385,7 @@ impl Left {
             assert!(good, "{what}: the kernel finds sector {sector} neither old nor new");
         }
         if !degraded {
-            // Where it goes by its log alone, no resync hides a mismatch.
+            // A start that relies on the log alone hides no mismatch by a resync.
             assert!(!self.agrees || told("resync") == "none", "{what}: the kernel resyncs from {}", told("resync"));
             assert_eq!(told("mismatch"), "0", "{what}: mismatch_cnt");
         }
@@ -411,7 +411,7 @@ fn the_kernel_and_we_take_over_from_each_other_in_the_middle_of_writes() {
              dd if=/dev/md0 of=$SHARE/{layout}/whole bs=1M status=none\nmdadm --quiet --stop /dev/md0\ndetach\n"
         );
     }
-    // Pages of the first strip of every stripe, by eight writers, until the power is cut.
+    // Writes pages of the first strip of every stripe, by eight writers, until the power is cut.
     script += "create -n4 $D0 $D1 $D2 $D3\necho 60 > /sys/block/md0/md/safe_mode_delay\nfill\ndd if=/dev/md0 of=$SHARE/crash bs=1M status=none\nsync\n\
         for w in 0 1 2 3 4 5 6 7; do\n\
           (i=$w; while true; do dd if=/dev/urandom of=/dev/md0 bs=4k count=1 seek=$((i * 12 + i % 4)) oflag=direct conv=notrunc \
@@ -441,7 +441,7 @@ fn the_kernel_and_we_take_over_from_each_other_in_the_middle_of_writes() {
             array
         };
         let used = |writes| u64::MAX - cut(u64::MAX, writes).left.get();
-        // The first write makes the logs empty before it begins, and takes a few sectors then.
+        // The first write begins with empty logs, which takes a few sectors.
         let (from, to) = (used(&WRITES[..1]) - 16, used(&WRITES));
         for number in 0..CUTS {
             let crashed = cut(from + (to - from) * number / (CUTS - 1), &WRITES).drives();
@@ -453,7 +453,7 @@ fn the_kernel_and_we_take_over_from_each_other_in_the_middle_of_writes() {
         }
     }
 
-    // What the kernel left.
+    // The drives as the kernel left them.
     let crashed = load((0..4).map(|disk| guest.disk(disk)));
     let model = fs::read(share.join("crash")).expect("the kernel's copy");
     let sectors = model.len() as u64 / 512;

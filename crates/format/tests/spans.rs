@@ -1,5 +1,6 @@
-//! Goal: the mark of a span is kept on every member, and counts only where it belongs; and of several superblocks on one drive the one
-//! that clients cannot have written counts. Method: drives in memory, made, run and damaged; no I/O.
+//! Goal: the mark of a span is stored on every member, and counts only on members of spans. Of several superblocks on one drive
+//! the one counts that clients cannot have written.
+//! Method: drives in memory, made, run and damaged; no I/O.
 
 mod support;
 
@@ -13,7 +14,7 @@ use support::*;
 
 const UPPER: [u8; 16] = [0x77; 16];
 const NOW: u64 = 1_700_000_100;
-/// Where the mark lies on a member of version 1.2: its sector, and the offset there.
+/// The position of the mark on a member of version 1.2: its sector, and the offset in it.
 const MARK: (u64, usize) = (15, 448);
 
 fn span(level: Level, count: usize, spares: usize) -> Create {
@@ -28,7 +29,7 @@ fn is_marked(drive: &MemoryDrive) -> bool {
     superblock_of(drive).span_of == Some(UPPER)
 }
 
-/// As mdadm leaves a member that it adds.
+/// The state in which mdadm leaves a member that it adds.
 fn unmark(drive: &mut MemoryDrive) {
     drive.sectors.remove(&MARK.0);
 }
@@ -90,7 +91,7 @@ fn newcomers_and_members_that_return_are_marked() {
 fn marks_of_other_arrays_and_damaged_ones_do_not_count() {
     let (drives, _) = carry_out(&span(Level::Raid5, 3, 0));
     let page = drives[0].read(8, 8).expect("sound");
-    // Left behind by an array that was made anew over it: only its first sector was written.
+    // A mark of an older array over which a new one was made: only its first sector was written.
     let mut other = created(Level::Raid5, 3, 0);
     let mut superblock = superblock_of(&other[0]);
     superblock.header.set_uuid = [0xcd; 16];
@@ -116,7 +117,7 @@ fn marks_leave_what_early_versions_of_md_kept_there() {
         superblock.header.bitmap_offset = bitmap_offset;
         assert_eq!(superblock.encode().len() == 4096, has_room, "bitmap at {bitmap_offset}");
     }
-    // So many devices that their roles need the room.
+    // So many devices that their roles take the space of the mark.
     superblock.roles.resize(1920, stria_format::md::Role::Spare);
     assert_eq!(superblock.encode().len(), 4096);
     let bytes = superblock.encode();
@@ -145,12 +146,12 @@ fn array_above_a_span_is_read_from_its_own_place_only() {
     assert_eq!(look(&spans[0]), Ok(name));
     spans[0].write(8, &[0; 4096]);
     assert!(look(&spans[0]).is_err(), "what a client wrote does not stand in for it");
-    // Another array's superblock in that place.
+    // Another array's superblock in that position.
     let foreign = Create { uuid: [1; 16], ..upper };
     assert!(look(&carry_out(&foreign).0[0]).is_err());
 }
 
-/// The same superblock as version 1.`minor` of a drive, changed; and where it lies.
+/// The same superblock as version 1.`minor` of a drive, changed; and its position.
 fn placed(
     mut superblock: Superblock,
     minor: u8,
@@ -172,7 +173,7 @@ fn placed(
 const OURS: [u8; 16] = [0xab; 16];
 const GUEST: [u8; 16] = [0x66; 16];
 
-/// Which of two superblocks on a drive counts, whatever their times.
+/// Which of two superblocks on a drive counts, whatever their times are.
 fn counts(real: (u8, u64), other: (u8, u64)) -> [u8; 16] {
     let template = superblock_of(&created(Level::Raid1, 2, 0)[0]);
     let mut winners: Vec<[u8; 16]> = Vec::new();
@@ -200,7 +201,7 @@ fn superblock_in_the_data_of_another_does_not_count() {
     assert_eq!(counts((2, all), (0, all)), OURS);
     assert_eq!(counts((1, all), (0, all)), OURS);
     assert_eq!(counts((2, all), (0, 4096)), OURS);
-    // Clients of 1.0 reach its start; what they made themselves ends before the superblock.
+    // Clients of 1.0 reach its start; a superblock that they write there ends before the array's own.
     assert_eq!(counts((0, all), (2, 100_000)), OURS);
     assert_eq!(counts((0, all), (1, 100_000)), OURS);
 }
@@ -218,12 +219,12 @@ fn left_over_superblock_yields_to_the_younger_one() {
     assert_eq!(superblock_of(&drive).header.set_uuid, OURS);
 }
 
-/// A member whose own superblock is damaged, where a client has left another one, does not speak for the array.
+/// A member with a damaged superblock, and a client's superblock elsewhere, has no say about the array.
 #[test]
 fn superblock_of_another_version_is_no_member_however_new() {
     for version in [0, 1] {
         let mut drives = created(Level::Raid1, 3, 0);
-        // A copy of another member's.
+        // A copy of another member's superblock.
         let (at, bytes) = placed(superblock_of(&drives[2]), version, DRIVE_SECTORS, |header| {
             (header.events, header.raid_disks) = (header.events + 1_000_000, 1);
         });
@@ -267,7 +268,7 @@ fn while_a_drive_is_erased_no_superblock_of_a_client_counts() {
     }
 }
 
-/// Where its own superblock is damaged, what a client has left at the end of a member makes no array beside the one it belongs to.
+/// If a member's own superblock is damaged, a client's superblock at its end makes no second array.
 #[test]
 fn superblock_that_a_client_may_have_written_makes_no_array_beside_others() {
     let foreign = |header: &mut stria_format::md::superblock::Header| {
@@ -283,7 +284,7 @@ fn superblock_that_a_client_may_have_written_makes_no_array_beside_others() {
     assert!(strangers[0].reason.contains("damaged") && strangers[0].reason.contains("client"), "{}", strangers[0]);
     assert_eq!((assemblies[0].uuid, &assemblies[0].missing_slots[..]), (OURS, &[1][..]));
 
-    // An array of version 1.0 whose client has written a damaged superblock of 1.2 starts nevertheless.
+    // An array of version 1.0 starts although its client has written a damaged superblock of 1.2.
     let mut drives = Vec::new();
     for (index, drive) in created(Level::Raid1, 2, 0).iter().enumerate() {
         let (at, bytes) = placed(superblock_of(drive), 0, DRIVE_SECTORS, |_| ());
@@ -296,7 +297,7 @@ fn superblock_that_a_client_may_have_written_makes_no_array_beside_others() {
     let assembly = assembled(&drives, &Options::default());
     assert_eq!((assembly.uuid, assembly.freshest.minor_version()), (OURS, 0));
     assert!(assembly.outcome.is_ok(), "{:?}", assembly.outcome.err());
-    // One of whose members has a sector there that cannot be read.
+    // One of its members has an unreadable sector there.
     drives[0].sectors.remove(&8);
     let assembly = assembled(&drives, &Options::default());
     assert!(assembly.outcome.is_ok() && assembly.missing_slots.is_empty());

@@ -84,7 +84,7 @@ fn clients_that_work_keep_their_places_and_newcomers_are_told() {
     let service = Service::start(Options { connections_max: 3, ..Options::default() });
     let mut clients = [0; 3].map(|_| used_client(&service));
     thread::sleep(Duration::from_millis(2500));
-    // By GO in words, after which the client may go on haggling; by EXPORT_NAME there is only the end.
+    // A client may go on negotiating after a refused GO; a refused EXPORT_NAME ends the connection.
     let mut newcomer = service.connect();
     newcomer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x0a\0\0\0\x04tank\0\0").expect("a wish");
     let mut answer = [0; 18 + 20];
@@ -162,7 +162,7 @@ fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
     (0..16).for_each(|cookie| deaf.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
     let mut tired = service.client();
     tired.write_all(&[request(1, 1, 0, 1 << 20), vec![1; 1000]].concat()).expect("a part of a write");
-    // One that reads slowly, but reads.
+    // A client that reads slowly, but reads.
     let mut slow = service.client();
     (0..16).for_each(|cookie| slow.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
     let started = Instant::now();
@@ -176,7 +176,7 @@ fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
     service.wait_for_connections(2);
     assert_closed(tired);
     let mut left = Vec::new();
-    // What the kernel had already taken still arrives.
+    // Bytes that the kernel had already taken still arrive.
     let _ = deaf.read_to_end(&mut left);
     assert!(left.len() < 16 << 20, "a client that read nothing was kept");
     idle.write_all(&request(0, 4, 0, 512)).expect("a read");
@@ -206,7 +206,7 @@ fn a_small_read_does_not_wait_for_those_who_never_read() {
 
 #[test]
 fn noise_from_many_clients_at_once_disturbs_nobody() {
-    // As many as come in all: those that have left may still be counted on a busy machine.
+    // As many as connect in all: on a busy machine those that have left may still be counted.
     let service = Service::start(Options { connections_max: 512, peer_connections_max: 512, ..Options::default() });
     thread::scope(|scope| {
         for seed in 1..=8_u64 {
@@ -390,7 +390,7 @@ fn a_device_that_ends_for_good_says_so_and_one_that_may_return_does_not() {
             ends.join().expect("no panic").expect("removed");
         });
         assert_eq!(seen > 0, closing == Closing::Shutdown, "{closing:?}: {seen}");
-        // A client that comes now is told the same: option 7 (GO), the name, no information wanted.
+        // A client that connects now gets the same answer: option 7 (GO), the name, no information wanted.
         let mut late = service.connect();
         late.read_exact(&mut [0; 18]).expect("a greeting");
         let go = [

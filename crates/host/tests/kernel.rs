@@ -392,7 +392,7 @@ fn prove(name: &str, cases: &[Case]) {
             assert!(!mismatch.is_empty() && mismatch.lines().all(|line| line == "0"), "{name}: mismatch_cnt {mismatch}");
             assert!(told("degraded").lines().all(|line| line == "0"), "{name}: degraded\n{}", told("detail"));
         }
-        // What the kernel has run is still what it was.
+        // What the kernel has run is still the same array.
         let drives = Drives::new(case, &share);
         let found = find(&drives.0, case.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let arrays: Vec<&str> = found.arrays.iter().map(|array| &*array.name).collect();

@@ -315,7 +315,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
             std::thread::sleep(Duration::from_millis(50));
             array.fail(first.clone()).expect("redundant");
             running.settle();
-            // It was dropped, and not stopped: it has nothing to give back.
+            // The member was dropped, and not stopped: it has nothing to return.
             array.remove(first.clone()).expect("it has failed");
             let text =
                 array.add(NewDrive::open(&first, IoOptions::default()).expect("it is free"), None, true).expect("it suits");
@@ -402,7 +402,7 @@ fn a_raid_0_stops_before_the_spans_it_writes_to_on_whichever_lane() {
         let remote = running.array.remote();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // What a stop meets is carried out.
+            // A command that comes during a stop is carried out.
             scope.spawn(|| tank.load(&remote, lanes as u64, |_| over.load(Ordering::SeqCst)));
             std::thread::sleep(Duration::from_millis(100));
             over.store(true, Ordering::SeqCst);
@@ -412,7 +412,7 @@ fn a_raid_0_stops_before_the_spans_it_writes_to_on_whichever_lane() {
     }
 }
 
-/// The kernel takes over what ran on three lanes, after a stop and after a crash, and what it wrote we read on two.
+/// The kernel continues an array that ran on three lanes, after a stop and after a crash, and what it wrote we read on two lanes.
 #[test]
 fn the_kernel_takes_over_what_ran_on_three_lanes() {
     if !harness::wanted() {

@@ -149,7 +149,7 @@ fn placed(mut superblock: Superblock, minor: u8, sectors: u64) -> (u64, Vec<u8>)
     (at, superblock.encode())
 }
 
-/// Version 0.90, as far as probes look at it.
+/// Version 0.90, as far as probes read it.
 fn old(sectors: u64) -> (u64, Vec<u8>) {
     let words = [MAGIC, 0, 90, 0, 0, 0x6666_6666, 2_000_000_000, 1, 0, 2, 2, 0];
     let mut block: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -157,7 +157,7 @@ fn old(sectors: u64) -> (u64, Vec<u8>) {
     ((sectors & !127) - 128, block)
 }
 
-/// Everything that clients may try, given the array's size and an image of one of its members.
+/// All bytes that a hostile client may write, given the array's size and an image of one of its members.
 fn attempts(sectors: u64, member: &[u8]) -> Vec<Written> {
     let mut all = Vec::new();
     let mut add = |what: String, (at, data): (u64, Vec<u8>)| all.push(Written { what, at, data });
@@ -234,7 +234,7 @@ fn superblock_written_through_the_array_to_the_end_of_its_members_is_not_taken_f
         let (at, block) = placed(forged, 0, member_sectors);
         let mut array = opened(&images.paths, OpenOptions::default());
         let sectors = array.limits().size_sectors;
-        // Wherever it may land on a member's end.
+        // At each position on a member's end where it may come to lie.
         let mut start = 0;
         while start < sectors {
             let runs = array.geometry().footprint(ArraySector::new(start).run(1));
@@ -275,7 +275,7 @@ fn guest_array_in_halves_on_two_arrays_is_not_put_together() {
         for (paths, uuid) in [(first, uuids[0]), (second, uuids[1])] {
             assert_eq!(opened(paths, OpenOptions::default()).uuid(), uuid);
         }
-        // Asked for, it is what it would be under mdadm; and nothing is marked for good.
+        // With --nested it is what it would be under mdadm; and nothing is marked.
         for _ in 0..2 {
             let array = opened(&images.paths, NESTED);
             assert_eq!((array.name(), array.spans().count()), ("guest", 2));
@@ -296,7 +296,7 @@ fn unmark(paths: &[PathBuf]) {
     }
 }
 
-/// Before, every stop was a good one.
+/// Before that, every stop was clean.
 #[test]
 fn a_stop_that_leaves_no_clean_array_is_an_error() {
     for (level, count) in LEVELS {
@@ -342,7 +342,7 @@ fn striped_arrays_without_marks_start_when_they_are_asked_for_and_are_marked_the
 
         let (array, told) = try_open(&images.paths, NESTED).expect("it starts");
         assert!(told.len() == 1 && told[0].contains("starts without --nested"), "{told:?}");
-        // Not even stopped.
+        // Not stopped at all.
         drop(array);
         assert!(images.paths.iter().all(|path| is_marked(path)), "RAID {level}");
         let (mut array, told) = try_open(&images.paths, OpenOptions::default()).expect("it starts by its marks");
@@ -384,7 +384,7 @@ fn span_alone_is_not_served_in_place_of_the_array_above() {
     assert!(refused.contains("tank-span0") && refused.contains("superblock is not on it"), "{refused}");
 }
 
-/// A block that begins as many kinds of metadata do, wherever it lies.
+/// A block that begins like many kinds of metadata, wherever it lies.
 fn dirt() -> Vec<u8> {
     let mut block = vec![0xa5; 4096];
     block[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -438,7 +438,7 @@ fn members_that_agree_keep_what_they_hold() {
     }
 }
 
-/// As wipefs does: the superblocks' magic alone.
+/// The superblocks' magic alone, as wipefs does it.
 fn wipefs(paths: &[PathBuf]) {
     for path in paths {
         FileOptions::new().write(true).open(path).and_then(|image| image.write_all_at(&[0; 4], 4096)).expect("writable");
@@ -455,7 +455,7 @@ fn drives_of_an_old_striped_array_can_be_used_again() {
             let old_sectors = array.limits().size_sectors;
             write(&mut array, 0, &[0x5a; 8192]);
             stop(array);
-            // Wiped, the same level again, in another order.
+            // Wiped, then the same level again, in another order.
             wipefs(&images.paths);
             let mut paths = images.paths.clone();
             paths.reverse();
@@ -469,12 +469,12 @@ fn drives_of_an_old_striped_array_can_be_used_again() {
                 found
             };
             assert_eq!(check("new", new, &images.paths), old_sectors);
-            // Overwritten, twice alike.
+            // Overwritten twice in the same way.
             for _ in 0..2 {
                 let again = make("again", level, &images.paths, |spec| (spec.force, spec.assume_clean) = (true, assume_clean));
                 assert_eq!(check("again", again, &images.paths), old_sectors);
             }
-            // Overwritten by others.
+            // Overwritten by other arrays.
             if count.is_multiple_of(4) {
                 let uuid =
                     make("other", other, &images.paths[..6], |spec| (spec.force, spec.assume_clean) = (true, assume_clean));

@@ -1,6 +1,7 @@
-//! Goal: each fault of a member or an array is told once, under the name that `mdadm --monitor` has for it, and no other; its end is
-//! told; every channel works.
-//! Method: the real program; faults on its real members; HTTP and SMTP servers of the test's own, and a program as mdadm would call it.
+//! Goal: each fault of a member or an array raises one alarm, under the name that `mdadm --monitor` has for it, and no other
+//! alarm; its end is reported too; every channel works.
+//! Method: the real program, with faults on its real members; HTTP and SMTP servers of the test, and a program that is called as
+//! mdadm would call it.
 
 mod support;
 
@@ -38,7 +39,7 @@ impl Watched {
         Self { place, images, sink, serve }
     }
 
-    /// Nothing but these was told.
+    /// No other alarm was sent.
     fn ends_with(self, alarms: &[&str]) {
         self.place.ok(&["stop", "tank", "--force"]);
         self.serve.ended_well();
@@ -141,7 +142,7 @@ fn a_member_that_hangs_and_then_fails_every_request_is_two_causes() {
     assert_eq!(sink.alarms(), told);
 }
 
-/// The images lie on a file system without space, in a mount namespace of the test's own.
+/// The images lie on a full file system, in a mount namespace of the test.
 #[test]
 fn a_full_file_system_is_told_until_writes_find_space() {
     const TEST: &str = "a_full_file_system_is_told_until_writes_find_space";
@@ -210,7 +211,7 @@ fn every_channel_is_reached_and_one_that_is_not_is_named() {
     let file = file.to_str().expect("a plain path");
     let serve = place.serve(&[&images[0], &images[1], "--alarms", file]);
     beat.wait_for("a sign of life", |all| all.iter().any(|line| line.starts_with("GET /alive")));
-    // The program has also what is for the record only.
+    // The program also gets events that are only for the record.
     let end = std::time::Instant::now() + PATIENCE;
     let ran = || std::fs::read_to_string(&told).unwrap_or_default();
     while ran() != "NewArray tank\n" {

@@ -1,4 +1,4 @@
-//! Goal: the API does for any program what it does for ours, and refuses what makes no sense with JSON that says why.
+//! Goal: the API does for any program what it does for the command line, and refuses an invalid request with JSON that says why.
 //! Method: plain HTTP over the control socket, by our client and by hand.
 
 mod support;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use stria_manage::client::Client;
 use support::Place;
 
-/// One request by hand; status and body.
+/// Sends one request, written by hand. Returns the status and the body.
 fn raw(place: &Place, request: &str) -> (u16, Value) {
     let mut socket = UnixStream::connect(place.path("control.sock")).expect("it listens");
     socket.write_all(request.as_bytes()).expect("it reads");
@@ -53,7 +53,7 @@ fn api_answers_refuses_and_tells_events() {
     assert_eq!(kind(post(&place, "/v1/arrays/tank/members/fail", r#"{"path":"/nowhere"}"#)), (409, "refused".into()));
     assert_eq!(kind(post(&place, "/v1/arrays/tank/members", r#"{"path":"/nowhere"}"#)), (500, "failed".into()));
 
-    // A stream tells what was and what comes, each once and in order.
+    // A stream sends earlier and later events, each once and in order.
     let mut stream = UnixStream::connect(place.path("control.sock")).expect("it listens");
     stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n").expect("it reads");
     let _: Value = client.send(Method::POST, "/v1/arrays/tank/members/fail", &json!({"path": images[0]})).expect("an answer");
@@ -77,7 +77,7 @@ fn api_answers_refuses_and_tells_events() {
     let later: Value = client.get(&format!("/v1/events?since={}", sequences.len() - 1)).expect("an answer");
     assert_eq!(later[0]["kind"], "sweep_finished");
 
-    // An open stream does not hold up the end.
+    // An open stream does not delay the end of the process.
     let _open = UnixStream::connect(place.path("control.sock")).and_then(|mut stream| {
         stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n\r\n").map(|()| stream)
     });

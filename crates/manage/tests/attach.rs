@@ -1,6 +1,7 @@
-//! Goal: an array attached to the kernel's NBD client is a block device like any other, for which a restart of its server is only a
-//! pause. Method: this very program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme), where the machine's own fio and
-//! mke2fs use the device while the real `stria` is killed and started anew.
+//! Goal: an array that is attached to the kernel's NBD client is a block device like any other, and a restart of its server is
+//! only a pause for it.
+//! Method: this program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme). There fio and mke2fs of the machine
+//! outside use the device while the real `stria` is killed and started again.
 
 mod support;
 
@@ -24,7 +25,7 @@ fn is_connected() -> bool {
     Path::new("/sys/block/nbd0/pid").exists()
 }
 
-/// Bytes that clients of the present serve have written, without an error.
+/// The bytes that clients of this serve have written without an error.
 fn written(place: &Place) -> u64 {
     let status = place.status("tank");
     let clients = status["clients"].as_array().expect("a list");
@@ -37,12 +38,12 @@ fn is_loaded(place: &Place) {
     wait_until("the load", || written(place) > before + (256 << 10));
 }
 
-/// Linux looks after requests of the device that take longer than a fifth of a second, once a second.
+/// Once a second Linux looks for requests of the device that take longer than a fifth of a second.
 fn looks_soon() {
     wait_until("the time-out", || guest::queue(DEVICE, "io_timeout") == "200");
 }
 
-/// Shows what watchers logged when a test fails.
+/// Prints the log of the watchers when a test fails.
 struct Logs;
 
 impl Drop for Logs {
@@ -53,13 +54,13 @@ impl Drop for Logs {
     }
 }
 
-/// Not a test of its own: the guest's half of the next one.
+/// The half of the next test that runs in the guest; not a test by itself.
 #[test]
 fn guests_half() {
     if !nvme::is_guest() {
         return;
     }
-    // All that the driver says goes to the console, which is shown when the test fails.
+    // The driver's messages go to the console, which is printed when the test fails.
     ok("dmesg", &["-n", "8"]);
     let _logs = Logs;
     guest::start_udev(PROGRAMS.len());
@@ -68,7 +69,7 @@ fn guests_half() {
     let drives = [&DRIVES[..], &[SPARE]].concat();
     let serve = place.serve(&drives);
 
-    // What the kernel makes of it.
+    // The attributes of the device in the kernel.
     let told = place.ok(&["--json", "attach", "tank"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!((&told["device"], &told["driver"]), (&DEVICE.into(), &"nbd".into()));
@@ -83,14 +84,14 @@ fn guests_half() {
     assert_eq!(status["attached"], serde_json::json!([DEVICE]));
     assert!(place.ok(&["status", "tank"]).contains("attached  /dev/nbd0"));
 
-    // Once is enough.
+    // One such message is enough.
     assert!(place.ok(&["attach", "tank"]).contains("is attached as /dev/nbd0 already"));
     place.run(&["attach", "tank", "/dev/nbd5"]).refused(1, &["attached as /dev/nbd0 already", "stria detach /dev/nbd0"]);
     place.run(&["attach", "tank", DRIVES[0]]).refused(1, &["no NBD device", "/dev/nbdN"]);
     assert_eq!(watchers().len(), 1);
     place.run(&["stop", "tank"]).refused(4, &["/dev/nbd0", "stria detach", "--force"]);
 
-    // Bare: mixed sizes at a depth, FUA and flushes among them; then trims, read back.
+    // The bare device: mixed sizes at a depth, with FUA and flushes; then trims, which are read back.
     fio(
         "bare",
         DEVICE,
@@ -100,7 +101,7 @@ fn guests_half() {
     ok("/usr/sbin/blkdiscard", &["-o", "1048576", "-l", "4194304", DEVICE]);
     assert!(guest::read(DEVICE, 1 << 20, 4 << 20).iter().all(|byte| *byte == 0), "what is discarded reads as zeros");
 
-    // A file system under load, whose server dies twice with writes in its hands, and a drive fails in between.
+    // A file system under load. Its server is killed twice with writes under way, and a drive fails in between.
     ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", DEVICE]);
     fs::create_dir_all("/mnt/tank").expect("a folder");
     ok("mount", &["-t", "ext4", DEVICE, "/mnt/tank"]);
@@ -114,7 +115,7 @@ fn guests_half() {
     let serve = place.serve(&drives);
     restarts.push(killed.elapsed());
     is_loaded(&place);
-    // A reconnection once left it at 30 s, and the next one took as long.
+    // A reconnection once left the time-out at 30 s, so the next reconnection took as long.
     looks_soon();
     place.ok(&["fail", "tank", "2", "--force"]);
     is_loaded(&place);
@@ -125,7 +126,7 @@ fn guests_half() {
     is_loaded(&place);
     guest::print_pause("NBD, attach", load.stop(), &restarts);
 
-    // The watcher dies first, then the server: requests wait until `attach` watches the device again.
+    // The watcher dies first, then the server. Requests wait until `attach` watches the device again.
     for watcher in watchers() {
         ok("kill", &["-9", &watcher]);
     }
@@ -138,7 +139,7 @@ fn guests_half() {
     load.stop();
     assert_eq!(watchers().len(), 1);
 
-    // A watcher that is ended leaves what is in use, and `attach` goes on with it.
+    // A watcher that is ended leaves a device that is in use, and `attach` watches it again.
     ok("kill", &watchers().iter().map(String::as_str).collect::<Vec<_>>());
     wait_until("the end of the watcher", || watchers().is_empty());
     assert!(is_connected());
@@ -148,7 +149,7 @@ fn guests_half() {
     wait_until("the end of the device", || !is_connected() && !Path::new(LINK).is_symlink() && watchers().is_empty());
     place.run(&["detach", "tank"]).refused(1, &["tank is no device", "stria status"]);
 
-    // Several connections, to the device that is asked for. One that is ended detaches what nobody uses.
+    // Several connections, to the device that is named. A watcher that is ended detaches a device that is not in use.
     assert_eq!(place.ok(&["attach", "tank", "/dev/nbd7", "--connections", "3"]).trim(), "/dev/nbd7");
     assert_eq!(place.status("tank")["clients"].as_array().expect("a list").len(), 3);
     assert_eq!(guest::queue("/dev/nbd7", "io_timeout"), "30000");
@@ -168,7 +169,7 @@ fn an_attached_array_outlives_its_server() {
     }
 }
 
-/// Most machines that run this have no NBD client; those that have one are not to get a device from a test.
+/// Most machines that run this test have no NBD client. On those that have one the test must not make a device.
 #[test]
 fn without_the_driver_the_remedy_is_named() {
     if Path::new("/sys/module/nbd").exists() {

@@ -1,4 +1,4 @@
-//! Goal: the control socket answers whatever else is connected to it, and nothing makes it grow.
+//! Goal: the control socket answers whatever else is connected to it, and no connection makes its memory grow.
 //! Method: the real program, plain sockets that break the rules, and `stria status` beside them.
 
 mod support;
@@ -15,7 +15,7 @@ fn connect(place: &Place) -> UnixStream {
     socket
 }
 
-/// What comes until the end, as far as it is text.
+/// Reads to the end. Returns the bytes that are text.
 fn answer(mut socket: UnixStream) -> String {
     let mut bytes = Vec::new();
     let _ = socket.read_to_end(&mut bytes);

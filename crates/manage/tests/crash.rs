@@ -1,6 +1,6 @@
-//! Goal: whatever was acknowledged and flushed before `kill -9` is there afterwards, and redundancy agrees again.
-//! Method: a client of our own writes stamped blocks and flushes; the serve is killed in the middle; the next one must
-//! show, for every block, the last flushed stamp or a later one. At the end the same must hold without a member.
+//! Goal: data that was acknowledged and flushed before `kill -9` is there afterwards, and redundancy is consistent again.
+//! Method: a client of the test writes stamped blocks and flushes; the serve is killed meanwhile. The next serve must show for
+//! every block the last flushed stamp or a later one. At the end the same must hold without a member.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::{Place, Serve};
 
 const BLOCK_BYTES: usize = 4096;
-/// Blocks are spread over this much of the array, so that stripes are shared and bitmap bits are many.
+/// Blocks are spread over this much of the array, so that they share stripes and set many bits of the bitmap.
 const BLOCK_COUNT: usize = 1024;
 const STEP_BYTES: u64 = 24 * 1024;
 
@@ -30,11 +30,11 @@ fn stamped(block: usize, stamp: u64) -> Vec<u8> {
     if stamp == 0 { vec![0; BLOCK_BYTES] } else { word.to_le_bytes().repeat(BLOCK_BYTES / 8) }
 }
 
-/// What every block may hold.
+/// The stamps that each block may hold.
 struct Model {
-    /// Acknowledged and flushed.
+    /// The stamp that was acknowledged and flushed.
     durable: Vec<u64>,
-    /// Sent since.
+    /// The stamps that were sent since.
     maybe: Vec<HashSet<u64>>,
     stamp: u64,
 }
@@ -44,7 +44,7 @@ impl Model {
         Self { durable: vec![0; BLOCK_COUNT], maybe: vec![HashSet::new(); BLOCK_COUNT], stamp: 0 }
     }
 
-    /// Checks all blocks; what is found is what counts from now on.
+    /// Checks all blocks. The stamps that are found count from now on.
     fn verify(&mut self, serve: &Serve, when: &str) {
         let mut client = serve.client("tank");
         for block in 0..BLOCK_COUNT {
@@ -60,7 +60,7 @@ impl Model {
             self.durable[block] = stamp;
             self.maybe[block].clear();
         }
-        // What was read may have been lying in a cache: it counts once it is flushed.
+        // The bytes that were read may have been in a cache: they count once they are flushed.
         assert!(client.flush().expect("it answers"));
     }
 
@@ -84,7 +84,7 @@ impl Model {
                 return flushes;
             }
             flushes += 1;
-            // Flushed: of each block written, the last of this batch, or, where it was written twice, any of them.
+            // After a flush each block of the batch holds its last write or, if it was written twice, either of the two.
             let mut seen = HashSet::new();
             for (block, (_, data)) in blocks.iter().zip(&writes).rev() {
                 let stamp = u64::from_le_bytes(data[..8].try_into().expect("8 bytes")) & 0xff_ffff_ffff;
@@ -99,7 +99,7 @@ impl Model {
     }
 }
 
-/// Kills an array of `count` members in a loop, `lost` of which it lacks from the start.
+/// Kills an array of `count` members in a loop. `lost` members are missing from the start.
 fn kill_in_a_loop(level: &str, count: usize, lost: usize, rounds: usize, seed: u64) {
     kill_in_a_loop_with(&[], level, count, lost, rounds, seed);
 }
@@ -157,7 +157,7 @@ fn flushed_writes_survive_kills_of_raid_5() {
     kill_in_a_loop("5", 4, 0, 6, 0x5eed);
 }
 
-/// And no checksum calls a byte wrong that is right.
+/// No checksum calls a right byte wrong.
 #[test]
 fn flushed_writes_survive_kills_with_checksums() {
     kill_in_a_loop_with(&["--integrity"], "5", 4, 0, 5, 0xc4c);
@@ -174,7 +174,7 @@ fn flushed_writes_survive_kills_of_raid_10() {
     kill_in_a_loop("10", 3, 0, 4, 0xbeef);
 }
 
-/// What a degraded array holds on missing members lives in parity alone: the log is all that keeps it whole.
+/// Data of missing members exist in parity alone, so a degraded array depends on its log.
 #[test]
 fn flushed_writes_survive_kills_of_degraded_raid_5() {
     kill_in_a_loop("5", 4, 1, 6, 0xdead);
@@ -185,18 +185,18 @@ fn flushed_writes_survive_kills_of_doubly_degraded_raid_6() {
     kill_in_a_loop("6", 5, 2, 4, 0xdeaf);
 }
 
-/// Hours of it: cargo test -p stria-manage --test crash -- --ignored
+/// A run of hours: cargo test -p stria-manage --test crash -- --ignored
 #[test]
 #[ignore = "takes an hour"]
 fn flushed_writes_survive_hundreds_of_kills() {
     for (round, level) in ["5", "6", "10", "1", "4", "50"].iter().cycle().take(60).enumerate() {
-        // Every other time parity levels run degraded from the start.
+        // Every second run of a parity level starts degraded.
         let lost = [0, usize::from("456".contains(level))][round / 6 % 2];
         kill_in_a_loop(level, 6, lost, 20, 1 + round as u64 * 7919);
     }
 }
 
-/// What a crash left in the write log is told before the next start, counted after it, and gone after a stop.
+/// The log records of a crash are announced before the next start, counted after it, and gone after a stop.
 #[test]
 fn records_of_a_crash_are_told() {
     let place = Place::new();
@@ -210,7 +210,7 @@ fn records_of_a_crash_are_told() {
         let status: serde_json::Value = serde_json::from_str(&place.ok(&["status", "--json"])).expect("JSON");
         status[0]["log"][field].as_u64().expect("a count")
     };
-    // The first record that says clean follows the first resync; the log is kept from then on.
+    // The first superblock update that says clean follows the first resync; the log is used from then on.
     while log("record_count") == 0 {
         client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
         assert_eq!(client.reply().expect("an answer"), (0, 0));
@@ -219,7 +219,7 @@ fn records_of_a_crash_are_told() {
     let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 records that count");
     assert_eq!(drives.iter().filter(told).count(), 1, "the last write was recorded on its parity's member");
     let serve = place.serve(&drives);
-    // Once it is: before, it is being replayed.
+    // The log is in use once replay has ended.
     place.settled("tank");
     assert_eq!(log("replayed_count"), 1);
     assert!(place.ok(&["status"]).contains("; 1 of a crash replayed"));
@@ -228,7 +228,8 @@ fn records_of_a_crash_are_told() {
     assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
 }
 
-/// A degraded array that was killed is not started unasked without a log: what was written last may reconstruct to garbage.
+/// A degraded array that was killed does not start without a log unless it is forced: the blocks written last may be
+/// reconstructed wrong.
 #[test]
 fn killed_array_without_a_log_is_not_started_degraded_unasked() {
     let place = Place::new();

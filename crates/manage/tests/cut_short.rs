@@ -1,5 +1,5 @@
-//! Goal: a member that is cut short under a running array is dropped at once, and no client ever sees zeros for what was there.
-//! Method: an array full of stamped blocks is read and written by several clients while one member after the other is truncated,
+//! Goal: a member that is cut short under a running array is dropped at once, and no client reads zeros where data was.
+//! Method: several clients read and write an array full of stamped blocks. Meanwhile one member after the other is truncated,
 //! overwritten by a copy of a shorter file, or truncated and made long again. Every block that is read is checked.
 
 mod support;
@@ -12,9 +12,9 @@ use support::{Place, Serve};
 
 const BLOCK: usize = 4096;
 const MEMBER_BYTES: u64 = 24 << 20;
-/// Read and checked; nobody writes there.
+/// Blocks that are read and checked, and never written.
 const CALM_BYTES: u64 = 6 << 20;
-/// Written all the time, so that the member would grow again.
+/// Blocks that are written all the time, so that the member would grow again.
 const BUSY_BYTES: u64 = 14 << 20;
 
 fn stamped(offset: u64) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn cut(path: &str, left: u64) {
     File::options().write(true).open(path).and_then(|file| file.set_len(left)).expect("it can be cut");
 }
 
-/// Reads and writes while `work` is done. How many blocks were read.
+/// Reads and writes while `work` runs. Returns how many blocks were read.
 fn under_load(serve: &Serve, work: impl FnOnce()) -> usize {
     let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -81,13 +81,13 @@ fn failed(place: &Place, path: &str) {
     });
 }
 
-/// How a member is cut short.
+/// The ways in which a member is cut short.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     To(u64),
     /// `cp SHORTER MEMBER`.
     Overwritten,
-    /// `truncate -s 0`, and back.
+    /// `truncate -s 0`, and back to the old size.
     AndBack,
 }
 
@@ -122,7 +122,7 @@ fn trial(level: &str, options: &[&str], count: usize, cuts: &[Cut]) {
             assert!(Path::new(path).metadata().expect("it is there").len() < MEMBER_BYTES, "{path} is not made long again");
         }
     }
-    // All of it once more, without any load.
+    // The same without any load.
     let mut client = serve.client("tank");
     for offset in (0..CALM_BYTES).step_by(BLOCK) {
         assert_eq!(client.read(offset, BLOCK).expect("it answers"), stamped(offset), "RAID {level}: block at {offset}");
@@ -158,7 +158,7 @@ fn raid_10_and_50_drop_a_member_that_is_cut_short() {
     trial("50", &[], 6, &[Cut::To(0)]);
 }
 
-/// Nobody reads or writes: the member is looked at all the same.
+/// Without reads and writes the size of the member is still checked.
 #[test]
 fn idle_array_notices_within_seconds() {
     let place = Place::new();
@@ -174,7 +174,7 @@ fn idle_array_notices_within_seconds() {
     serve.ended_well();
 }
 
-/// What cannot be had from others is an error, never zeros, and the array does not call itself optimal.
+/// Data that no other member has is an error, never zeros, and the array does not call itself optimal.
 #[test]
 fn without_redundancy_reads_fail() {
     for (level, count) in [("0", 2), ("jbod", 2)] {

@@ -1,4 +1,4 @@
-//! Goal: one process serves what belongs to Stria on a machine, whatever comes late, leaves, or is in the way.
+//! Goal: one process serves the arrays that belong to Stria on a machine, also when drives come late, leave, or are in use.
 //! Method: the real program on image files, which `stria incremental` reports as udev would; real NBD clients.
 
 mod support;
@@ -70,7 +70,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     for name in ["tank", "pool"] {
         assert!(is_served(&adopted(&place, name)));
     }
-    // Both by one socket, and they keep what is written over a restart.
+    // Both arrays are served at one socket, and keep their data over a restart.
     let source = place.path("source");
     noise(&source, 16 << 20, 7);
     let uri = daemon.uri(&place, "pool");
@@ -85,7 +85,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     fs::File::options().write(true).open(&copy).and_then(|file| file.set_len(16 << 20)).expect("a file");
     assert!(same(&source, &copy));
 
-    // Stopped by command, an array stays stopped, whatever comes; it starts by command.
+    // An array that was stopped by command stays stopped when drives come. A command starts it.
     place.ok(&["stop", "tank"]);
     let stopped = adopted(&place, "tank");
     assert_eq!(stopped["state"], "stopped", "{stopped:#}");
@@ -103,7 +103,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     let log = daemon.ended_well();
     assert!(log.contains("has stopped"), "{log}");
 
-    // Who did what is there after the end.
+    // The orders and their users are still recorded after the end.
     let events = place.ok(&["events", "pool"]);
     assert!(events.contains("array \"pool\" is served from 2 drives") && events.contains("stops"), "{events}");
     let user = rustix::process::geteuid().as_raw();
@@ -113,7 +113,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     assert!(orders.contains("refused or failed (status 404)"), "{orders}");
 }
 
-/// What is missing is waited for; when all are here nothing is; a degraded array does not wait for what it lost before.
+/// A start waits for missing drives. It waits for nothing once all are here, nor for members that the array had lost before.
 #[test]
 fn arrays_start_when_their_drives_are_here() {
     let (place, tank, pool) = machine();
@@ -135,7 +135,7 @@ fn arrays_start_when_their_drives_are_here() {
     );
     place.run(&["status", "tank"]).refused(1, &["not served", "slot 1"]);
 
-    // Drives come, one of them twice, and one that is nobody's.
+    // Drives come: one of them twice, and one that belongs to no array.
     plug_in(&place, &tank[1]);
     place.ok(&["incremental", &tank[1], "--plugged-in"]);
     place.ok(&["incremental", &tank[1], "--plugged-in"]);
@@ -151,7 +151,7 @@ fn arrays_start_when_their_drives_are_here() {
     let stranger = stranger.display().to_string();
     place.run(&["incremental", &stranger]).refused(1, &["no member"]);
 
-    // What was lost while the array ran is not waited for.
+    // A start does not wait for members that were lost while the array ran.
     place.ok(&["fail", "tank", &tank[2], "--force"]);
     place.ok(&["stop"]);
     unplug(&place, &tank[2]);
@@ -162,14 +162,15 @@ fn arrays_start_when_their_drives_are_here() {
     let daemon = Daemon::start(&place);
     assert_eq!(adopted(&place, "tank")["health"], "degraded", "it knows that it lacks one");
 
-    // The drive comes back: it returns by the bitmap, as it was attached just now.
+    // The drive comes back. It returns by the bitmap, as it was plugged in just now.
     plug_in(&place, &tank[2]);
     place.ok(&["incremental", &tank[2]]);
     assert_eq!(adopted(&place, "tank")["health"], "degraded", "nobody plugged it in");
     place.ok(&["incremental", &tank[2], "--plugged-in"]);
     wait_for(&place, "tank", "the return", is_served);
 
-    // A second path to a member in use, or a copy of it, stays out, and nothing is written to it: that may be written to the member.
+    // A second path to a member in use, or a copy of it, stays out. Nothing is written to it, because the write could reach the
+    // member.
     let (copy, before) = (place.path("copy"), place.path("before"));
     for path in [&copy, &before] {
         fs::copy(&tank[1], path).expect("a copy");
@@ -193,27 +194,27 @@ fn an_array_starts_degraded_when_time_is_up() {
     let daemon = Daemon::start(&place);
     let view = wait_for(&place, "tank", "its start", |view| view["health"] == "degraded");
     assert_eq!(view["members"].as_array().map(Vec::len), Some(2), "{view:#}");
-    // Too few never start, and nothing is forced.
+    // With too few drives an array never starts; the daemon forces nothing.
     daemon.kill();
     unplug(&place, &tank[1]);
     let daemon = Daemon::start(&place);
     let view = wait_for(&place, "tank", "the reason", |view| view["state"] == "waiting");
     assert!(view["text"].as_str().is_some_and(|text| text.contains("missing")), "{view:#}");
     place.run(&["start", "tank"]).refused(1, &["missing"]);
-    // Of two copies of a member none is chosen.
+    // Of two copies of a member the daemon chooses none.
     fs::copy(&tank[2], place.path("copy")).expect("a copy");
     plug_in(&place, &tank[1]);
     let copy = place.path("copy").display().to_string();
     place.ok(&["incremental", &copy]);
     place.run(&["start", "tank"]).refused(1, &["copies of the same member"]);
     fs::remove_file(copy).expect("it is there");
-    // Not stopped cleanly and degraded, but its write log has what it takes.
+    // The array is degraded and was not stopped cleanly, but its write log suffices.
     place.ok(&["start", "tank"]);
     daemon.signal("-TERM");
     daemon.ended_well();
 }
 
-/// Whoever comes second refuses with words; and a second daemon does not get far.
+/// A second process on the same drives is refused with a reason, and a second daemon ends.
 #[test]
 fn an_array_has_one_master() {
     let (place, tank, pool) = machine();
@@ -233,7 +234,7 @@ fn an_array_has_one_master() {
     place.ok(&["start", "tank"]);
     assert!(is_served(&adopted(&place, "tank")));
 
-    // A broken configuration changes nothing; a released array is given back.
+    // An invalid configuration changes nothing. A released array goes back to mdadm.
     let text = fs::read_to_string(place.config()).expect("a text");
     fs::write(place.config(), format!("{text}\n[daemn]\n")).expect("a file");
     place.run(&["reload"]).refused(1, &["daemn", "goes on as it was"]);
@@ -245,7 +246,7 @@ fn an_array_has_one_master() {
     assert_eq!(adopted(&place, "pool"), Value::Null);
     place.run(&["start", "pool"]).refused(1, &["no array \"pool\" belongs"]);
     assert!(!place.ok(&["config", "show"]).contains("pool"));
-    // SIGHUP reads the configuration, as for any daemon.
+    // SIGHUP makes the daemon read its configuration again.
     place.ok(&[&["adopt", "--socket", &elsewhere], &pool.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
     daemon.signal("-HUP");
     wait_for(&place, "pool", "the reload", is_served);
@@ -253,7 +254,7 @@ fn an_array_has_one_master() {
     daemon.ended_well();
 }
 
-/// As systemd sees it: ready when clients can come, patted while lanes answer, and not when nothing goes on.
+/// The notifications that systemd gets: ready when clients can connect, watchdog while lanes answer, and none when a lane hangs.
 #[test]
 fn the_supervisor_hears_what_it_must() {
     let (place, ..) = machine();

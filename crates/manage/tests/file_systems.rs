@@ -1,5 +1,5 @@
-//! Goal: ext4 and xfs live on an array, through the loss of a member and a rebuild, as on any disk.
-//! Method: nbdfuse shows the export as a file, a loop device makes a disk of it. Needs root and FUSE.
+//! Goal: ext4 and xfs work on an array as on any disk, through the loss of a member and a rebuild.
+//! Method: nbdfuse shows the export as a file, and a loop device makes a disk of it. Needs root and FUSE.
 
 mod support;
 
@@ -22,7 +22,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A process that the other test is just starting holds what files are open here, for a moment.
+        // For a moment a process that the other test starts holds the files that are open here.
         let end = Instant::now() + PATIENCE;
         let unmounts = || Command::new("umount").arg(&self.0).status().is_ok_and(|status| status.success());
         while !unmounts() {
@@ -68,7 +68,7 @@ fn file_system_lives(make: &[&str], check: &[&str], member_bytes: u64) {
     }
     place.settled("tank");
     run_tool(check[0], &[&check[1..], &[&*disk.loop_device]].concat()).expect("it was here before");
-    // Without a member that was there from the start, so that what was rebuilt is read.
+    // Without a member that was there from the start, so that rebuilt data is read.
     place.ok(&["fail", "tank", drives[2], "-y"]);
     {
         let _mount = Mount::new(&disk.loop_device, &folder);

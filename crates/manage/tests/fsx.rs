@@ -33,10 +33,10 @@ fn array(place: &Place, level: &str, members: usize, options: &[&str]) -> (Vec<S
     (images, serve)
 }
 
-/// `None`: python or libnbd is missing, and that is allowed.
+/// `None`: python or libnbd is missing, and the environment permits that.
 fn start(arguments: &[&str]) -> Option<Child> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fsx/fsx");
-    // Distributions bind libnbd to their own python.
+    // Distributions build libnbd's module for their own python.
     let has = Command::new("/usr/bin/python3").args(["-c", "import nbd"]).status().is_ok_and(|status| status.success());
     if !has {
         may_skip("python has no libnbd", "run: apt-get install python3-libnbd");
@@ -61,7 +61,7 @@ fn ends_well(mut fsx: Child, what: &str) {
     assert!(status.success(), "{what}: {said}{errors}");
 }
 
-/// Runs until a member has failed and a spare has taken its place, then another member fails and all is read without it.
+/// Runs until a member has failed and a spare has taken its slot. Then another member fails, and everything is read without it.
 fn lives_through_a_rebuild(place: &Place, images: &[String], serve: Serve, arguments: &[&str], what: &str) {
     place.settled("tank");
     let Some(fsx) = start(&[arguments, &["--while-open", "--also", serve.uri("tank")]].concat()) else { return };
@@ -107,7 +107,7 @@ fn several_lanes_do_too() {
     lives_through_a_rebuild(&place, &images, serve, &[&uri, "--seed", "20", "--count", "300"], "3 lanes");
 }
 
-/// A hole that is punched through the mount path comes as a trim, and the kernel takes it for zeros.
+/// A hole that is punched through the mount path arrives as a trim, and the kernel expects zeros there.
 #[test]
 fn holes_punched_through_the_mount_path_read_as_zeros() {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
@@ -117,7 +117,7 @@ fn holes_punched_through_the_mount_path_read_as_zeros() {
         let place = Place::new();
         let (images, serve) = array(&place, level, members, options);
         let Some(disk) = Disk::attach(&place, serve.uri("tank")) else { return };
-        // A file system asks for whole pages at least.
+        // A file system asks for whole pages.
         let seed: String = i32::to_string(&seed);
         let arguments = [&*disk.loop_device, "--seed", &seed, "--count", "200", "--block", "4096"];
         lives_through_a_rebuild(&place, &images, serve, &arguments, &format!("RAID {level} {options:?}, mounted"));
@@ -125,7 +125,7 @@ fn holes_punched_through_the_mount_path_read_as_zeros() {
     }
 }
 
-/// Whole stripes that were trimmed take no room, which clients are told, and read as zeros like the rest.
+/// Whole stripes that were trimmed take no space, which clients can ask for, and read as zeros like the rest.
 #[test]
 fn what_was_trimmed_is_told_as_a_hole_and_gives_its_room_back() {
     let place = Place::new();
@@ -141,7 +141,7 @@ fn what_was_trimmed_is_told_as_a_hole_and_gives_its_room_back() {
     assert!(client.flush().expect("an answer"));
     let before = taken();
     place.ok(&["trim", "tank", "--range", "100K:8M", "--force"]);
-    // Of 4 members, 3 of them data.
+    // Four members, three of them data.
     assert!(taken() + (7 << 20) / 512 * 4 / 3 < before, "room is given back: {before} sectors before, {} now", taken());
     let Some(map) = run_tool("nbdinfo", &["--map", serve.uri("tank")]) else { return };
     let zeros: u64 = map

@@ -1,8 +1,8 @@
-//! Goal: a full file system under all images of an array is told to clients as "no space". No member is dropped for it, nothing
-//! hangs, what was acknowledged is there, `stop` works, and writes go on once there is room.
-//! Method: the images lie on a small file system (tmpfs; ext4 on a loop device for root) in a mount namespace of the test's own.
-//! Several clients write stamped blocks until the room ends. `STRIA_FULL_SEED` replays a run, `STRIA_FULL_ROUNDS` makes more.
-//! Needs a mount namespace: root, or user namespaces.
+//! Goal: when the file system under all images of an array is full, clients get "no space". No member is dropped for it, nothing
+//! hangs, acknowledged data is there, `stop` works, and writes go on once there is space.
+//! Method: the images lie on a small file system (tmpfs; ext4 on a loop device for root) in a mount namespace of the test.
+//! Several clients write stamped blocks until the space is used up. `STRIA_FULL_SEED` replays a run, `STRIA_FULL_ROUNDS` makes
+//! more. Needs a mount namespace: root, or user namespaces.
 
 mod support;
 
@@ -19,7 +19,7 @@ const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 const MEMBER_BYTES: u64 = 40 << 20;
 const CLIENTS: usize = 4;
-/// An answer that takes longer is a hang.
+/// An answer that takes longer counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// xorshift64*.
@@ -35,17 +35,17 @@ impl Chance {
     }
 }
 
-/// What a block of a version holds. Version 0 is what was there before any write: zeros.
+/// The content of a block of a version. Version 0 is the content before any write: zeros.
 fn stamp(block: u64, version: u64) -> u64 {
     if version == 0 { 0 } else { (block << 24 | version).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
 }
 
-/// A client with a part of the array to itself, and what it knows of its blocks.
+/// A client with its own part of the array, and what it knows of its blocks.
 struct Writer {
     first_block: u64,
     /// By block: the versions that each of its sectors may have.
     possible: Vec<Vec<u64>>,
-    /// What acknowledged writes since the last flush have replaced.
+    /// The versions that acknowledged writes have replaced since the last flush.
     replaced: Vec<(usize, Vec<u64>)>,
     version: u64,
     chance: Chance,
@@ -58,7 +58,7 @@ impl Writer {
         client
     }
 
-    /// Some writes at once, which do not overlap; how many had no space.
+    /// Sends some writes at once that do not overlap. Returns how many had no space.
     fn write(&mut self, client: &mut Client) -> usize {
         let count = 1 + self.chance.below(8) as usize;
         let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -93,7 +93,7 @@ impl Writer {
         refused
     }
 
-    /// Whether the flush went well. If not, what was acknowledged before it need not have come to its place.
+    /// Flushes; true if that succeeded. If not, writes that were acknowledged before it may be lost.
     fn flush(&mut self, client: &mut Client) -> bool {
         let error = client.try_flush().expect("an answer, and in time");
         assert!(error == 0 || error == NO_SPACE, "a flush: error {error}");
@@ -105,7 +105,7 @@ impl Writer {
         error == 0
     }
 
-    /// Writes until `enough` of them had no space.
+    /// Writes until `enough` writes had no space.
     fn fill(&mut self, serve: &Serve, enough: usize) {
         let mut client = Self::client(serve);
         let mut refused = 0;
@@ -118,7 +118,7 @@ impl Writer {
         self.flush(&mut client);
     }
 
-    /// Writes all blocks; every write must be taken.
+    /// Writes all blocks. Every write must succeed.
     fn write_all(&mut self, serve: &Serve) {
         let mut client = Self::client(serve);
         self.version += 1;
@@ -134,7 +134,7 @@ impl Writer {
         assert_eq!(client.try_flush().expect("an answer"), 0, "there is room again");
     }
 
-    /// Everything that was acknowledged is there.
+    /// Checks that all acknowledged data is there.
     fn verify(&self, serve: &Serve, when: &str) {
         let mut client = Self::client(serve);
         for start in (0..self.possible.len()).step_by(64) {
@@ -163,13 +163,13 @@ impl Writer {
     }
 }
 
-/// A file system that is full before the images on it are.
+/// A file system that is full before the images on it have all their space.
 struct Full {
     mount: PathBuf,
 }
 
 impl Full {
-    /// Of `room_bytes` left, besides a ballast that can be taken away. `None`: none can be mounted here.
+    /// Leaves `room_bytes` of space, besides a ballast that can be removed. `None`: no file system can be mounted here.
     fn mount(place: &Place, kind: &str, room_bytes: u64, ballast_bytes: u64) -> Option<Self> {
         let mount = place.path("full");
         std::fs::create_dir(&mount).expect("a folder");
@@ -200,7 +200,7 @@ impl Full {
         (0..count).map(image).collect()
     }
 
-    /// Leaves no block of room.
+    /// Takes all space.
     fn fill_up(&self) {
         let bytes = vec![1; 1 << 20];
         for (index, len) in [1 << 20, 4096].into_iter().enumerate() {
@@ -231,7 +231,7 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).env("PATH", path).status().is_ok_and(|status| status.success())
 }
 
-/// No member has lost its role.
+/// No member has lost its slot.
 fn all_in_sync(place: &Place, when: &str) {
     let status = place.status("tank");
     let roles: Vec<&Value> = status["members"].as_array().expect("a list").iter().map(|member| &member["role"]).collect();
@@ -277,7 +277,7 @@ fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> 
     all_in_sync(&place, "full");
     writers.iter().for_each(|writer| writer.verify(&serve, "full"));
 
-    // The room is still missing at the next start. After a crash a parity array needs some to carry out its log, and takes no writes
+    // There is still no space at the next start. After a crash a parity array needs some to replay its log, and takes no writes
     // without.
     if chance.below(2) == 0 || ["5", "6"].contains(&level) {
         place.ok(&["stop", "tank", "--force"]);
@@ -301,7 +301,7 @@ fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> 
     place.ok(&["stop", "tank", "--force"]);
     nobody_was_dropped(&serve.ended_well());
 
-    // One member less: what the others tell of it is right.
+    // One member is missing. The data that the others give for it is right.
     let serve = place.serve(&drives[1..]);
     writers.iter().for_each(|writer| writer.verify(&serve, "with a member less"));
     place.ok(&["stop", "tank", "--force"]);
@@ -309,7 +309,7 @@ fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> 
     true
 }
 
-/// Runs the test of this name again in a mount namespace of its own. `false`: this is that run.
+/// Runs the test of this name again, in a mount namespace of its own. `false`: this process is that run.
 fn goes_to_a_namespace(test: &str) -> bool {
     if std::env::var_os("STRIA_FULL_INSIDE").is_some() {
         return false;
@@ -354,7 +354,7 @@ fn full_file_system_under_copies_is_no_space_and_drops_nobody() {
     stories("full_file_system_under_copies_is_no_space_and_drops_nobody", &[("1", 2, &[]), ("10", 4, &[])]);
 }
 
-/// Writes the same blocks again, a block at a time; how many had no space.
+/// Writes the same blocks again, one at a time. Returns how many had no space.
 fn overwrite(serve: &Serve, byte: u8, count: u64) -> usize {
     let mut client = Writer::client(serve);
     let mut refused = 0;
@@ -369,8 +369,8 @@ fn overwrite(serve: &Serve, byte: u8, count: u64) -> usize {
     refused
 }
 
-/// Copies of images have holes where there are zeros, among the metadata too. A serve gives these their room, and says so where
-/// there is none; then what needs it fails, and nobody is dropped.
+/// Copies of images have holes where there are zeros, in the metadata too. A serve allocates these, and reports those for which
+/// there is no space. Then a metadata update fails there, and no member is dropped for it.
 fn holes_in_metadata(level: &str, count: usize) {
     let place = Place::new();
     let full = Full::mount(&place, "tmpfs", 160 << 20, 8 << 20).expect("a namespace has room for tmpfs");
@@ -381,7 +381,7 @@ fn holes_in_metadata(level: &str, count: usize) {
     let mut client = Writer::client(&serve);
     let mut chance = Chance(7);
     for start in (0..8_u64 << 20).step_by(1 << 20) {
-        // Neither data nor parity are zeros anywhere, which would be dug out as well.
+        // Neither data nor parity are zeros, which would become holes as well.
         let bytes = (0..1 << 17).flat_map(|_| (chance.below(1 << 32) << 32 | 1).to_le_bytes()).collect();
         client.send_writes(&[(start, bytes)]).expect("it is taken");
         assert_eq!(client.reply().expect("an answer").1, 0);
@@ -389,8 +389,8 @@ fn holes_in_metadata(level: &str, count: usize) {
     drop(client);
     place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
-    // The images stay the same files. The kernel closes those of a process that had them in a ring some time after its end, and the
-    // space of replaced ones would come free as late.
+    // The image files are reused. The kernel closes the files of an ended process late if an io_uring had them, and the space of
+    // replaced files would come free as late.
     let dig = || {
         for image in &images {
             let copy = format!("{image}.copy");
@@ -399,7 +399,7 @@ fn holes_in_metadata(level: &str, count: usize) {
         }
     };
 
-    // With room for its metadata at the start a full file system harms no write that needs no more.
+    // If the metadata was allocated at the start, a full file system fails no write that needs no further space.
     dig();
     let serve = place.serve(&drives);
     full.fill_up();
@@ -409,7 +409,7 @@ fn holes_in_metadata(level: &str, count: usize) {
     let log = serve.ended_well();
     assert!(log.contains("has stopped: clean") && !log.contains("was dropped"), "{log}");
 
-    // Without it what needs metadata fails, and only that.
+    // If it was not, writes that need a metadata update fail, and only those.
     full.make_room();
     dig();
     full.fill_up();
@@ -427,7 +427,7 @@ fn holes_in_metadata(level: &str, count: usize) {
     let log = serve.ended_well();
     assert!(log.contains("its metadata have holes") && !log.contains("was dropped"), "{log}");
 
-    // The room comes while it is served.
+    // Space becomes free while the array is served.
     let serve = place.serve(&drives);
     overwrite(&serve, 4, 64);
     full.make_room();
@@ -452,8 +452,8 @@ fn metadata_have_their_room_and_cost_nobody_its_role_without() {
     }
 }
 
-/// A process is killed with writes in flight to places that have no space yet, and at the next start there is none: `status` says
-/// why the array refuses writes, what was flushed is there, and with space all is well.
+/// A process is killed with writes in flight to ranges without space, and at the next start there is none either. `status` says
+/// why the array refuses writes, flushed data is there, and with space the array is well.
 #[test]
 fn replay_without_space_says_why_the_array_refuses_writes() {
     if goes_to_a_namespace("replay_without_space_says_why_the_array_refuses_writes") {
@@ -464,7 +464,7 @@ fn replay_without_space_says_why_the_array_refuses_writes() {
     let images = full.images(3);
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
-    // Every attempt writes to blocks that none before it has touched.
+    // Every attempt writes to blocks that no attempt before it has touched.
     let stopped_early = (0..20_u64).any(|attempt| {
         full.make_room();
         let serve = place.serve(&drives);

@@ -1,5 +1,5 @@
-//! Goal: a member that hangs takes nothing but itself along: the others and other arrays answer, `fail` and `stop` get through,
-//! and the drives that are left can be served again at once.
+//! Goal: a member that hangs stops nothing else. The other members and other arrays answer, `fail` and `stop` succeed, and the
+//! remaining drives can be served again at once.
 //! Method: one member is a file of nbdfuse that is stopped. Needs FUSE.
 
 mod support;
@@ -14,7 +14,7 @@ use support::hanging::Hanging;
 use support::nbd::Client;
 use support::{PATIENCE, Place, may_skip};
 
-/// An array `under` on one image, exported to be a file of FUSE.
+/// An array `under` on one image, whose export is a file of FUSE.
 fn hanging(under: &Place, place: &Place) -> Option<(Hanging, support::Serve)> {
     if !Path::new("/dev/fuse").exists() {
         may_skip("there is no FUSE", "run with /dev/fuse");
@@ -27,7 +27,7 @@ fn hanging(under: &Place, place: &Place) -> Option<(Hanging, support::Serve)> {
     Some((hanging, below))
 }
 
-/// Writes and flushes; the byte that everything then holds.
+/// Writes and flushes. Returns the byte that all of the range then holds.
 fn write(client: &mut Client, byte: u8) {
     for start in (0..64).step_by(4) {
         let writes: Vec<(u64, Vec<u8>)> = (start..start + 4).map(|index| (index * 65536, vec![byte; 65536])).collect();
@@ -42,7 +42,7 @@ fn holds(client: &mut Client, byte: u8) {
     assert!(read.iter().all(|&found| found == byte), "all that was written and flushed is there");
 }
 
-/// Does `work` on a thread of its own, and tells when it has ended.
+/// Runs `work` on a thread of its own, and reports its end.
 fn beside(work: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()> {
     let (done, ended) = channel();
     std::thread::spawn(move || {
@@ -96,7 +96,7 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool, by_loop: boo
     let drives = [&images[..], &[&*slow]].concat();
     place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
     let serve = place.serve(&[&drives[..], &["--lanes", lanes]].concat());
-    // Another array of this machine is not to notice.
+    // Another array of this machine is not affected.
     let image = beside_it.images(1, 16 << 20);
     beside_it.ok(&["create", "other", "--level", "jbod", &image[0]]);
     let other = beside_it.serve(&[&image[0]]);
@@ -123,12 +123,12 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool, by_loop: boo
         }
         holds(&mut serve.client("tank"), 2);
         write(&mut serve.client("tank"), 3);
-        // Taken out while it hangs, and nothing waits meanwhile.
+        // The member is removed while it hangs, and nothing waits.
         goes_on(&place, &serve, || place.ok(&["remove", "tank", &slow]));
         assert!(!members(&place.status("tank")).iter().any(|member| member["path"] == *slow), "it is out");
     }
     place.ok(&["stop", "tank", "--force"]);
-    // The drive still hangs, and nobody needs it.
+    // The drive still hangs, and nothing needs it.
     let again = place.serve(&images);
     let mut client = again.client("tank");
     if fails {
@@ -165,7 +165,7 @@ fn failed_drive_of_a_span_that_hangs_is_not_waited_for() {
     }
 }
 
-/// The last flush waits in the kernel, and the process with it. It holds nothing else, and says so.
+/// The last flush waits in the kernel, and so does the end of the process. It holds no other drive, and says so.
 #[test]
 fn stop_names_the_loop_device_that_holds_the_process() {
     let (under, place) = (Place::new(), Place::new());
@@ -222,7 +222,7 @@ fn goes_on<T: Send>(place: &Place, serve: &support::Serve, command: impl FnOnce(
     })
 }
 
-/// The drive hangs before, while, or just after it is opened, looked at and written: the command ends with words, or well, and
+/// The drive hangs before, while, or just after it is opened, read and written. The command ends with success or a reason, and
 /// the array goes on. Once the drive answers it can be added.
 #[test]
 fn add_and_replace_of_a_drive_that_hangs_stop_nobody() {
@@ -256,9 +256,9 @@ fn add_and_replace_of_a_drive_that_hangs_stop_nobody() {
             place.ok(&["remove", "tank", &slow]);
         }
     }
-    // An attempt that came too late may hold the drive for a moment.
+    // An attempt that timed out may hold the drive for a moment.
     assert!(ended_well > 0, "it answers again, and joins");
-    // A member that hangs is replaced: the copy waits for it, and goes on without it once it is failed.
+    // A member that hangs is replaced. The copy waits for it, and goes on without it once it has failed.
     place.ok(&["add", "tank", &slow, "--force"]);
     place.ok(&["fail", "tank", drives[3], "--force"]);
     place.settled("tank");
@@ -283,7 +283,7 @@ fn add_and_replace_of_a_drive_that_hangs_stop_nobody() {
     below.ended_well();
 }
 
-/// What looks at all drives, or at all loop devices, names the one that does not answer and goes on; and it ends.
+/// A command that looks at all drives, or at all loop devices, names the one that does not answer, goes on, and ends.
 #[test]
 fn commands_go_on_beside_a_drive_that_hangs() {
     let (under, place) = (Place::new(), Place::new());
@@ -326,7 +326,7 @@ fn stop_goes_on_without_a_drive_that_hangs() {
     story("5", 3, "2", false, false);
 }
 
-/// Nothing can be done without the drive; the stop says so and ends.
+/// The array can do nothing without the drive. `stop` says so and ends.
 #[test]
 fn stop_of_an_array_without_redundancy_does_not_wait_for_ever() {
     let (under, place) = (Place::new(), Place::new());
@@ -348,7 +348,7 @@ fn stop_of_an_array_without_redundancy_does_not_wait_for_ever() {
     below.ended_well();
 }
 
-/// A serve that is stopped as a whole keeps nobody's status back.
+/// A serve that is stopped as a whole still answers `status` while arrays stop.
 #[test]
 fn status_tells_of_a_serve_that_does_not_answer() {
     let place = Place::new();
@@ -370,7 +370,7 @@ fn status_tells_of_a_serve_that_does_not_answer() {
     serve.ended_well();
 }
 
-/// A sweep that is held to next to nothing is stopped at once, by command and by signal, and told as slow as it is.
+/// A sweep with a very low speed bound stops at once, by command and by signal, and shows its real speed.
 #[test]
 fn stop_waits_for_no_speed_bound() {
     for by_signal in [false, true] {

@@ -1,5 +1,5 @@
-//! Goal: a drive's health is what the drive reports, without smartmontools where it is NVMe.
-//! Method: emulated NVMe drives in a guest (tests/nvme), where `smartctl` is the judge of what `stria health` says.
+//! Goal: the health of a drive is what the drive reports, for NVMe without smartmontools.
+//! Method: emulated NVMe drives in a guest (tests/nvme), where `smartctl` judges the output of `stria health`.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn smartctl() -> Option<PathBuf> {
     [unpacked, "/usr/sbin/smartctl".into()].into_iter().find(|path| path.exists())
 }
 
-/// Not a test of its own: the guest's half of the next one.
+/// The half of the next test that runs in the guest; not a test by itself.
 #[test]
 fn guests_half() {
     if !nvme::is_guest() {
@@ -27,7 +27,7 @@ fn guests_half() {
     let page: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let own = &page["drives"][0]["health"];
     assert_eq!((&own["source"], &own["verdict"]), (&"nvme".into(), &"good".into()), "{page:#}");
-    // The guest names the programs that came along in this order: this test, `stria`, `smartctl`.
+    // The guest names the programs that it was given in this order: this test, `stria`, `smartctl`.
     let smartctl = std::env::var("P2").expect("it came along");
     let judge = Command::new(smartctl).args(["--json", "-i", "-H", "-A", "/dev/nvme0n1"]).output().expect("it starts");
     let judge: Value = serde_json::from_slice(&judge.stdout).expect("JSON");
@@ -47,7 +47,7 @@ fn guests_half() {
     ] {
         assert!(!ours.is_null() && ours == theirs, "{ours} is not {theirs}\n{own:#}\n{judge:#}");
     }
-    // The drives of an array are asked by its serve, which finds them in use.
+    // The serve reads the health of the array's drives, although they are in use.
     place.ok(&["create", "tank", "--level", "1", "--assume-clean", "/dev/nvme0n1", "/dev/nvme1n1"]);
     let serve = place.serve(&["/dev/nvme0n1", "/dev/nvme1n1"]);
     let end = std::time::Instant::now() + support::PATIENCE;

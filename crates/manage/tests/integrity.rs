@@ -1,7 +1,7 @@
-//! Goal: with `--integrity`, bytes that change on a drive while nobody looks are found by the first read, healed from
-//! redundancy, counted and named; without redundancy the read is an error. Nothing that happens to an array makes a right byte
-//! look wrong.
-//! Method: the real program on image files, some pages of which are turned over between two serves; a client of our own.
+//! Goal: with `--integrity` the first read finds bytes that changed on a drive; they are recovered from redundancy, counted, and
+//! attributed to the drive. Without redundancy the read is an error. Nothing that happens to an array makes a right byte look
+//! wrong.
+//! Method: the real program on image files, some pages of which are inverted between two serves; a client of the test.
 
 mod support;
 
@@ -12,10 +12,10 @@ use support::nbd::Client;
 use support::{Place, noise};
 
 const MIB: usize = 1 << 20;
-/// Data of images this small start here.
+/// The first sector of the data on images of this small size.
 const DATA_START: u64 = 1 << 20;
 
-/// Turns every byte of some pages of the data area over.
+/// Inverts every byte of some pages of the data area.
 fn spoil(drive: &str, pages: &[u64]) {
     let image = OpenOptions::new().read(true).write(true).open(drive).expect("an image");
     for page in pages {
@@ -26,7 +26,7 @@ fn spoil(drive: &str, pages: &[u64]) {
     }
 }
 
-/// What the checksums of all members, spans included, count under `key`.
+/// The sum of `key` over the checksum counts of all members, spans included.
 fn counted(status: &Value, key: &str) -> Vec<(String, u64)> {
     let spans = status["spans"].as_array().expect("a list").iter().flat_map(|span| counted(span, key));
     let members = status["members"].as_array().expect("a list").iter().filter(|member| !member["checksums"].is_null());
@@ -87,7 +87,7 @@ impl Tank {
     }
 }
 
-/// A client reads, a scrub looks at what no client reads, and all is as it was.
+/// A client reads, a scrub reads what no client reads, and afterwards all is as it was.
 fn heals(level: &str, count: usize) {
     let tank = Tank::new(level, count, &["--integrity"]);
     assert!(tank.place.ok(&["examine", &tank.drives[0]]).contains("Checksums : CRC-32C of each 4 KiB"));
@@ -130,7 +130,7 @@ fn double_parity_and_spans_heal_what_rotted() {
     heals("50", 6);
 }
 
-/// The same spoiled bytes, where nobody checks: a client must be told them, or the tests above say nothing.
+/// The same changed bytes without checksums: the client must read them, or the tests above prove nothing.
 #[test]
 fn without_integrity_the_same_bytes_are_served_wrong() {
     let tank = Tank::new("5", 3, &[]);
@@ -157,10 +157,10 @@ fn without_redundancy_a_read_of_what_rotted_is_an_error() {
         }
         assert_eq!(errors, 1, "RAID {level}: of the one that rotted");
         assert_eq!(counted(&tank.place.status("tank"), "wrong"), [(tank.drives[0].clone(), 1)]);
-        // Written anew it is right again.
+        // After a new write the bytes are right again.
         write_all(&mut client, &tank.source);
         assert!(is_right(&mut client, &tank.source));
-        // Or taken as it is, where somebody says so.
+        // Or the bytes are accepted as they are, by command.
         tank.place.ok(&["stop", "tank", "--force"]);
         serve.ended_well();
         spoil(&tank.drives[0], &[7]);
@@ -171,7 +171,7 @@ fn without_redundancy_a_read_of_what_rotted_is_an_error() {
     }
 }
 
-/// Every way in which members change, and every way to write: no right byte is called wrong, and new members are checked too.
+/// All changes of members, and all kinds of writes: no right byte is called wrong, and new members are checked too.
 #[test]
 fn members_come_and_go_with_their_checksums() {
     let mut tank = Tank::new("5", 4, &["--integrity"]);
@@ -185,7 +185,7 @@ fn members_come_and_go_with_their_checksums() {
     let serve = place.serve(&tank.drives());
     let mut client = serve.client("tank");
     let small = vec![0x5a; 8192];
-    // Away and back by the bitmap, with writes meanwhile.
+    // The member leaves and returns by the bitmap, with writes meanwhile.
     place.ok(&["fail", "tank", &drives[1], "-y"]);
     client.send_writes(&[(40 << 12, small.clone())]).expect("it listens");
     assert_eq!(client.reply().expect("an answer"), (0, 0));
@@ -193,14 +193,14 @@ fn members_come_and_go_with_their_checksums() {
     place.ok(&["remove", "tank", &drives[1]]);
     place.ok(&["add", "tank", &drives[1], "--wait"]);
     place.settled("tank");
-    // Rebuilt on a new drive, and copied to another.
+    // The member is rebuilt on a new drive, and copied to another one.
     place.ok(&["fail", "tank", &drives[2], "-y"]);
     place.ok(&["remove", "tank", &drives[2]]);
     place.ok(&["add", "tank", &spares[0], "--wait"]);
     place.settled("tank");
     place.ok(&["replace", "tank", &drives[3], &spares[1], "--wait"]);
     place.settled("tank");
-    // Trimmed, in part of its first and last stripes: it reads as zeros.
+    // A trim of parts of the first and last stripe reads as zeros.
     place.ok(&["trim", "tank", "--range", "4100K:2M", "--force"]);
     tank.source[4100 << 10..(4100 << 10) + 2 * MIB].fill(0);
     assert!(is_right(&mut client, &tank.source), "nothing was lost");
@@ -223,8 +223,8 @@ fn members_come_and_go_with_their_checksums() {
     assert_eq!(wrong, expected);
 }
 
-/// Clients need not know of blocks: single sectors are read and written, beside each other at the same time, in healthy arrays
-/// and without a member, and checksums and redundancy are right afterwards.
+/// Clients need no knowledge of blocks. They read and write single sectors, side by side at the same time, with all members and
+/// without one. Checksums and redundancy are right afterwards.
 #[test]
 fn single_sectors_are_served() {
     for (level, count) in [("5", 4), ("6", 5), ("1", 2), ("0", 3)] {
@@ -238,7 +238,7 @@ fn single_sectors_are_served() {
             if round == 3 && level != "0" {
                 tank.place.ok(&["fail", "tank", &tank.drives[0], "-y"]);
             }
-            // Runs of one to five sectors that touch each other and share blocks, each sent once, in no order.
+            // Runs of one to five sectors that touch each other and share blocks, each sent once, in random order.
             let (mut writes, mut at, mut step) = (Vec::new(), round * 512, 0);
             while writes.len() < 120 {
                 let len = 512 * (1 + (step * 7 + round) % 5);

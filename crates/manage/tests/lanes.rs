@@ -1,5 +1,5 @@
-//! Goal: what is served on several lanes is one array: for many clients at once, for who commands it, and after `kill -9`.
-//! Method: the real program on image files; fio and a client of our own, with several connections, write and verify.
+//! Goal: an array on several lanes is one array: for many clients at once, for commands, and after `kill -9`.
+//! Method: the real program on image files; fio and a client of the test, with several connections, write and verify.
 
 mod support;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Duration;
 use support::{Place, tool};
 
-/// Sparse: large drives have room for several lanes' logs before their data.
+/// Sparse: only large drives have space for several lanes' logs before their data.
 const DRIVE_BYTES: u64 = 4 << 30;
 
 fn make(place: &Place, level: &str, count: usize, spares: usize) -> Vec<String> {
@@ -24,7 +24,7 @@ fn serve(place: &Place, images: &[String], lanes: &str, more: &[&str]) -> suppor
     place.serve(&[&drives[..], &["--lanes", lanes], more].concat())
 }
 
-/// fio over so many connections, each of which writes a part of its own and reads it back.
+/// Runs fio over so many connections. Each writes a part of its own and reads it back.
 fn fio(uri: &str, connections: u64, part_bytes: u64) -> Option<std::process::Child> {
     let (uri, jobs) = (format!("--uri={uri}"), format!("--numjobs={connections}"));
     let (size, step) = (format!("--size={part_bytes}"), format!("--offset_increment={part_bytes}"));
@@ -116,7 +116,7 @@ fn acknowledged_writes_outlive_kill_9_and_another_number_of_lanes() {
         let place = Place::new();
         let images = make(&place, level, count, 0);
         let stamp = |block: u64, round: u64| (block << 20 | (round + 1)).to_le_bytes().repeat(4096 / 8);
-        // 200 blocks 96 KiB apart: of every lane, and of stripes that others write to.
+        // 200 blocks 96 KiB apart, so that every lane has some, in stripes that other clients write to as well.
         let offset = |block: u64| block * (96 << 10);
         for (round, lanes) in ["3", "2", "1", "3"].into_iter().enumerate() {
             let round = round as u64;
@@ -137,7 +137,7 @@ fn acknowledged_writes_outlive_kill_9_and_another_number_of_lanes() {
                     });
                 }
             });
-            // In the middle of others' writes, which may be old or new.
+            // Amid the writes of other clients, so a block may be old or new.
             let mut busy = serve.client("tank");
             let writes: Vec<_> = (0..200).map(|block| (offset(block) + 8192, stamp(block, round))).collect();
             busy.send_writes(&writes[..100 + 20 * round as usize]).expect("it takes them");

@@ -1,4 +1,4 @@
-//! Goal: an array lives through what people do to it, and its bytes stay what they were.
+//! Goal: an array survives what administrators do to it, and its bytes stay the same.
 //! Method: the real program on image files, as an ordinary user; real NBD clients write and compare.
 
 mod support;
@@ -35,7 +35,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     };
     read_back("whole");
 
-    // Asked without a terminal, the program refuses what takes redundancy; insisted on, it does it.
+    // Without a terminal the program refuses a command that takes redundancy; with --force it carries it out.
     place.run(&["fail", "tank", "nosuch"]).refused(1, &["does not use nosuch", drives[1]]);
     place.run(&["fail", "tank", drives[1]]).refused(4, &["redundancy", "--force"]);
     place.ok(&["pause", "tank"]);
@@ -60,7 +60,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     assert!(scrubbed.contains("0 sectors with mismatches"), "{scrubbed}");
     assert_eq!(place.status("tank")["mismatch_sectors"], 0);
 
-    // The failed drive is still listed, and comes back all the same, as a spare.
+    // The failed drive is still listed, and returns nevertheless, as a spare.
     place.run(&["add", "tank", drives[2]]).refused(1, &["in use", "tank", "remove"]);
     place.ok(&["add", "tank", drives[1], "--yes"]);
 
@@ -74,13 +74,13 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     let status = place.status("tank");
     assert_eq!((&status["health"], &status["sweep"]), (&"optimal".into(), &serde_json::Value::Null), "nothing to resync");
     read_back("served again");
-    // `timeout` sends it twice, to the process and to its group, and means one good end.
+    // `timeout` sends the signal twice, to the process and to its group; both together mean one clean stop.
     serve.signal("-TERM");
     serve.signal("-TERM");
     serve.ended_well();
 }
 
-/// A member that works is replaced by copy, under a verifying load, and redundancy never drops.
+/// A working member is replaced by copy, under a verifying load, and redundancy never decreases.
 #[test]
 fn working_member_is_replaced_under_load() {
     let place = Place::new();
@@ -103,7 +103,7 @@ fn working_member_is_replaced_under_load() {
         "--verify_state_save=0",
     ];
     let Some(fio) = tool("fio", &fio) else { return };
-    // By a spare that is there already; a drive from outside is taken in the same way.
+    // By a spare of the array; a drive from outside is taken in the same way.
     place.ok(&["add", "tank", drives[4]]);
     let replaced = place.ok(&["replace", "tank", drives[2], drives[4], "--wait"]);
     assert!(replaced.contains("rebuild finished"), "{replaced}");
@@ -131,7 +131,7 @@ fn role(status: &serde_json::Value, path: &str) -> serde_json::Value {
     status["members"].as_array().expect("a list").iter().find(|member| member["path"] == path).expect("known")["role"].clone()
 }
 
-/// A drive that was away comes back by the bitmap: little is copied, and everything is there.
+/// A drive that was away returns by the bitmap: little is copied, and everything is there.
 #[test]
 fn drive_that_was_away_comes_back_by_the_bitmap() {
     let place = Place::new();
@@ -150,14 +150,14 @@ fn drive_that_was_away_comes_back_by_the_bitmap() {
     let status = place.settled("tank");
     let member = &status["members"].as_array().expect("a list").last().expect("a member").clone();
     assert!(member["written_bytes"].as_u64().expect("a count") < 16 << 20, "only what changed is copied: {member}");
-    // The other two go; what the one that came back has must be everything.
+    // The other two members fail, so all data must be read from the one that returned.
     place.ok(&["fail", "tank", drives[1], "-y"]);
     place.ok(&["fail", "tank", drives[2], "-y"]);
     place.run(&["fail", "tank", drives[0], "-y"]).refused(1, &["no redundancy left"]);
     assert!(serve.client("tank").read(5 << 20, 4096).expect("it answers") == vec![7; 4096]);
 }
 
-/// RAID 50: spans are shown, healed and scrubbed, and their events are told.
+/// RAID 50: spans are shown, healed and scrubbed, and their events are reported.
 #[test]
 fn spans_of_a_nested_array_heal_and_scrub() {
     let place = Place::new();
@@ -181,7 +181,7 @@ fn spans_of_a_nested_array_heal_and_scrub() {
     place.ok(&["stop", "big"]);
     let log = serve.ended_well();
     assert!(log.contains("spare") && log.contains("takes slot 1"), "events of spans are told: {log}");
-    // By name, the spans below come with it, and with them the word about who stays out.
+    // An array that is named brings its spans along, and the warning about the member that stays out.
     let named = [&["big"], &drives[..]].concat();
     let told = place.ok(&[&["assemble"], &named[..]].concat());
     assert!(told.contains("\"big-span0\"") && told.contains("\"big-span1\"") && told.contains("\"big\""), "{told}");
@@ -191,7 +191,7 @@ fn spans_of_a_nested_array_heal_and_scrub() {
     assert!(log.contains(drives[1]) && log.contains("stays out"), "{log}");
 }
 
-/// Two arrays in one serve: apart in name, state and end. The serve ends with the last.
+/// Two arrays in one serve, each with its own name, state and end. The serve ends with the last one.
 #[test]
 fn one_serve_holds_two_arrays() {
     let place = Place::new();
@@ -216,7 +216,7 @@ fn one_serve_holds_two_arrays() {
     assert!(serve.client("left").read(0, 4096).expect("an answer") == vec![1; 4096]);
 }
 
-/// `stop` under load: refused while clients are there, done when insisted on, and then clean.
+/// `stop` under load: refused while clients are connected, carried out with --force, and then clean.
 #[test]
 fn stop_under_load_ends_clean() {
     let place = Place::new();
@@ -243,14 +243,14 @@ fn stop_under_load_ends_clean() {
     assert!(serve.ended_well().contains("has stopped: clean"));
     assert!(!fio.wait().expect("it ends").success(), "its server is gone");
     assert!(place.ok(&["examine", drives[0]]).contains("clean"));
-    // Stopped in mid-resync or not: what is there agrees once the rest is resynced.
+    // Stopped during a resync or not: the data is consistent once the rest is resynced.
     let serve = place.serve(&drives);
     place.settled("tank");
     assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
     drop(serve);
 }
 
-/// A client that has left is often still known to its lanes when `stop` comes.
+/// A lane often still knows a client that has just disconnected when `stop` comes.
 #[test]
 fn a_stop_waits_for_clients_that_are_leaving() {
     let place = Place::new();
@@ -268,7 +268,7 @@ fn a_stop_waits_for_clients_that_are_leaving() {
     serve.ended_well();
 }
 
-/// Trim is refused unless insisted on; then the range reads as zeros on files.
+/// Trim is refused without --force; with it the range reads as zeros on files.
 #[test]
 fn trim_destroys_only_when_insisted_on() {
     let place = Place::new();
@@ -296,7 +296,7 @@ fn trim_destroys_only_when_insisted_on() {
     assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
 }
 
-/// A scrub finds what was changed behind the array's back, repairs it, and then finds nothing.
+/// A scrub finds what was changed behind the array's back and repairs it; the next scrub finds nothing.
 #[test]
 fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     use std::os::unix::fs::FileExt;
@@ -314,7 +314,7 @@ fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     let told = place.run(&["status", "tank"]);
     assert!(told.code == 3 && told.stdout.contains("found mismatches in 8 sectors;"), "{told:?}");
     assert_eq!(place.status("tank")["mismatch_sectors"], 8);
-    // Two parities tell which member is wrong, so nobody is asked.
+    // Two parities name the wrong member, so the command does not ask.
     place.ok(&["scrub", "tank", "--repair", "--wait"]);
     assert_eq!(place.run(&["status", "tank"]).code, 0, "what was found is repaired");
     assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
@@ -322,7 +322,7 @@ fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     assert!(serve.ended_well().contains("(slot 2) is wrong"), "RAID 6 tells which member it is");
 }
 
-/// A slow scrub can be watched, is refused twice, and can be cancelled; speed bounds hold.
+/// A slow scrub can be watched and cancelled; a second one is refused; speed bounds hold.
 #[test]
 fn scrub_is_bounded_and_cancelled() {
     let place = Place::new();

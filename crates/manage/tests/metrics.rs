@@ -1,4 +1,5 @@
-//! Goal: Prometheus takes the metrics as they are, and they say what is so; shipped rules and the board use no name that is not given.
+//! Goal: Prometheus accepts the metrics, and their values are right. The shipped rules and the board use no name that does not
+//! exist.
 //! Method: the real program; `promtool` judges text and rules.
 
 mod support;
@@ -11,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use support::{Place, run_tool, tool};
 
-/// Asks for the metrics; head and body.
+/// Reads the metrics. Returns the head and the body.
 fn ask(mut stream: impl Read + Write) -> (String, String) {
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: stria\r\nConnection: close\r\n\r\n").expect("it listens");
     let mut answer = String::new();
@@ -27,7 +28,7 @@ fn value(text: &str, series: &str) -> f64 {
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
 }
 
-/// `promtool` has nothing to say against this text. `false`: it is missing, and that is allowed.
+/// Checks that `promtool` accepts this text. `false`: it is missing, and the environment permits that.
 fn is_taken(place: &Place, text: &str) -> bool {
     let Some(mut there) = tool("promtool", &["--version"]) else { return false };
     assert!(there.wait().expect("it ends").success());
@@ -69,11 +70,11 @@ fn prometheus_takes_the_metrics_of_every_state() {
     assert!(of("stria_member_written_bytes_total", &member) >= f64::from(512 << 10));
     assert!(of("stria_member_latency_p99_seconds", &format!("{member},operation=\"write\"")) > 0.0);
     assert!(value(&text, "process_resident_memory_bytes") > 1e6);
-    // The control socket gives the same.
+    // The control socket gives the same text.
     let (_, same) = ask(UnixStream::connect(place.path("control.sock")).expect("it listens"));
     let names = |text: &str| text.lines().filter(|line| line.starts_with("# TYPE")).map(str::to_owned).collect::<BTreeSet<_>>();
     assert_eq!(names(&text), names(&same));
-    // Failed, and added again: it has two entries, and one series.
+    // The member failed and was added again: it has two entries, and one series.
     place.ok(&["fail", "tank", "1", "--force"]);
     place.wait_for("tank", "the rebuild", |status| status["health"] == "optimal");
     place.ok(&["fail", "tank", &images[0], "--force"]);
@@ -120,7 +121,7 @@ fn rules_and_board_use_only_names_that_are_given_and_documented() {
     let given = names(&source("metrics.rs"));
     assert!(given.len() > 50, "{given:?}");
     let documented = names(&read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/METRICS.md")));
-    // The crates are words of this kind as well.
+    // The names of crates begin with it as well.
     let given: BTreeSet<String> =
         given.into_iter().filter(|name| !["stria_alarm", "stria_health"].contains(&name.as_str())).collect();
     assert_eq!(given, documented);

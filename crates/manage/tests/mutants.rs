@@ -1,6 +1,6 @@
 //! Goal: whatever lies on image files, with every checksum right, `examine`, `assemble` and `serve --read-only` end within five
-//! seconds, with a code of theirs and without a panic, and leave the files as they are.
-//! Method: the mutants that the format's own tests try in memory, as files for the real program. `STRIA_MUTANTS=5000` tries more,
+//! seconds, with one of their exit codes and without a panic, and change no file.
+//! Method: the mutants that the tests of `format` try in memory, as files for the real program. `STRIA_MUTANTS=5000` tries more,
 //! from another seed on with `STRIA_MUTANTS_FROM`.
 
 #[path = "../../format/tests/mutants/mod.rs"]
@@ -37,7 +37,7 @@ fn image(place: &Place, index: usize, drive: &MemoryDrive) -> String {
     path.to_str().expect("a plain path").to_owned()
 }
 
-/// Waits for its end; what it said on standard error.
+/// Waits for its end. Returns its standard error.
 fn ended(mut child: Child, what: &str, seed: &str) -> String {
     let begun = Instant::now();
     while child.try_wait().expect("it is ours").is_none() {
@@ -65,7 +65,7 @@ fn tried(place: &Place, mutant: &Mutant, seed: &str) -> bool {
     };
     for arguments in [&["examine"][..], &["examine", "--raw"], &["--json", "assemble"]] {
         let mut child = start(arguments);
-        // What it says has to be taken, or it waits.
+        // Its output must be read, or it waits.
         let mut stdout = child.stdout.take().expect("a pipe");
         let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         ended(child, &arguments.join(" "), seed);

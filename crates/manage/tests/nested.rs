@@ -1,5 +1,6 @@
-//! Goal: what a client writes does not decide what the program serves, and arrays over arrays are served by their marks, or when they
-//! are asked for. Method: the real program on image files, with a client of our own.
+//! Goal: the content that a client writes never decides what the program serves. Arrays over arrays are served if they are
+//! marked, or if that is asked for.
+//! Method: the real program on image files, with a client of the test.
 
 mod support;
 
@@ -15,7 +16,7 @@ fn json(place: &Place, arguments: &[&str]) -> Value {
     serde_json::from_str(&place.ok(&[&["--json"], arguments].concat())).expect("JSON")
 }
 
-/// As an early Stria left the drives: no mark behind the superblocks.
+/// The state in which an early Stria left drives: no mark behind the superblocks.
 fn unmark(images: &[String]) {
     for image in images {
         let image = std::fs::OpenOptions::new().write(true).open(image).expect("an image");
@@ -31,7 +32,7 @@ fn superblocks_of_a_client_change_nothing() {
     let member = std::fs::read(&images[0]).expect("an image");
     let serve = place.serve(&with(&[], &images));
     let mut client = serve.client("tank");
-    // The image of a member, and its superblock where the others of its kind would be.
+    // The image of a member, with its superblock where the others of its kind have theirs.
     client.send_writes(&[(0, member[..1 << 20].to_vec())]).expect("sent");
     assert_eq!(client.reply().expect("an answer").1, 0);
     assert!(client.flush().expect("an answer"));
@@ -71,7 +72,7 @@ fn striped_array_without_marks_is_served_when_it_is_asked_for() {
     place.ok(&["stop", "tank"]);
     serve.ended_well();
 
-    // A span by itself, by its name.
+    // One span alone, by its name.
     unmark(&images);
     let serve = place.serve(&with(&["tank-span0"], &images));
     place.status("tank-span0");

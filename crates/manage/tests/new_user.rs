@@ -1,9 +1,9 @@
-//! Goal: what a new user does with an array in its first days, on a machine whose kernel has the drivers. The array is created,
-//! attached, formatted and mounted; a drive fails, the server is killed, upgraded and stopped, the machine boots again.
-//! Method: this very program runs again in two boots of a guest with Linux 6.12, two processors and NVMe drives (tests/nvme), whose
-//! blocks are of 4 KiB and whose names change from one boot to the next. On the first day the array is served by NBD and has ext4.
-//! On the second day it is served by ublk, on two lanes and so with two queues, and gets XFS. fsx, fio and the file systems' own
-//! checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge the export.
+//! Goal: the first days of a new user with an array, on a machine whose kernel has the drivers. The array is created, attached,
+//! formatted and mounted; a drive fails, the server is killed, upgraded and stopped, and the machine boots again.
+//! Method: this program runs again in two boots of a guest with Linux 6.12, two processors and NVMe drives (tests/nvme), whose
+//! blocks are of 4 KiB and whose names change from one boot to the next. On the first day the array is served by NBD and has
+//! ext4. On the second day it is served by ublk, on two lanes and so with two queues, and gets XFS. fsx, fio and the file
+//! systems' own checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge the export.
 
 mod support;
 
@@ -35,10 +35,10 @@ const PROGRAMS: [&str; 10] = [
 const FSX: usize = PROGRAMS.len() + 1;
 const LINK: &str = "/dev/stria/tank";
 const MOUNTED: &str = "/mnt/tank";
-/// A file that stays from day to day.
+/// A file that stays from one day to the next.
 const LETTERS: &str = "/mnt/tank/letters";
 
-/// Which operations fsx does, by weight.
+/// The operations of fsx, by weight.
 const FSX_OPERATIONS: &str = "flen = 4194304
 [opsize]
 max = 131072
@@ -74,7 +74,7 @@ fn fsx(first_seed: u64) -> Load {
 }
 
 fn start() -> Place {
-    // All that the drivers say goes to the console, which is shown when the test fails.
+    // The drivers' messages go to the console, which is printed when the test fails.
     ok("dmesg", &["-n", "8"]);
     guest::start_udev(PROGRAMS.len());
     fs::create_dir_all(MOUNTED).expect("a folder");
@@ -89,8 +89,8 @@ fn letters(at: &str) {
     noise(Path::new(at), 8 << 20, 4711);
 }
 
-/// Waits until more has been written to the array's present server, without an error. On a busy machine a server may take longer to
-/// answer than `status` waits.
+/// Waits until more has been written to the array's present server without an error. On a busy machine a server may take longer
+/// to answer than `status` waits.
 fn goes_on(place: &Place) {
     let written = || {
         let ran = place.run(&["--json", "status", "tank"]);
@@ -112,7 +112,7 @@ fn goes_on(place: &Place) {
     });
 }
 
-/// Another program takes the place of `stria`, as a package's upgrade does it; the server is told to end and started anew.
+/// Replaces the program `stria`, as the upgrade of a package does; the server is ended and started anew.
 fn upgrade(place: &Place, serve: Serve, arguments: &[&str]) -> Serve {
     let new = format!("{STRIA}.new");
     fs::copy(STRIA, &new).expect("a copy");
@@ -128,7 +128,7 @@ fn upgrade(place: &Place, serve: Serve, arguments: &[&str]) -> Serve {
     serve
 }
 
-/// Not a test of its own: the first boot of the one below.
+/// The first boot of the test below; not a test by itself.
 #[test]
 fn first_day() {
     if !nvme::is_guest() {
@@ -167,7 +167,7 @@ fn first_day() {
     serve.ended_well();
 }
 
-/// Not a test of its own: the second boot of the one below.
+/// The second boot of the test below; not a test by itself.
 #[test]
 fn second_day() {
     if !nvme::is_guest() {
@@ -185,7 +185,7 @@ fn second_day() {
     let queues = |index: u32| fs::read_to_string(format!("/sys/block/ublkb0/mq/{index}/cpu_list")).expect("a queue");
     assert_eq!((queues(0).trim(), queues(1).trim()), ("0", "1"), "each processor has a queue");
 
-    // Yesterday's bytes.
+    // The bytes of the first day.
     mount("ext4");
     letters("/tmp/letters");
     assert!(same(Path::new(LETTERS), Path::new("/tmp/letters")));
@@ -194,7 +194,7 @@ fn second_day() {
     load.stop();
     ok("umount", &[MOUNTED]);
 
-    // Bare, by a job on each processor and so in each queue. Then everything is discarded, and reads as zeros.
+    // The bare device, by a job on each processor and so in each queue. Then everything is discarded, and reads as zeros.
     let jobs = ["--numjobs=2", "--cpus_allowed=0,1", "--cpus_allowed_policy=split", "--offset_increment=64m"];
     let sizes = ["--rw=randwrite", "--bsrange=4k-256k", "--size=8m", "--iodepth=16", "--ioengine=libaio", "--fsync=32"];
     fio("bare", LINK, &[&jobs[..], &sizes].concat()).ends_well();
@@ -203,7 +203,8 @@ fn second_day() {
         assert!(guest::read(LINK, at, 16 << 20).iter().all(|byte| *byte == 0), "at {at}");
     }
 
-    // XFS, whose server dies twice with writes in its hands. The second one has other lanes than the device has queues.
+    // XFS. Its server is killed twice with writes under way. The second server has another number of lanes than the device has
+    // queues.
     ok("/usr/sbin/mkfs.xfs", &["-q", LINK]);
     mount("xfs");
     letters(LETTERS);
@@ -244,7 +245,7 @@ fn the_first_days_of_an_array_go_well() {
     }
 }
 
-/// What qemu-io writes and expects: patterns, FUA, zeroes, holes, requests out of line with blocks, several at once.
+/// What qemu-io writes and expects: patterns, FUA, zeroes, holes, requests that are not aligned to blocks, several at once.
 const PATTERNS: [&str; 17] = [
     "write -P 0x5a 1M 3M",
     "read -P 0x5a 1M 3M",
@@ -265,7 +266,7 @@ const PATTERNS: [&str; 17] = [
     "read -P 0x11 100 1000",
 ];
 
-/// Clients that are killed in the middle of a copy, again and again, leave nothing behind, and the next copy is right.
+/// Clients are killed during a copy, again and again. Nothing of them remains, and the next copy is right.
 #[test]
 fn clients_own_tools_find_nothing_wrong_while_a_drive_fails_and_clients_are_killed() {
     let place = Place::new();

@@ -1,5 +1,6 @@
-//! Goal: the page that ships is what its sources give, and does what it says.
-//! Method: npm and the tests of `page/`, which drive a real Chromium: on invented machines, and on this build's daemon with image files.
+//! Goal: the bundle that ships is what the page's sources give, and the page works.
+//! Method: npm and the tests of `page/`, which drive a real Chromium: on invented machines, and on this build's daemon with image
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../page")
 }
 
-/// A command of node's world in the page's folder. `scripts/setup test` puts a newer node where the system's is too old.
+/// A command of Node.js in the page's folder. `scripts/setup test` installs a newer Node.js where the system's is too old.
 fn command(program: &str, arguments: &[&str]) -> Command {
     let home = std::env::var("HOME").unwrap_or_default();
     let own = format!("{home}/.cache/stria-tools/node/node_modules/node/bin");
@@ -53,7 +54,7 @@ fn the_bundle_is_what_the_sources_give() {
     }
 }
 
-/// The contract may have grown since the types were made; what the page takes from it must still be there.
+/// The contract may have grown since the types were made; what the page uses of it must still be there.
 #[test]
 fn the_page_fits_the_api_as_it_is_described() {
     if packages() {

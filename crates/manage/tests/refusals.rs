@@ -1,4 +1,5 @@
-//! Goal: whatever is wrong with drives, sockets or wishes gets a sentence that says what to do, and no byte is changed.
+//! Goal: whatever is wrong with drives, sockets or arguments is refused with a sentence that says what to do, and no byte is
+//! changed.
 //! Method: each case is tried with the real program; the drives are compared before and after.
 
 #[path = "../../format/tests/support/firmware.rs"]
@@ -82,7 +83,7 @@ fn members_of_another_array_and_stale_ones_are_told_apart() {
     let told = place.ok(&["assemble", &tank[0], &tank[1], &tank[2]]);
     assert!(told.contains("would start degraded, 1 missing") && told.contains("d2: slot 2, missed"), "{told}");
     assert!(before == contents(&images));
-    // In another order, and without the stale one, it serves what was written.
+    // In another order, and without the stale drive, the array serves what was written.
     let serve = place.serve(&[&tank[1], &tank[0]]);
     assert!(serve.client("tank").read(0, 1 << 20).expect("an answer") == vec![1; 1 << 20]);
 }
@@ -154,7 +155,7 @@ fn drives_of_a_wrong_size_are_refused() {
     let serve = place.serve(&[&images[0], &images[1], &images[2]]);
     place.run(&["add", "tank", &small]).refused(1, &["small", "needs"]);
     assert!(before == contents(&[small.clone(), tiny]));
-    // The refusal left nothing behind: a drive that fits is taken, and heals.
+    // The refusal left nothing behind: a drive that fits is taken, and rebuilt.
     place.ok(&["add", "tank", &images[3]]);
     place.ok(&["fail", "tank", &images[0], "-y"]);
     place.settled("tank");
@@ -209,7 +210,7 @@ fn second_serve_is_refused() {
         assert!(code == Some(1) && said.contains("in use"), "{arguments:?}: {code:?} {said}");
     }
     place.run(&["create", "x", "--level", "1", "--force", &images[0], &images[3]]).refused(1, &["in use"]);
-    // Looking is allowed.
+    // Reading is allowed.
     assert!(place.ok(&["examine", &images[0]]).contains("raid5"));
     drop(serve);
 }
@@ -293,7 +294,7 @@ fn nonsense_is_refused_with_words() {
     assert!(before == contents(&images));
 }
 
-/// A full disk under one member: clients are told that there is no room and nothing is lost; without the member it goes on.
+/// The disk under one member is full: clients get "no space" and nothing is lost; without the member the array goes on.
 #[test]
 fn full_disk_under_a_member_is_told_as_that() {
     let place = Place::new();
@@ -343,7 +344,7 @@ fn full_disk_under_a_member_is_told_as_that() {
     serve.ended_well();
 }
 
-/// Completions come for every shell, and bash takes them.
+/// There are completions for every shell, and bash accepts them.
 #[test]
 fn completions_and_help_are_there() {
     let place = Place::new();

@@ -1,5 +1,6 @@
-//! Goal: the API of the daemon lets in whom it should, does what was planned and nothing else, and shows what goes on.
-//! Method: the real daemon on image files; curl over the unix socket and TLS, our own client, and raw sockets for hostile ones.
+//! Goal: the API of the daemon admits the right users, does what was planned and nothing else, and shows what goes on.
+//! Method: the real daemon on image files; curl over the unix socket and TLS, a client of the test, and raw sockets for hostile
+//! clients.
 
 mod support;
 
@@ -54,7 +55,7 @@ impl Answer {
     }
 }
 
-/// curl with these arguments. `None`: it is missing, and that is allowed.
+/// curl with these arguments. `None`: it is missing, and the environment permits that.
 fn curl_command(command: &mut Command) -> Option<Answer> {
     let output = match command.args(["--silent", "--show-error", "--include", "--max-time", "60"]).output() {
         Ok(output) => output,
@@ -97,7 +98,7 @@ fn plan(place: &Place, action: Value) -> Value {
     answer.body
 }
 
-/// Plans, confirms and waits; the job at its end.
+/// Plans, confirms and waits. Returns the job at its end.
 fn do_it(place: &Place, action: Value) -> Value {
     let offer = plan(place, action);
     let answer = ask(place, "/jobs", Some(json!({"token": offer["token"], "confirm": offer["plan"]["confirm"]})));
@@ -133,7 +134,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     assert!(free.as_array().expect("a list").iter().all(|drive| drive["free"] == true && drive["kind"] == "file"), "{free:#}");
     assert_eq!(free.as_array().map(Vec::len), Some(5));
 
-    // A plan writes nothing; what it says is what is done.
+    // A plan writes nothing. A confirmed plan does what it says.
     let offer = plan(&place, create(&drives[..3]));
     assert_eq!(offer["plan"]["forecast"]["losses_survived"], 1, "{offer:#}");
     assert_eq!(offer["plan"]["confirm"], Value::Null, "nothing is lost: {offer:#}");
@@ -146,7 +147,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     assert_eq!(tank["view"]["size_bytes"], offer["plan"]["forecast"]["size_bytes"]);
     let again = ask(&place, "/jobs", Some(json!({"token": offer["token"]})));
     assert_eq!(again.kind(), (409, "plan_changed"), "a token is for one use");
-    // Our own client speaks the same.
+    // Our own client gets the same answers.
     let arrays: Value = Client::at(socket(&place)).get("/api/v1/arrays").expect("an answer");
     assert_eq!(arrays[0]["name"], "tank");
 
@@ -163,7 +164,8 @@ fn what_was_planned_is_done_and_nothing_else() {
     let job = do_it(&place, add);
     assert_eq!(job["state"], "done", "{job:#}");
 
-    // What loses data needs a plan; what is no drive of the machine is not touched; what makes no sense is refused.
+    // An action that loses data needs a plan. A path that is no drive of the machine is not touched. An invalid request is
+    // refused.
     let kinds = [
         ("/actions", json!({"action": "destroy", "array": "tank"}), (428, "plan_needed")),
         ("/plans", json!({"action": "destroy", "array": "tank"}), (409, "refused")),
@@ -194,7 +196,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     let gone = do_it(&place, json!({"action": "remove", "array": "tank", "drive": drives[0]}));
     assert_eq!(gone["state"], "done", "{gone:#}");
     let summary = ask(&place, "/summary", None).body;
-    // On a busy machine one image file may be slow beside the others, and is said to be.
+    // On a busy machine one image file may be slow beside the others, and is reported as slow.
     let is_slow = |matter: &Value| matter["what"].as_str().is_some_and(|text| text.contains("it slows all of them"));
     assert!(summary["matters"].as_array().expect("a list").iter().all(is_slow), "{summary:#}");
     assert!(summary["well"][0].as_str().is_some_and(|text| text.contains("the last scrub")), "{summary:#}");
@@ -230,7 +232,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     daemon.ended_well();
     assert!(!socket(&place).exists());
 
-    // Who did what outlives the daemon.
+    // The record of orders and their users outlives the daemon.
     let daemon = Daemon::start(&place);
     let audit = ask(&place, "/audit?limit=1000", None).body;
     let texts: Vec<&str> =
@@ -251,7 +253,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     daemon.ended_well();
 }
 
-/// Events of a stream until one is wanted.
+/// Reads events of a stream until one is wanted.
 fn listen(
     place: &Place,
     last: Option<&str>,
@@ -286,7 +288,7 @@ fn a_stream_goes_on_where_it_broke_off() {
     let (place, drives) = machine("");
     let daemon = Daemon::start(&place);
     assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
-    // The state first, then a second one with rates or a beat.
+    // The stream begins with the state. A second state with rates, or a beat, follows.
     let mut count = 0;
     let first = listen(&place, None, |kind, data| {
         count += usize::from(kind == "state" || kind == "beat");
@@ -296,10 +298,10 @@ fn a_stream_goes_on_where_it_broke_off() {
     assert_eq!((first[0].0.as_str(), &first[0].2["arrays"][0]["name"]), ("state", &json!("tank")));
     let boot = first[0].2["boot"].as_str().expect("a run").to_owned();
 
-    // Listens, and meanwhile the array stops.
+    // Reads a stream while the array stops.
     let stopping = std::thread::scope(|scope| {
         let listener = scope.spawn(|| listen(&place, None, |kind, data| kind == "event" && data["kind"] == "stopped"));
-        // The listener must be there before the event: what it hears first is repeated until it has heard.
+        // The listener must be there before the event, so the first event is repeated until it has arrived.
         while !listener.is_finished() {
             let _ = ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"})));
             let _ = ask(&place, "/actions", Some(json!({"action": "start", "array": "tank"})));
@@ -308,16 +310,16 @@ fn a_stream_goes_on_where_it_broke_off() {
     });
     let id = stopping.last().and_then(|(_, id, _)| id.clone()).expect("an id");
     let last: u64 = id.strip_prefix(&format!("{boot}.")).and_then(|text| text.parse().ok()).expect("of this run");
-    // What was missed comes, in order, from the next one on.
+    // Missed events come in order, from the one after the id.
     let missed = listen(&place, Some(&format!("{boot}.1")), |kind, data| kind == "event" && data["sequence"] == last);
     let sequences: Vec<u64> =
         missed.iter().filter(|(kind, ..)| kind == "event").filter_map(|(_, _, data)| data["sequence"].as_u64()).collect();
     assert_eq!(sequences, (2..=last).collect::<Vec<_>>());
-    // An id of another run of the daemon cannot be gone on from, and is said so.
+    // An id of another run of the daemon cannot be resumed, and the stream says so.
     let other = listen(&place, Some("1234.7"), |kind, _| kind == "reset");
     assert_eq!(other.last().map(|(_, _, data)| &data["boot"]), Some(&json!(boot)));
 
-    // Open streams do not hold up the end.
+    // Open streams do not delay the end.
     let _open = UnixStream::connect(socket(&place))
         .and_then(|mut stream| stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nhost: localhost\r\n\r\n").map(|()| stream));
     daemon.signal("-TERM");
@@ -366,7 +368,7 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
         line.trim().to_owned()
     };
 
-    // Nobody, then a viewer, an operator and an admin.
+    // No user, then a viewer, an operator and an admin.
     assert_eq!(at("/api/v1", &[]).kind(), (401, "unauthorized"));
     let [viewer, operator, admin] = [("eve", "view"), ("olga", "operate"), ("ada", "admin")]
         .map(|(name, role)| format!("authorization: Bearer {}", token(name, role)));
@@ -385,14 +387,14 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
         }
         assert_eq!(at("/api/v1/config", &["--header", head]).status, may_read, "{role}");
     }
-    // A plan may be asked for by an operator, and says that only an admin carries it out; and it is nobody else's.
+    // An operator may ask for a plan, which says that only an admin carries it out. The plan is of no use to other users.
     let offer = at("/api/v1/plans", &["--header", &operator, "--json", &wipe]).body;
     assert_eq!(offer["plan"]["role"], "admin", "{offer:#}");
     let confirm = json!({"token": offer["token"], "confirm": offer["plan"]["confirm"]}).to_string();
     assert_eq!(at("/api/v1/jobs", &["--header", &admin, "--json", &confirm]).kind(), (409, "plan_changed"));
     assert_eq!(at("/api/v1/jobs", &["--header", &operator, "--json", &confirm]).kind(), (403, "forbidden"));
 
-    // Certificates: of the authority and known; unknown; none of the authority.
+    // Certificates: one of the authority and known; one that is unknown; one of another authority.
     let with = |name: &str| [file(&format!("{name}-cert.pem")), file(&format!("{name}-key.pem"))];
     let ask_with = |name: &str| {
         let [cert, key] = with(name);
@@ -408,7 +410,7 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     let plain = curl(&[&format!("http://localhost:{}/api/v1", port(&place))]);
     assert_eq!(plain.status, 0, "{plain:?}");
 
-    // A session of a browser: the cookie alone changes nothing, another page neither.
+    // A session of a browser: the cookie alone changes nothing, and nor does another page.
     let login = json!({"token": operator.rsplit_once(' ').expect("a token").1}).to_string();
     let session = at("/api/v1/session", &["--json", &login]);
     assert_eq!((session.status, &session.body["role"]), (200, &json!("operate")), "{session:?}");
@@ -430,11 +432,11 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     place.ok(&["token", "remove", "olga"]);
     assert_eq!(at("/api/v1/session", &["--header", &cookie]).status, 401, "its token is gone");
 
-    // Silent and slow connections of one address give way to those that speak.
+    // Silent and slow connections of one address give way to those that send.
     let address = base.trim_start_matches("https://").replace("localhost", "127.0.0.1");
     let _silent: Vec<TcpStream> = (0..80).filter_map(|_| TcpStream::connect(&address).ok()).collect();
     assert_eq!(at("/api/v1", &["--header", &admin]).status, 200);
-    // Wrong tokens are counted; another way in stays open.
+    // Wrong tokens are counted; the other ways to connect stay open.
     let wrong = "authorization: Bearer stria_0";
     let statuses: Vec<u16> = (0..12).map(|_| at("/api/v1", &["--header", wrong]).status).collect();
     assert_eq!((statuses[0], statuses[11]), (401, 429), "{statuses:?}");
@@ -479,7 +481,7 @@ fn hostile_requests_end_in_words() {
     assert_eq!(at("/api/v2", &[]).kind(), (404, "not_found"));
     assert_eq!(at("/../../../etc/passwd", &["--path-as-is"]).status, 404);
 
-    // The page may not be framed, stored, or run scripts of others.
+    // The page may not be framed or stored, nor run scripts of other origins.
     let page = at("/", &[]);
     assert!(page.status == 200 && page.head.contains("text/html"), "{page:?}");
     for line in ["frame-ancestors 'none'", "x-frame-options: deny", "cache-control: no-store", "x-content-type-options: nosniff"]
@@ -488,7 +490,7 @@ fn hostile_requests_end_in_words() {
     }
     assert!(page.head.contains("script-src 'self'") && !page.head.contains("unsafe"));
 
-    // Heads and bodies that never end: 60 of them, and the API answers.
+    // Requests whose head or body never ends: 60 of them, and the API answers.
     let slow = |text: &'static [u8]| {
         UnixStream::connect(&socket).and_then(|mut stream| stream.write_all(text).map(|()| stream)).expect("it listens")
     };
@@ -500,7 +502,7 @@ fn hostile_requests_end_in_words() {
     assert_eq!(at("/api/v1", &[]).status, 200);
     for mut stream in heads.into_iter().chain(bodies) {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        // It is closed: at once, for a newcomer, or when its time is up.
+        // The connection is closed: at once, for a new one, or when its time is up.
         let mut text = Vec::new();
         match stream.read_to_end(&mut text) {
             Ok(_) => {}
@@ -511,7 +513,7 @@ fn hostile_requests_end_in_words() {
     daemon.ended_well();
 }
 
-/// Only root can be somebody else.
+/// Only root can become another user.
 #[test]
 fn the_kernel_says_who_asks_on_the_socket() {
     let (place, _) = machine("group = \"65533\"");
@@ -544,7 +546,7 @@ fn the_kernel_says_who_asks_on_the_socket() {
     assert_eq!(member.body["user"]["role"], "operate", "{member:?}");
     assert_eq!(ask_as(65532, 65533, "/config", None).kind(), (403, "forbidden"));
     assert_eq!(ask_as(65532, 65532, "", None).status, 0, "the file's mode keeps others out");
-    // Even where the file's mode does not.
+    // Also where the mode of the file would permit it.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("a mode");
     let other = ask_as(65532, 65532, "", None);
     assert_eq!(other.kind(), (403, "forbidden"), "{other:?}");

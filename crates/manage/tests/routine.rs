@@ -1,7 +1,7 @@
-//! Goal: a daemon scrubs by schedule, in quiet hours, one array at a time on a link; what it found, and bounds on speed, outlive a restart. A
-//! member that is about to fail is copied to a spare while it stays a member.
-//! Method: the real daemon on image files, with schedules of seconds; a program in place of `smartctl` says what the drives below the images
-//! report of themselves.
+//! Goal: a daemon scrubs by schedule, in quiet hours, one array at a time on a link. What a scrub found and bounds on speed
+//! outlive a restart. A member that is about to fail is copied to a spare while it stays a member.
+//! Method: the real daemon on image files, with schedules of seconds; a program in place of `smartctl` gives the reports of the
+//! drives below the images.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{PATIENCE, Place, noise, run_tool, same};
 
 const SIZE: u64 = 64 << 20;
 
-/// A machine with arrays of this level, adopted: each of so many images, the last `spares` of them spare.
+/// A machine with adopted arrays of this level, each of so many images, the last `spares` of them spares.
 fn machine(level: &str, names: &[&str], count: usize, spares: usize) -> (Place, Vec<Vec<String>>) {
     let place = Place::new();
     let images = place.images(names.len() * count, SIZE);
@@ -88,7 +88,7 @@ fn what_a_scrub_by_schedule_finds_and_bounds_on_speed_outlive_a_restart() {
     assert!(place.ok(&["routine"]).contains("nothing is done by schedule"));
     place.run(&["speed", "tank", "--min", "300M"]).refused(2, &["above the upper one of 200"]);
 
-    // A repair is remembered, too.
+    // A repair is remembered too.
     place.ok(&["scrub", "tank", "--repair", "--force", "--wait"]);
     place.wait_for("tank", "the note of the repair", |status| status["last_scrub"]["repaired"] == true);
     set(&place, "[routine.scrubs]\ntank = \"Sun *-*-1..7 01:00\"");
@@ -114,7 +114,7 @@ fn what_a_scrub_by_schedule_finds_and_bounds_on_speed_outlive_a_restart() {
 #[test]
 fn scrubs_on_one_link_take_turns_and_pause_outside_of_quiet_hours() {
     let (place, _) = machine("5", &["tank", "pool"], 3, 0);
-    // UTC: so that hours can be told. One window is long over or far away, whenever this runs.
+    // UTC, so that hours are known. One window ended long ago or is far away, whenever this test runs.
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
     let hour = |ahead: u64| (seconds / 3600 + ahead) % 24;
     let loud = format!("hours = \"{:02}:00-{:02}:00\"", hour(6), hour(12));
@@ -126,7 +126,7 @@ fn scrubs_on_one_link_take_turns_and_pause_outside_of_quiet_hours() {
     }
     assert!(events(&place).iter().all(|(_, kind, _)| kind != "sweep_started"), "hours are loud");
 
-    // Quiet, and loud again in the middle: the scrub goes on later from where it was.
+    // A window of quiet hours ends in the middle: the scrub goes on in the next window from its position.
     set(&place, "[routine]\nscrub = \"*:*:*\"");
     place.ok(&["reload"]);
     let begun = wait_for_event(&place, "that was due at");
@@ -169,7 +169,7 @@ fn scrubs_on_one_link_take_turns_and_pause_outside_of_quiet_hours() {
     }
 }
 
-/// The drives below images, as a program in place of `smartctl` tells of them.
+/// The drives below the images, as a program in place of `smartctl` reports them.
 struct Drives<'a>(&'a Place);
 
 impl<'a> Drives<'a> {
@@ -200,7 +200,7 @@ impl<'a> Drives<'a> {
         fs::rename(&new, self.0.path("smart").join(name)).expect("a move");
     }
 
-    /// The configuration, with a threshold that makes the daemon ask all drives at once when it differs from the last one.
+    /// The configuration, with a threshold. If the threshold differs from the last one, the daemon asks all drives at once.
     fn ask(&self, threshold: u32, parts: &str) {
         let program = self.0.path("smartctl").display().to_string();
         set(self.0, &format!("[health]\nsmartctl = {program:?}\ntemperature-watch-c = {threshold}\n{parts}"));
@@ -213,7 +213,7 @@ fn role(status: &Value, path: &str) -> String {
     role.unwrap_or_default().to_owned()
 }
 
-/// Copies noise into the array; `false`: the tool is missing, and that is allowed.
+/// Writes random bytes into the array. `false`: the tool is missing, and the environment permits that.
 fn fill(place: &Place, daemon: &Daemon) -> bool {
     let source = place.path("source");
     noise(&source, 96 << 20, 3);

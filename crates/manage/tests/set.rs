@@ -1,4 +1,5 @@
-//! Goal: `stria set` changes what a served or stopped array does and keeps, says what a power cut costs, and keeps it over restarts.
+//! Goal: `stria set` changes settings of a served or stopped array, says what a power cut costs, and keeps the settings over
+//! restarts.
 //! Method: image files, a serve or a daemon, a client with data before and after, and the superblocks as `examine` shows them.
 
 mod support;
@@ -27,7 +28,7 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     let mut client = serve.client("tank");
     assert!(client.write(0, &example(1)).expect("it writes"));
     assert!(client.flush().expect("it flushes"));
-    // A client that may not reconnect is asked about first.
+    // If a client may not reconnect, the command asks first.
     place.run(&["set", "tank", "--bitmap", "none"]).refused(4, &["pause", "in use", "--force"]);
     assert!(place.status("tank")["bitmap"].is_object(), "nothing has changed");
     drop(client);
@@ -52,7 +53,7 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1), "a refusal stops nothing");
     place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
-    // While it is stopped.
+    // The same while the array is stopped.
     let told = place.ok(&[&["set", "tank", "--bitmap", "none"], &drives[..]].concat());
     assert!(told.contains("was changed"), "{told}");
     assert!(drives.iter().all(|drive| examined(&place, drive)["bitmap_dirty_count"].is_null()));
@@ -145,7 +146,7 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     let _daemon = Daemon::start(&place);
     let status = place.status("tank");
     assert_eq!((&status["write"], &status["read_only"]), (&"through".into(), &true.into()), "{status:#}");
-    // What people write into the file holds after a reload, where it can hold at once.
+    // Settings that people write into the file hold after a reload, if they can be changed without a restart.
     std::fs::write(place.config(), config.replace("write = \"through\"", "write = \"safe\"").replace("read-only = true\n", ""))
         .expect("a file");
     let told = place.ok(&["reload"]);
@@ -154,7 +155,7 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     place.ok(&["reload"]);
     let status = place.status("tank");
     assert_eq!((&status["write"], &status["read_only"]), (&"safe".into(), &false.into()), "{status:#}");
-    // By UUID, and while it is stopped.
+    // By UUID, while the array is stopped.
     place.ok(&["stop", "tank", "--force"]);
     let uuid = status["uuid"].as_str().expect("text").to_owned();
     let told = place.ok(&[&["set", &uuid, "--bitmap", "none", "--write", "through"], &drives[..]].concat());

@@ -1,5 +1,5 @@
-//! Goal: a member that does not answer is told of, by name, while its request waits, and so is its answer.
-//! Method: one member is a file of nbdfuse, which is stopped as a drive that hangs. Needs FUSE.
+//! Goal: a member that does not answer is reported by name while its request waits, and so is its answer.
+//! Method: one member is a file of nbdfuse, which is stopped like a drive that hangs. Needs FUSE.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn member_that_does_not_answer_is_told_of() {
     hanging.signal("-CONT");
     writer.join().expect("written, if late");
     place.wait_for("tank", "the member's answer", |status| waiting_ms(status, &slow) < 1000);
-    // The next look at the drives tells of it.
+    // The next look at the drives reports it.
     std::thread::sleep(Duration::from_millis(1500));
     place.ok(&["stop", "--force"]);
     let log = serve.ended_well();

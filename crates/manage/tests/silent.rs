@@ -1,6 +1,6 @@
-//! Goal: bytes that change on a drive while nobody looks are found by a scrub, laid to the drive that has them, and healed.
-//! Method: the real program on image files; some pages of two images are spoiled between two serves; a client of our own
-//! reads, and at the end the real md checks what we leave.
+//! Goal: a scrub finds bytes that changed on a drive, names the drive, and corrects them.
+//! Method: the real program on image files. Some pages of two images are changed between two serves; a client of the test reads,
+//! and at the end the real md checks the result.
 
 mod support;
 
@@ -12,14 +12,14 @@ use support::Place;
 
 const PAGE: u64 = 4096;
 
-/// Where the data of a drive start, as `examine` tells it.
+/// The first sector of a drive's data, as `examine` shows it.
 fn data_start_bytes(place: &Place, drive: &str) -> u64 {
     let text = place.ok(&["examine", drive]);
     let line = text.lines().find(|line| line.contains("Data Offset")).expect("md's word for it");
     line.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a count of sectors") * 512
 }
 
-/// Turns every byte of some pages of the data area over.
+/// Inverts every byte of some pages of the data area.
 fn spoil(place: &Place, drive: &str, pages: &[u64]) {
     let start = data_start_bytes(place, drive);
     let image = OpenOptions::new().read(true).write(true).open(drive).expect("an image");
@@ -31,7 +31,7 @@ fn spoil(place: &Place, drive: &str, pages: &[u64]) {
     }
 }
 
-/// What all members of the array and its spans count under `key`, by drive, without zeros.
+/// The counts under `key` of all members of the array and its spans, by drive, without zeros.
 fn counted(status: &Value, key: &str) -> Vec<(String, u64)> {
     let spans = status["spans"].as_array().expect("a list").iter().flat_map(|span| counted(span, key));
     let members = status["members"].as_array().expect("a list").iter();
@@ -43,7 +43,7 @@ fn contents(drives: &[&str]) -> Vec<Vec<u8>> {
     drives.iter().map(|drive| std::fs::read(drive).expect("an image")).collect()
 }
 
-/// Fills an array, spoils pages of two of its drives, and lets a scrub find and mend them.
+/// Fills an array, changes pages of two of its drives, and lets a scrub find and correct them.
 fn story(place: &Place, level: &str, drives: &[&str]) {
     place.ok(&[&["create", "tank", "--level", level], drives].concat());
     let serve = place.serve(drives);
@@ -62,7 +62,8 @@ fn story(place: &Place, level: &str, drives: &[&str]) {
     place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
 
-    // Neighbours in one stripe, pages of several stripes, and so of data and parity; behind the superblocks of a higher array.
+    // Neighbours in one stripe, and pages of several stripes, so that data and parity are affected; all behind the superblocks of
+    // a higher array.
     let (first, second) = (drives[1], drives[2]);
     let spoiled = [(first, vec![1600, 1601, 1670, 1800, 1801]), (second, vec![1602, 1671, 2100])];
     let right = contents(drives);
@@ -76,7 +77,7 @@ fn story(place: &Place, level: &str, drives: &[&str]) {
         reads.all(|offset| client.read(offset as u64, part(offset).len()).expect("it answers") == source[part(offset)])
     };
     if level != "1" {
-        // Of copies it is chance which is read.
+        // Which copy is read is random.
         assert!(!is_right(), "what was spoiled is data, and no read tells it");
     }
     let found = place.run(&["scrub", "tank", "--wait"]);
@@ -111,7 +112,7 @@ fn scrub_mends_the_drive_that_is_wrong_on_raid_60_and_three_copies() {
     }
 }
 
-/// And the kernel finds nothing left to say.
+/// And the kernel finds no mismatch.
 #[test]
 fn scrub_mends_the_drive_that_is_wrong_on_raid_6_as_the_kernel_sees_it() {
     let guest = harness::Guest::new("silent", &[16 << 20; 5]);

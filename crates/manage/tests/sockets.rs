@@ -20,14 +20,14 @@ fn mirror(place: &Place) -> Vec<String> {
 }
 
 fn spawn(place: &Place, images: &[String], nbd: &str, more: &[&str]) -> Child {
-    // Also where the tests run under nohup, or in the background of a script, whose shell ignores SIGINT for them.
+    // Also where the tests run under nohup, or in the background of a script: such a shell ignores SIGINT for them.
     let program = ["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_stria")];
     let arguments = [&program[..], &["serve", &images[0], &images[1], "--nbd", nbd], more].concat();
     let mut command = place.command_line("env", &arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// Waits until it serves; the lines up to then.
+/// Waits until the array is served. Returns the lines up to then.
 fn ready(child: &mut Child) -> Vec<String> {
     let mut told = Vec::new();
     for line in BufReader::new(child.stdout.as_mut().expect("a pipe")).lines().map_while(Result::ok) {
@@ -144,7 +144,7 @@ fn clients_of_a_socket_that_was_passed_wait_over_a_restart() {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| hurried_client(|| UnixStream::connect(&path)));
             std::thread::sleep(Duration::from_millis(100));
-            // As systemd does: the socket is file 3 of the process that these variables name.
+            // As systemd passes it: file 3 of the process that these variables name.
             let line = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" serve \"$@\"";
             let control = place.path("control.sock").display().to_string();
             let program = env!("CARGO_BIN_EXE_stria");
@@ -212,13 +212,13 @@ fn tls_takes_the_place_of_insisting() {
     assert!(end(child).0.success());
 }
 
-/// The size that the server tells to a client which asks for `tank` as soon as it can connect.
+/// The size that a client reads which asks for `tank` as soon as it can connect.
 fn hurried_client(connect: impl Fn() -> std::io::Result<UnixStream>) -> u64 {
     let patience = Instant::now() + PATIENCE;
     let mut socket = loop {
         match connect() {
             Ok(socket) => break socket,
-            // The file must not be there before its server listens.
+            // The file must not exist before its server listens.
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
         }
         assert!(Instant::now() < patience, "it never listens");
@@ -269,14 +269,14 @@ fn no_socket_is_left_whenever_the_signal_comes() {
         // SIGINT only after a socket is there: until `env` has run, it may be ignored, as a shell leaves it for background jobs.
         signal(&child, if round % 4 == 1 { "-INT" } else { "-TERM" });
         let (status, log) = end(child);
-        // A signal before it is listened for ends the process, which has made nothing by then.
+        // A signal before the process listens for it ends the process, which has made nothing by then.
         assert!(status.success() || log.is_empty() || !log.contains("stopping"), "round {round}: {status}: {log}");
         assert!(sockets(&place).is_empty(), "round {round}: {:?} are left: {log}", sockets(&place));
     }
     assert!(seen_late > 0);
 }
 
-/// The terminal is closed: the array is stopped in good order, though nobody reads its log any more.
+/// The terminal is closed: the array is stopped cleanly, although its log can no longer be written.
 #[test]
 fn hangup_ends_a_serve_in_good_order() {
     let place = Place::new();
@@ -343,10 +343,10 @@ fn a_serve_that_is_interrupted_twice_takes_its_sockets_along() {
     let images = mirror(&place);
     let mut child = spawn(&place, &images, &format!("unix:{}", place.path("nbd.sock").display()), &[]);
     ready(&mut child);
-    // A client with a request half sent does not keep it from ending.
+    // A client with half a request does not delay the end.
     signal(&child, "-INT");
     std::thread::sleep(Duration::from_millis(600));
-    // It has ended by itself by now, or ends at once.
+    // The process has ended by itself by now, or ends at once.
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     end(child);
     assert!(sockets(&place).is_empty());

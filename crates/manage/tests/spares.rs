@@ -1,6 +1,6 @@
-//! Goal: an array of the daemon that lacks a member takes a spare of the pool that suits it; one spare goes to one array, also if two fail at once, and
-//! a daemon that is killed in the middle of that leaves the spare on one side or the other. Method: image files, members failed by command,
-//! `kill -9` at several moments.
+//! Goal: an array of the daemon that lacks a member takes a fitting spare of the pool. One spare goes to one array, also if two
+//! members fail at once. If the daemon is killed meanwhile, the spare belongs to the pool or to the array, never to both.
+//! Method: image files, members failed by command, `kill -9` at several moments.
 
 mod support;
 
@@ -36,11 +36,11 @@ fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
     let images = place.images(6, 32 * MIB);
     arrays(&place, &images, 2);
     let _daemon = Daemon::start(&place);
-    // A drive that carries something is wiped only when somebody says so.
+    // A drive that carries something is wiped only when that is confirmed.
     place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--force"]);
     place.ok(&["spare", "add", &images[4]]);
     assert_eq!((pool(&place).len(), &pool(&place)[0]["free"]), (1, &Value::Bool(true)));
-    // As long as it is in the pool no other program takes it.
+    // While the drive is in the pool no other program takes it.
     place.run(&["create", "c", "--level", "0", &images[4]]).refused(1, &["in use"]);
     place.ok(&["fail", "a", &images[0], "--force"]);
     place.ok(&["fail", "b", &images[2], "--force"]);
@@ -58,7 +58,7 @@ fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
         events.contains("takes") && events.contains("pool of spares") && events.contains("no spare of the pool suits"),
         "{events}"
     );
-    // The next drive of the pool is for the other.
+    // The next drive of the pool goes to the other array.
     place.ok(&["spare", "add", &images[5]]);
     place.wait_for(loser, "the spare of the pool", |status| status["health"] == "optimal");
     // A drive that is taken out and wiped is in the pool again.

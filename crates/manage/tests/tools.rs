@@ -1,5 +1,5 @@
-//! Goal: `stria lab` and the like become programs of their own, and a server goes without them.
-//! Method: the real `stria`, linked into a folder where no tool lies beside it, and a script in a tool's place.
+//! Goal: `stria lab` and the like become programs of their own, and a server works without them.
+//! Method: the real `stria`, linked into a folder where no tool lies beside it, and a script in the place of a tool.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn a_tool_gets_arguments_environment_and_signals_and_gives_the_exit_code() {
         assert_eq!((code, &*error), (Some(7), ""), "{arguments:?}: {out}");
         assert!(out.starts_with(&format!("{passed} in {socket}, ")), "{arguments:?}: {out}");
     }
-    // The tool is the very process that was started, so whoever signals that signals the tool.
+    // The tool is the process that was started, so a signal to that process reaches the tool.
     let mut child = place.command_line(&stria, &["lab", "wait"]);
     let mut child = child.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));

@@ -1,6 +1,6 @@
-//! Goal: an array is a block device like any other, and outlives its server.
-//! Method: this very program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme), where the real `stria` serves a RAID
-//! 5 to the kernel, and the machine's own fio and mke2fs use it.
+//! Goal: an array is a block device like any other, and the device outlives its server.
+//! Method: this program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme). There the real `stria` serves a RAID
+//! 5 to the kernel, and fio and mke2fs of the machine outside use it.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn is_served(place: &Place, code: i32, words: &str) {
     assert!(listed.code == code && listed.stdout.contains(words), "{listed:?}");
 }
 
-/// Not a test of its own: the guest's half of the next one.
+/// The half of the next test that runs in the guest; not a test by itself.
 #[test]
 fn guests_half() {
     if !nvme::is_guest() {
@@ -42,7 +42,7 @@ fn guests_half() {
     let uuid = place.status("tank")["uuid"].as_str().expect("text").replace(':', "");
     is_named(&format!("/dev/disk/by-id/stria-{uuid}"), DEVICE);
 
-    // What the kernel makes of it.
+    // The attributes of the device in the kernel.
     for (what, value) in [("write_cache", "write back"), ("fua", "1"), ("rotational", "0"), ("logical_block_size", "512")] {
         assert_eq!(guest::queue(DEVICE, what), value, "{what}");
     }
@@ -51,7 +51,7 @@ fn guests_half() {
     let size: u64 = fs::read_to_string("/sys/block/ublkb3/size").expect("sysfs").trim().parse().expect("a number");
     assert_eq!(size * 512, place.status("tank")["size_bytes"].as_u64().expect("a size"));
 
-    // Bare: mixed sizes at a depth, FUA and flushes among them; then trims and zeroes, read back.
+    // The bare device: mixed sizes at a depth, with FUA and flushes; then trims and zeroes, which are read back.
     fio(
         "bare",
         DEVICE,
@@ -81,7 +81,7 @@ fn guests_half() {
     ok("/usr/sbin/blkdiscard", &[DEVICE, "-f"]);
     ok("blockdev", &["--rereadpt", DEVICE]);
 
-    // A file system under load, whose server dies twice with writes in its hands, and a drive fails in between.
+    // A file system under load. Its server is killed twice with writes under way, and a drive fails in between.
     ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", DEVICE]);
     fs::create_dir_all("/mnt/tank").expect("a folder");
     ok("mount", &["-t", "ext4", DEVICE, "/mnt/tank"]);
@@ -99,14 +99,14 @@ fn guests_half() {
     let killed = Instant::now();
     serve.kill();
     is_served(&place, 3, "LEFT BEHIND");
-    // The array is found by its name, though its own device does not answer.
+    // The array is found by its name, although its own device does not answer.
     let serve = place.serve(&["tank", "--ublk", "--clients", "apart"]);
     assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())], "the same device");
     let mut restarts = vec![killed.elapsed()];
     is_named("/dev/stria/tank", DEVICE);
     is_loaded(&place);
     place.ok(&["fail", "tank", "2", "--force"]);
-    // Writes that are acknowledged after it make it durable.
+    // A flush after these writes makes them durable.
     let before = written(&place);
     wait_until("the load without the drive", || written(&place) > before + (128 << 10));
     let killed = Instant::now();
@@ -116,7 +116,7 @@ fn guests_half() {
     is_loaded(&place);
     guest::print_pause("ublk", load.stop(), &restarts);
 
-    // SIGTERM, as for an upgrade: what is mounted waits for the next server.
+    // SIGTERM, as for an upgrade: a mounted device waits for the next server.
     serve.signal("-TERM");
     let log = serve.ended_well();
     assert!(log.contains("/dev/ublkb3 is in use") && log.contains("it is left"), "{log}");
@@ -137,7 +137,7 @@ fn guests_half() {
     assert!(!Path::new(DEVICE).exists() && !Path::new("/dev/ublkc3").exists());
     is_served(&place, 0, "no array is a block device here");
 
-    // Read-only; and a device that nobody takes over is removed by a command.
+    // A read-only device; and a device that no server takes over is removed by a command.
     let serve = place.serve(&[&drives[..], &["--ublk=3", "--read-only"]].concat());
     assert_eq!(fs::read_to_string("/sys/block/ublkb3/ro").expect("sysfs").trim(), "1");
     place.run(&["ublk", "remove", "3"]).refused(4, &["serves it", "stria stop tank"]);

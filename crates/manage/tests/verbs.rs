@@ -1,4 +1,4 @@
-//! Goal: the verbs at the ends of an array's life do what they say, on all drives, and only when nothing uses them.
+//! Goal: the verbs at the beginning and end of an array's life do what they say, on all drives, and only when nothing uses these.
 //! Method: the real program on image files.
 
 mod support;
@@ -27,7 +27,7 @@ fn an_array_takes_another_name_and_keeps_the_rest() {
     let before = contents(&images);
     place.run(&all(&["rename", "tank", "lake"], &tank)).refused(1, &["served", "stria stop tank"]);
     place.ok(&["stop", "tank"]);
-    // The name is taken on this machine, or cannot be one: then no drive is written.
+    // If the name is taken on this machine, or invalid, no drive is written.
     let stopped = contents(&tank);
     place.run(&all(&["rename", "tank", "pool"], &tank)).refused(1, &["both called \"pool\""]);
     place.run(&all(&["rename", "tank", "a/b"], &tank)).refused(2, &["a/b"]);
@@ -48,7 +48,7 @@ fn an_array_takes_another_name_and_keeps_the_rest() {
     assert!(place.ok(&["config", "show"]).contains("lake"));
 }
 
-/// The name of an array over spans lies within them, under their parity.
+/// The name of an array over spans lies within the spans, under their parity.
 #[test]
 fn an_array_over_spans_is_renamed_with_its_spans() {
     let place = Place::new();
@@ -67,7 +67,7 @@ fn an_array_over_spans_is_renamed_with_its_spans() {
     let _daemon = Daemon::start(&place);
     assert_eq!(place.settled("lake")["level"], "50");
     assert!(place.ok(&["scrub", "lake", "--wait"]).contains("0 sectors with mismatches"));
-    // Again, to another name of the same length, as after a crash.
+    // Again with another name of the same length, as after a crash.
     place.ok(&["stop", "lake"]);
     place.ok(&all(&["rename", "lake", "pond"], &images));
     place.ok(&["start", "pond"]);
@@ -98,7 +98,7 @@ fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
         assert!(place.ok(&["examine", image]).contains("no member of an array"));
     }
     assert!(!config().contains("[[array]]"), "{}", config());
-    // They are as new: nothing is to be overwritten.
+    // The drives are as new: nothing has to be overwritten.
     place.ok(&all(&["create", "tank", "--level", "5"], &tank));
     place.run(&["wipe", &tank[0], &images[5]]).refused(4, &["member of array \"tank\"", "--force"]);
     place.ok(&["wipe", "--force", &tank[0], &images[5]]);

@@ -1,6 +1,6 @@
-//! Goal: an array is the disk of a virtual machine, and the machine notices no death of its server.
-//! Method: the real `stria serve` is killed in the middle of what a driver does. Once the driver is a plain one that plays its
-//! side of the rings in shared memory, which is quick; once it is that of Linux in a QEMU guest, with fio and a file system.
+//! Goal: an array is the disk of a virtual machine, and the machine does not notice when its server dies.
+//! Method: the real `stria serve` is killed while a driver works. One driver is a plain one that uses the rings in shared memory,
+//! which is quick; the other is Linux in a QEMU guest, with fio and a file system.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn stamp(block: u64, round: u64) -> Vec<u8> {
     (block << 20 | round).to_le_bytes().repeat(512)
 }
 
-/// A RAID 5, and how it is served as a disk.
+/// A RAID 5, and the way in which it is served as a disk.
 struct Disk {
     place: Place,
     images: Vec<String>,
@@ -51,7 +51,7 @@ fn a_killed_serve_is_only_a_pause_to_a_driver() {
         let mut seed = 7_u64;
         let mut held = std::collections::BTreeMap::new();
         for round in 1..=12 {
-            // As many as there is space for, each to a block of its own.
+            // As many requests as there is space for, each to a block of its own.
             let mut sent = Vec::new();
             for _ in 0..SLOTS {
                 for queue in 0..QUEUES {
@@ -62,7 +62,7 @@ fn a_killed_serve_is_only_a_pause_to_a_driver() {
                     }
                 }
             }
-            // Killed with most of them in its hands, or with few.
+            // Killed with most of them under way, or with few.
             let left = (seed >> 33) as u16 % (2 * SLOTS);
             while machine.open(0) + machine.open(1) > left {
                 std::thread::yield_now();
@@ -79,7 +79,7 @@ fn a_killed_serve_is_only_a_pause_to_a_driver() {
                 assert!(status == OK && bytes == stamp(block, round), "block {block} of round {round}");
             }
         }
-        // Also without a member.
+        // The same without a member.
         let first = disk.images[0].as_str();
         disk.place.ok(&["fail", "tank", first, "-y"]);
         for (&block, &round) in &held {
@@ -107,7 +107,7 @@ fn people_see_the_disk_and_who_uses_it() {
     assert_eq!((status, String::from_utf8(serial).expect("text")), (OK, uuid[..20].to_owned()));
     let text = support::unwrapped(&disk.place.ok(&["status", "tank"]));
     assert!(text.contains("by vhost-user: 3 requests, 0 B read, 4 KiB written"), "{text}");
-    // A disk in use is not stopped by accident.
+    // A disk in use is not stopped without --force.
     disk.place.run(&["stop", "tank"]).refused(4, &["in use by process", "vhost-user", "--force"]);
     disk.place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
@@ -136,8 +136,8 @@ fn sockets_that_cannot_be_are_refused_before_anything_starts() {
     running.ended_well();
 }
 
-/// What the guest does: random writes at a depth, verified; a file system with writes and flushes, verified and checked; a
-/// discard, and what the disk says of itself.
+/// The guest's work: random writes at a depth, verified; a file system with writes and flushes, verified and checked; a discard;
+/// and the attributes of the disk.
 const GUEST: &str = r#"
 fio=$P1; mke2fs=$P2; e2fsck=$P3
 queue=/sys/block/vda/queue

@@ -9,7 +9,7 @@ use support::{Place, stria};
 
 const MIB: u64 = 1 << 20;
 
-/// What the terminal showed when these lines were typed, and the exit code.
+/// Returns what the terminal showed when these lines were typed, and the exit code.
 fn typed(place: &Place, lines: &[&str]) -> (String, i32) {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("{} create", stria().display()), "/dev/null"]);
@@ -62,6 +62,6 @@ fn what_is_not_confirmed_is_not_done() {
     let (shown, code) = typed(&place, &["4", &images.join(" "), "tank", "n"]);
     assert!(code == 4 && shown.contains("RAID 1 has none") && shown.contains("nothing was done"), "{code}: {shown}");
     assert!(support::contents(&images) == before, "nothing was written");
-    // Without a terminal nobody is asked.
+    // Without a terminal the command asks nothing.
     place.run(&["create"]).refused(2, &["--level", "NAME"]);
 }

@@ -1,5 +1,5 @@
-//! A little world for the engine: RAM members that answer late and out of order, faults on command, virtual time,
-//! and a plain array of bytes to compare with.
+//! A small world for the engine: RAM members that answer late and out of order, faults on command, virtual time, and a plain
+//! array of bytes to compare with.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod nowhere;
@@ -11,7 +11,7 @@ use stria_array::address::SyncSpace;
 use stria_array::*;
 use stria_block::*;
 
-/// A small generator (SplitMix64): the tests' only source of chance.
+/// A small generator (SplitMix64), the only source of random numbers in these tests.
 #[derive(Clone)]
 pub struct Chance(pub u64);
 
@@ -67,7 +67,7 @@ impl<D: BlockDevice> BlockDevice for LateDevice<D> {
     }
 }
 
-/// A RAM disk whose bytes the test keeps a hold of.
+/// A RAM disk whose bytes the test can access.
 #[derive(Clone)]
 pub struct SharedRam(pub Rc<RefCell<RamDevice>>, Limits);
 
@@ -94,7 +94,7 @@ impl BlockDevice for SharedRam {
     }
 }
 
-/// It runs on RAM that is at hand at once.
+/// It runs on RAM, which answers at once.
 pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoMetadata> {
     let ram = |slot| Box::new(RamDevice::new(config.geometry.member_sectors(slot))) as Box<dyn BlockDevice>;
     let devices = (0..config.geometry.slot_count()).map(ram).collect();
@@ -122,7 +122,7 @@ pub fn carry_out<R: MetadataWriter<Newcomer = ()>>(
 
 /// One array under test.
 pub struct World {
-    /// The home lane's.
+    /// The coordinator's.
     pub array: ArrayDevice<NoMetadata>,
     pub lanes: Vec<ArrayDevice<NoMetadata>>,
     pub rams: Vec<SharedRam>,
@@ -131,7 +131,7 @@ pub struct World {
     pub now: Nanos,
     pub chance: Chance,
     pub geometry: Geometry,
-    /// What the last scrub said about each part that disagrees: from where, how many sectors, whose fault.
+    /// The mismatches that the last scrub reported: first sector, length, and the wrong slot if known.
     pub mismatches: Vec<(u64, u64, Option<usize>)>,
     ended: Vec<Completion>,
     next_tag: Tag,
@@ -143,7 +143,7 @@ impl World {
         Self::with(geometry, spares, seed, intent, Synced::All)
     }
 
-    /// As it is found: with the bits of a bitmap, and redundancy that holds up to `synced`.
+    /// The array as it is found: with the bits of a bitmap, and consistent redundancy below `synced`.
     pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, synced: Synced<SyncSpace>) -> Self {
         Self::on_lanes(geometry, spares, seed, intent, synced, 1)
     }
@@ -186,7 +186,7 @@ impl World {
         Self { array, lanes, rams, faults, model, now: 0, chance, geometry, mismatches, ended, next_tag: 0 }
     }
 
-    /// What all lanes say.
+    /// The status of all lanes together.
     pub fn status(&self) -> ArrayStatus {
         ArrayStatus::joined(self.lanes.iter().map(ArrayDevice::status).collect())
     }
@@ -198,7 +198,7 @@ impl World {
         self.next_tag
     }
 
-    /// One step of time; false when nothing will happen any more by itself.
+    /// One step of time. `false`: nothing will happen any more by itself.
     pub fn step(&mut self) -> bool {
         for lane in &mut self.lanes {
             lane.poll(self.now, &mut self.ended);
@@ -278,7 +278,7 @@ impl World {
         Ok(into.iter().flat_map(|buffer| buffer.to_vec()).collect())
     }
 
-    /// Every sector, all asked for at once.
+    /// Reads every sector, all at once.
     pub fn read_each(&mut self) -> Vec<u8> {
         let read = || Operation::Read { into: std::iter::once(Buffer::zeroed(512)).collect() };
         let tags: Vec<Tag> = (0..self.geometry.capacity_sectors()).map(|sector| self.submit(sector, 1, read())).collect();
@@ -310,7 +310,7 @@ impl World {
         (self.chance.below(capacity - sectors + 1), sectors)
     }
 
-    /// Some writes at once that do not overlap, some reads beside them, zeroes and discards between.
+    /// Some writes at once that do not overlap, reads beside them, and zeroes and discards between.
     pub fn traffic(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let mut taken: Vec<(u64, u64)> = Vec::new();
@@ -379,7 +379,7 @@ impl World {
     }
 }
 
-/// Every level and layout in small, with `count` members.
+/// Every level and layout, small, with `count` members.
 pub fn geometries(count: usize, strip: u64, strips: u64) -> Vec<Geometry> {
     let equal = vec![strip * strips; count];
     let unequal: Vec<u64> = (0..count as u64).map(|index| strip * (strips - 3 * (index % 3))).collect();
@@ -389,7 +389,8 @@ pub fn geometries(count: usize, strip: u64, strips: u64) -> Vec<Geometry> {
     Layout::of_all_levels().filter_map(made).collect()
 }
 
-/// Tries every level and layout with so many members, on as many lanes as `lanes` says of their count and the geometry's index.
+/// Tries every level and layout with so many members, on the number of lanes that `lanes` gives for the count and the geometry's
+/// index.
 pub fn each_on(
     lanes: impl Fn(usize, usize) -> usize,
     name: &str,
@@ -407,7 +408,7 @@ pub fn each_on(
     }
 }
 
-/// What was written is what is read, and redundancy agrees.
+/// Reads return what was written, and redundancy is consistent.
 pub fn write_and_read(world: &mut World) {
     world.traffic(30);
     world.check_all("at the end");

@@ -1,4 +1,4 @@
-//! A recorder that keeps nothing, and says of each record that it is kept.
+//! A recorder that stores nothing, and answers each update as durable.
 
 use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MetadataWrite, MetadataWriter};
 use stria_block::{Buffer, Data, SECTOR_BYTES};

@@ -163,7 +163,7 @@ pub fn write(ring: &Ring, drive: &mut FileDrive, start_sector: u64, bytes: &[u8]
     carry_out(ring, drive, start_sector, sectors, Operation::Write { from, fua: false }).result
 }
 
-/// Numbers from a seed: SplitMix64.
+/// Random numbers from a seed: SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {

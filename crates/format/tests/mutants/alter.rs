@@ -1,4 +1,4 @@
-//! Alters what lies on drives, field by field or byte by byte, and makes every checksum right again.
+//! Alters the content of drives, field by field or byte by byte, and corrects every checksum.
 
 use super::scenes::Scene;
 use super::support::MemoryDrive;
@@ -12,7 +12,7 @@ use stria_format::md::superblock::{Header, MAGIC, feature};
 use stria_format::md::{Superblock, examine};
 use stria_parity::crc32c;
 
-/// Nothing that lies farther inside a drive is looked for.
+/// Structures farther inside a drive are not searched for.
 const PAGE: usize = 4096;
 
 const fn field(name: &'static str, offset: usize, length: usize) -> Field {
@@ -113,7 +113,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-/// The superblocks that a drive says it has, whether they are sound or not: where they start, in bytes.
+/// The superblocks that a drive seems to have, valid or not: their offsets in bytes.
 fn superblocks(drive: &MemoryDrive) -> Vec<u64> {
     let places = [2, 1, 0].into_iter().filter_map(|minor| Superblock::sector_of(minor, drive.size_sectors));
     places.map(|sector| sector * 512).filter(|&at| number(&get(drive, at, 4)) == u64::from(MAGIC)).collect()
@@ -123,7 +123,7 @@ fn header_at(drive: &MemoryDrive, at: u64) -> Header {
     Header::read(get(drive, at, Header::SIZE_BYTES).as_slice().try_into().expect("cut to size"))
 }
 
-/// Where something lies that the superblock names by its distance from itself; `None`: nowhere near a drive.
+/// The position of a structure that the superblock names by its distance from itself. `None`: far outside of the drive.
 fn place(header: &Header, at: u64, distance: i64) -> Option<u64> {
     let sector = (at / 512).checked_add_signed(distance)?;
     (header.super_offset == at / 512 && sector < 1 << 50).then(|| sector * 512)
@@ -185,12 +185,12 @@ pub fn targets(drives: &[MemoryDrive]) -> Vec<Target> {
     targets
 }
 
-/// Bytes at which pages with something on them start.
+/// Offsets of pages that are not empty.
 fn pages(drive: &MemoryDrive) -> Vec<u64> {
     drive.sectors.keys().filter(|sector| sector.is_multiple_of(8)).map(|sector| sector * 512).collect()
 }
 
-/// Makes every checksum right, whatever it is over.
+/// Corrects every checksum.
 pub fn seal(drive: &mut MemoryDrive) {
     let mut salt = [0; 16];
     let mut identity = [0; 16];
@@ -238,7 +238,7 @@ pub fn seal(drive: &mut MemoryDrive) {
     }
 }
 
-/// The sum of some bytes, itself taken as zero.
+/// The checksum of some bytes, with its own field as zero.
 fn seal_crc(drive: &mut MemoryDrive, at: u64, length: usize, sum_at: usize) {
     let mut bytes = get(drive, at, length);
     bytes[sum_at..sum_at + 4].fill(0);
@@ -247,7 +247,7 @@ fn seal_crc(drive: &mut MemoryDrive, at: u64, length: usize, sum_at: usize) {
 
 fn seal_append(drive: &mut MemoryDrive, page: u64, salt: &[u8; 16]) {
     let (sectors, count) = (number(&get(drive, page + 0x24, 4)), number(&get(drive, page + 0x28, 4)) as usize);
-    // Longer ones do not count whatever their sums are.
+    // Longer structures do not count, whatever their checksums are.
     if (8..2048).contains(&sectors) && count <= 63 {
         let payload = get(drive, page + PAGE as u64, (sectors * 512) as usize - PAGE);
         put(drive, page + 0x30, &crc32c(&payload).to_le_bytes());
@@ -284,7 +284,7 @@ fn seal_partial_parity(drive: &mut MemoryDrive, log: u64) {
     }
 }
 
-/// A number that was not there, or that might have been.
+/// A number that is new, or near the old one.
 fn value(chance: &mut Chance, before: u64, length: usize, drive_sectors: u64, others: &[u64]) -> u64 {
     let bits = length as u64 * 8;
     let max = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -320,7 +320,7 @@ pub struct Mutant {
     pub changes: Vec<Change>,
 }
 
-/// Alters a scene, other scenes lending what is of theirs.
+/// Alters a scene. Structures may be exchanged with those of other scenes.
 pub fn alter(scene: &Scene, targets: &[Target], others: &[Scene], chance: &mut Chance) -> Mutant {
     let mut mutant = Mutant { drives: scene.drives.clone(), changes: Vec::new() };
     let rounds = if chance.one_in(2) { 1 } else { 2 + chance.below(5) };
@@ -334,18 +334,18 @@ pub fn alter(scene: &Scene, targets: &[Target], others: &[Scene], chance: &mut C
     } else {
         mutant.drives.iter_mut().for_each(seal);
     }
-    // A drive does not tell what lies beyond its end.
+    // A drive does not know what lies beyond its end.
     for drive in &mut mutant.drives {
         drive.sectors.split_off(&drive.size_sectors);
     }
     mutant
 }
 
-/// Alters a scene as `bytes` say, for a fuzzer: the first for all, then twelve for each change.
+/// Alters a scene by a fuzzer's bytes: the first for the whole, then twelve for each change.
 pub fn by_bytes(scene: &Scene, targets: &[Target], bytes: &[u8]) -> Mutant {
     let mut mutant = Mutant { drives: scene.drives.clone(), changes: Vec::new() };
     let (how, edits) = bytes.split_first().unwrap_or((&0, &[]));
-    // Foreign marks are no structure of ours, and have no fields.
+    // Signatures of others are no structure of ours, and have no fields.
     let marks = scene.marks.iter().map(|&(offset, _)| Target { what: "mark", drive: 0, offset, fields: Vec::new() });
     let targets: Vec<Target> = targets.iter().cloned().chain(marks).collect();
     for edit in edits.chunks_exact(12) {
@@ -389,7 +389,7 @@ impl Mutant {
         }
     }
 
-    /// A member that missed records says otherwise: by one number, or by a count that nobody makes and what it likes of the others.
+    /// A member that missed updates claims otherwise: by one number, or by an impossible count and any state of the others.
     fn lie(&mut self, stale: usize, targets: &[Target], chance: &mut Chance) {
         let own = |what: &str| targets.iter().filter(|target| target.drive == stale && target.what == what).cloned().collect();
         let (superblock, roles): (Vec<Target>, Vec<Target>) = (own("superblock"), own("roles"));
@@ -433,7 +433,7 @@ impl Mutant {
     }
 
     fn alter_field(&mut self, targets: &[Target], chance: &mut Chance) {
-        // As often the one superblock as one of a hundred entries.
+        // The one superblock as often as one of a hundred entries.
         let mut kinds: Vec<&'static str> = targets.iter().map(|target| target.what).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -484,7 +484,7 @@ impl Mutant {
         }
     }
 
-    /// A page of which only a half was written.
+    /// A page of which only one half was written.
     fn tear(&mut self, chance: &mut Chance) {
         let drive = chance.below(self.drives.len() as u64) as usize;
         let pages = pages(&self.drives[drive]);
@@ -539,8 +539,8 @@ impl Mutant {
         self.changes.push(Change::Foreign { drive, scene: other.name.clone() });
     }
 
-    /// Whether so little was changed that a drive which missed records cannot pass for one which did not: one number in its
-    /// superblock, or its count beyond what any array makes, with whatever it says of the others.
+    /// True if so little was changed that a drive which missed updates cannot look current: one number in its superblock, or an
+    /// impossible count together with any state of the others.
     pub fn stays_stale(&self, scene: &Scene) -> bool {
         let Some(stale) = scene.stale else { return false };
         let of_stale = |change: &Change| match *change {
@@ -554,7 +554,7 @@ impl Mutant {
     }
 }
 
-/// For people: what a drive says.
+/// The state that a drive records, in words.
 pub fn shown(drive: &MemoryDrive) -> String {
     examine::lines(&drive.candidate()).into_iter().map(|line| format!("{line:?}")).collect::<Vec<_>>().join("; ")
 }

@@ -1,4 +1,4 @@
-//! A mutant's life, and the harm that it must not do.
+//! The life of a mutant, and the harm that it must not do.
 
 use super::alter::Mutant;
 use super::scenes::{LOOKED_AT, Scene};
@@ -12,7 +12,7 @@ use stria_chance::Chance;
 use stria_format::detect::{detect, wipes};
 use stria_format::md::{Candidate, Options, examine, raw};
 
-/// What became of the mutants.
+/// The outcomes of the mutants.
 #[derive(Debug, Default)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// All that people can ask of a drive.
+/// All that administrators can ask of a drive.
 fn examined(drive: &MemoryDrive) -> Candidate {
     let candidate = drive.candidate();
     examine::lines(&candidate);
@@ -41,7 +41,7 @@ fn examined(drive: &MemoryDrive) -> Candidate {
     candidate
 }
 
-/// What is found on a drive can be wiped, and then it is not there any more.
+/// Signatures that are found on a drive can be wiped, and are gone then.
 fn wiped(drive: &MemoryDrive) {
     let mut drive = drive.clone();
     for _ in 0..8 {
@@ -57,7 +57,7 @@ fn wiped(drive: &MemoryDrive) {
     panic!("{} still carries something after it was wiped eight times", drive.name);
 }
 
-/// Reads here and there, and writes where that is allowed; what was written is read.
+/// Reads here and there, and writes where that is allowed. Written data is read back.
 fn use_array(world: &mut World, node: &mut Node, writes: bool, chance: &mut Chance) {
     let capacity = node.geometry().capacity_sectors();
     let block = u64::from(node.device.limits().logical_block_bytes) / 512;

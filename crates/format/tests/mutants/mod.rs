@@ -1,4 +1,4 @@
-//! Drives to be altered, the altering, and what is then done with them; for the tests of the program as well.
+//! Drives to be altered, the changes, and the lives of the results; the tests of the program use them as well.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod alter;

@@ -1,4 +1,4 @@
-//! What there is to alter: members of arrays of every level in every state, and drives that carry something else.
+//! Drives to be altered: members of arrays of every level in every state, and drives that carry something else.
 
 use super::support::firmware::{firmware_raids, sector_with};
 use super::support::running::pattern;
@@ -13,17 +13,17 @@ use stria_format::md::superblock::feature;
 use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice, MdLog, Options, Superblock, assemble};
 use stria_parity::crc32c;
 
-/// Drives as they lie there before anything is altered.
+/// Drives before anything is altered.
 pub struct Scene {
     pub name: String,
     pub drives: Vec<MemoryDrive>,
-    /// This drive missed what its array did last: what it holds of the array's first sectors is of version 1, not of 2.
+    /// This drive missed the last changes of its array: its copy of the array's first sectors is of version 1, not of 2.
     pub stale: Option<usize>,
-    /// Places of marks that are no structure of ours: byte offset and length, on every drive.
+    /// Positions of signatures that are no structure of ours: byte offset and length, on every drive.
     pub marks: Vec<(u64, u64)>,
-    /// Whether an array starts of these drives.
+    /// True if an array starts from these drives.
     pub starts: bool,
-    /// Whether it leaves something to replay.
+    /// True if its start replays something.
     pub replays: bool,
     /// Some of it was being written: not every checksum is right.
     pub torn: bool,
@@ -31,7 +31,7 @@ pub struct Scene {
 
 /// 2 MiB: half of it is metadata and log.
 const SMALL: u64 = 4096;
-/// Looked at, and written, from the start of every array.
+/// Sectors from the start of every array that are read and written.
 pub const LOOKED_AT: u64 = 48;
 const NOW: u64 = 1_700_000_100;
 
@@ -56,7 +56,7 @@ fn opened(world: &mut World) -> Node {
     node
 }
 
-/// What an array leaves behind that ran, and lost its power after `left` more sectors.
+/// The drives of an array that ran, and lost its power after `left` more sectors.
 fn run(drives: &[MemoryDrive], left: u64, history: impl FnOnce(&mut World, &mut Node)) -> Vec<MemoryDrive> {
     let mut world = World::new(drives, left);
     let mut node = opened(&mut world);
@@ -69,7 +69,7 @@ fn put(world: &mut World, node: &mut Node, start: u64, sectors: u64, version: u8
     world.write(node, start, &pattern(start, sectors, version)).expect("it writes");
 }
 
-/// After a clean stop, its first sectors of this version.
+/// After a clean stop, with its first sectors of this version.
 fn stopped(drives: &[MemoryDrive], version: u8) -> Vec<MemoryDrive> {
     run(drives, u64::MAX, |world, node| {
         put(world, node, 0, LOOKED_AT, version);
@@ -77,11 +77,11 @@ fn stopped(drives: &[MemoryDrive], version: u8) -> Vec<MemoryDrive> {
     })
 }
 
-/// Without a stop: some small writes are on their way or through, and the log tells of them.
+/// Without a stop: some small writes are in flight or done, and the log has their records.
 fn crashed(drives: &[MemoryDrive], left: u64) -> Vec<MemoryDrive> {
     run(drives, left, |world, node| {
         for (start, sectors) in [(1, 2), (9, 3), (17, 1), (30, 9), (40, 8), (3, 1)] {
-            // Without power everything ends as if it were written.
+            // Without power all requests end as if they were written.
             let _ = world.write(node, start, &pattern(start, sectors, 2));
         }
     })
@@ -91,7 +91,7 @@ fn without(drives: &[MemoryDrive], lost: usize) -> Vec<MemoryDrive> {
     drives.iter().enumerate().filter(|(index, _)| *index != lost).map(|(_, drive)| drive.clone()).collect()
 }
 
-/// One member left, the array went on, and it came back as it was.
+/// One member left, the array went on, and the member came back as it was.
 fn stale(level: Level, count: usize, lost: usize) -> Scene {
     let whole = stopped(&carry_out(&small(level, count, 0)).0, 1);
     let mut rest = without(&whole, lost);
@@ -119,7 +119,7 @@ fn change(drive: &mut MemoryDrive, change: impl FnOnce(&mut Superblock)) {
     drive.write(superblock.header.super_offset, &superblock.encode());
 }
 
-/// Members that are filled, replace others, wait, or have bad blocks.
+/// Members that are being filled, replace others, are spares, or have bad blocks.
 fn in_the_making() -> Vec<Scene> {
     let mut scenes = Vec::new();
     for level in [Level::Raid1, Level::Raid5, Level::Raid6] {
@@ -151,7 +151,7 @@ fn in_the_making() -> Vec<Scene> {
     scenes
 }
 
-/// Logs of several lanes, written by hand; `full`: as many records of one stripe as have room.
+/// Logs of several lanes, written by hand. `full`: as many records of one stripe as have space.
 pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
     let count = 3 + usize::from(level == Level::Raid6);
     let mut create = request(level, level.default_layout(), count, 0, if full { SMALL } else { 8 << 20 });
@@ -203,7 +203,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
     drives
 }
 
-/// md's partial parity log in the middle of some writes.
+/// md's partial parity log amid some writes.
 fn partial_parity(bit: u32) -> Scene {
     let mut create = small(Level::Raid5, 4, 0);
     create.strip_sectors = 16;
@@ -247,7 +247,7 @@ fn of_version(minor: u8, level: Level) -> Scene {
     Scene::new(format!("RAID {level} of 3 of version 1.{minor}"), stopped(&drives, 1))
 }
 
-/// Two arrays of three drives, and a RAID 0 on them. `marked`: as Stria makes it, or mdadm.
+/// Two arrays of three drives, and a RAID 0 on them. `marked`: as Stria makes it, else as mdadm does.
 fn nested(marked: bool) -> Scene {
     let uuid = |which: u8| [which; 16];
     let mut all = Vec::new();
@@ -307,7 +307,7 @@ fn large(level: Level, sectors: u64) -> Scene {
     Scene::new(format!("RAID {level} of 3 drives of {sectors} sectors"), crashed(&drives, u64::MAX))
 }
 
-/// What other programs leave on drives: where, and the bytes.
+/// What other programs write to drives: positions and bytes.
 fn foreign() -> Vec<(String, u64, Vec<u8>)> {
     let end = SMALL * 512;
     let with = sector_with;
@@ -330,7 +330,7 @@ fn foreign() -> Vec<(String, u64, Vec<u8>)> {
     others.into_iter().map(|(name, offset, sector)| (name.to_owned(), offset, sector)).chain(firmware).collect()
 }
 
-/// Everything there is to alter.
+/// All scenes.
 pub fn all() -> Vec<Scene> {
     let mut scenes = Vec::new();
     for (level, layout) in Layout::of_all_levels() {

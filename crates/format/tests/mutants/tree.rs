@@ -1,4 +1,4 @@
-//! Arrays on drives in memory, found, opened, replayed, used and stopped as `stria-host` does it, in virtual time.
+//! Arrays on drives in memory: found, opened, replayed, used and stopped as `stria-host` does it, in virtual time.
 
 use super::support::MemoryDrive;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use stria_format::md::assemble::Assembly;
 use stria_format::md::{Candidate, LogLayout, MdLog, MdMetadata, Options, assemble};
 use stria_integrity::IntegrityDevice;
 
-/// Far beyond what the longest of these histories takes.
+/// Far beyond the longest of these histories.
 const TURNS_MAX: u64 = 100_000;
 
 /// A drive in memory as a device.
@@ -22,7 +22,7 @@ pub struct Device {
     drive: Rc<RefCell<MemoryDrive>>,
     power: Power,
     limits: Limits,
-    /// With when it tells so: no drive answers before it was asked.
+    /// With the time at which each ends: no drive answers before it was asked.
     ended: Vec<(Nanos, Completion)>,
     now: Nanos,
 }
@@ -33,7 +33,7 @@ const LATENCY: Nanos = 10_000;
 /// What may still be written to the drives of a world.
 #[derive(Clone)]
 pub struct Power {
-    /// Sectors, on all drives together; what comes later is lost without a word.
+    /// Sectors, on all drives together. Later writes are lost without an error.
     pub left: Rc<Cell<u64>>,
     /// No byte at all may be written.
     pub frozen: Rc<Cell<bool>>,
@@ -91,10 +91,10 @@ impl BlockDevice for Device {
     }
 }
 
-/// Where a member's data lie, and how large its drive is.
+/// The position of a member's data, and the size of its drive.
 type Bounds = Arc<Vec<(Range<u64>, u64)>>;
 
-/// The recorder, looked at: metadata go neither into data nor beyond a drive.
+/// Watches the recorder: it writes metadata neither into data nor beyond a drive.
 #[derive(Clone)]
 pub struct Watched {
     recorder: MdMetadata,
@@ -174,7 +174,7 @@ impl LaneLog for WatchedLog {
     }
 }
 
-/// An array that runs.
+/// A running array.
 pub struct Node {
     pub uuid: [u8; 16],
     pub config: ArrayConfig,
@@ -188,14 +188,14 @@ impl Node {
         &self.config.geometry
     }
 
-    /// This one and all below.
+    /// This array and all below it.
     pub fn each(&self, what: &mut impl FnMut(&Node)) {
         self.spans.iter().for_each(|span| span.each(what));
         what(self);
     }
 }
 
-/// What a member is made of.
+/// The drive or array that a member is.
 enum Source {
     Drive(usize),
     Span(Box<Node>),
@@ -205,9 +205,9 @@ enum Source {
 pub struct World {
     pub drives: Vec<Rc<RefCell<MemoryDrive>>>,
     pub power: Power,
-    /// Arrays that were refused, and drives of none, in words.
+    /// Arrays that were refused, and drives without an array, in words.
     pub refusals: Vec<String>,
-    /// When virtual time begins.
+    /// The start of virtual time.
     pub unix_seconds: u64,
     now: Nanos,
     turns: u64,
@@ -224,8 +224,8 @@ impl World {
         self.drives.iter().map(|drive| drive.borrow().clone()).collect()
     }
 
-    /// The arrays on the drives, opened to be looked at, as `host` does it. `above`: with what lies on those that are marked as
-    /// spans; `nested`: on all.
+    /// The arrays on the drives, opened read-only, as `host` does it. `above`: with the arrays on those that are marked as spans;
+    /// `nested`: on all.
     pub fn open(&mut self, how: &Options, above: bool, nested: bool) -> Vec<Node> {
         let read = |drive: &Rc<RefCell<MemoryDrive>>| drive.borrow().candidate();
         let mut candidates: Vec<Candidate> = self.drives.iter().map(read).collect();
@@ -313,7 +313,7 @@ impl World {
         Some(Node { uuid: assembly.uuid, config: start.config, device, spans, checked })
     }
 
-    /// What lies on an array.
+    /// The array above an array.
     fn look_at(&mut self, node: &mut Node, upper_uuid: Option<[u8; 16]>) -> Candidate {
         let limits = node.device.limits().clone();
         let mut read = |start: u64, sectors: u64| self.read(node, start, sectors);
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Lets an array go on until the next thing happens.
+    /// Runs an array until the next event.
     pub fn turn(&mut self, node: &mut Node, ended: &mut Vec<Completion>) {
         node.device.poll(self.now, ended);
         self.now = self.now.max(node.device.next_wake().unwrap_or(0));
@@ -354,7 +354,7 @@ impl World {
         self.request(node, start, data.len() as u64 / 512, Operation::Write { from, fua: false }).result
     }
 
-    /// Stops the array, then what is below it.
+    /// Stops the array, then the arrays below it.
     pub fn stop(&mut self, node: &mut Node) {
         node.device.begin(Command::Stop);
         while !node.device.has_stopped() {
@@ -370,7 +370,7 @@ impl World {
     }
 }
 
-/// Lets an array write, what is below it first.
+/// Makes an array writable, the arrays below it first.
 pub fn activate(node: &Node) {
     node.spans.iter().for_each(activate);
     node.device.command(|engine| engine.set_read_only(false));

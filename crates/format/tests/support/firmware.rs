@@ -1,7 +1,7 @@
-//! Marks that the firmware of mainboards and of simple controllers leaves on members, laid out by hand.
+//! Signatures that the firmware of mainboards and of simple controllers leaves on members, laid out by hand.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-/// The last word makes the sum of little-endian 16-bit words zero.
+/// The last word makes the sum of all little-endian 16-bit words zero.
 fn balanced(mut bytes: Vec<u8>, checksum: usize, end: usize) -> Vec<u8> {
     let sum = bytes[..end].chunks_exact(2).fold(0u16, |sum, word| sum.wrapping_add(u16::from_le_bytes([word[0], word[1]])));
     bytes[checksum..checksum + 2].copy_from_slice(&sum.wrapping_neg().to_le_bytes());
@@ -40,8 +40,8 @@ fn nvidia() -> Vec<u8> {
     sector
 }
 
-/// Marks of firmware RAID on a drive of so many bytes: byte offset, sector, how it is named here, its type for blkid ("": not known
-/// there).
+/// Signatures of firmware RAID on a drive of so many bytes: byte offset, sector, our name for it, blkid's type ("": unknown to
+/// blkid).
 pub fn firmware_raids(end: u64) -> Vec<(u64, Vec<u8>, String, &'static str)> {
     let adaptec = sector_with(&[(0, b"\x37\xfc\x4d\x1e"), (256, b"DPTM"), (63, &[8])]);
     let highpoint = |at, mark: u8| sector_with(&[(at, &[mark, 0x16, 0x78, 0x5a])]);

@@ -15,7 +15,7 @@ use stria_format::md::{
     Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Options, Start, assemble, examine, raw,
 };
 
-/// A drive that remembers only what was written.
+/// A drive that stores only what was written.
 #[derive(Clone, Debug)]
 pub struct MemoryDrive {
     pub name: String,
@@ -45,7 +45,7 @@ impl MemoryDrive {
         assert_eq!(bytes.len() % 512, 0);
         for (index, sector) in bytes.chunks_exact(512).enumerate() {
             assert!(start + (index as u64) < self.size_sectors, "write beyond the end");
-            // Zeros take no memory: a rebuild of gigabytes of them is to be told from a start that takes as much.
+            // Zeros take no memory: else a rebuild of gigabytes of them could not be told from a start that takes as much.
             match sector.iter().all(|byte| *byte == 0) {
                 true => drop(self.sectors.remove(&(start + index as u64))),
                 false => drop(self.sectors.insert(start + index as u64, sector.try_into().expect("a sector"))),
@@ -145,13 +145,13 @@ pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
     ArrayState { clean, synced: config.synced, slots, spares, failed: Vec::new(), optimal }
 }
 
-/// By slot: the index of the drive that holds it.
+/// The index of the drive that holds each slot.
 pub fn holders(start: &Start) -> Vec<Option<usize>> {
     let drive = |member: &MemberConfig| start.drives[member.id.0];
     start.config.slots.iter().map(|slot| slot.member.as_ref().map(drive)).collect()
 }
 
-/// Asks everything of these drives that people can ask.
+/// Calls every function of this crate that administrators cause on these drives.
 pub fn use_all(drives: &[MemoryDrive]) {
     for drive in drives {
         let candidate = drive.candidate();

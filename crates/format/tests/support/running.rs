@@ -1,4 +1,4 @@
-//! Arrays that run on drives in memory until the power is cut, after any number of sectors.
+//! Arrays that run on drives in memory until the power is cut after a given number of sectors.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use super::{MemoryDrive, started};
@@ -9,12 +9,12 @@ use stria_array::{ArrayDevice, Command};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use stria_format::md::{MdMetadata, Options, Start};
 
-/// A drive that forgets nothing, and hears nothing any more once the power is gone.
+/// A drive that loses nothing, and takes no more requests once the power is gone.
 pub struct CutDrive {
     drive: Rc<RefCell<MemoryDrive>>,
     /// Sectors that may still be written, on all drives together.
     left: Rc<Cell<u64>>,
-    /// There is no space for data. Metadata have theirs.
+    /// There is no space for data. Metadata has its space.
     is_full: Rc<Cell<bool>>,
     data_start: u64,
     limits: Limits,
@@ -64,7 +64,7 @@ impl BlockDevice for CutDrive {
     }
 }
 
-/// An array started from what lies on drives.
+/// An array started from these drives.
 pub struct Running {
     array: ArrayDevice<MdMetadata>,
     drives: Vec<Rc<RefCell<MemoryDrive>>>,
@@ -127,7 +127,7 @@ impl Running {
         completion.result.expect("it writes");
     }
 
-    /// Why replay gave up.
+    /// The reason for which replay gave up.
     pub fn unreplayed(&self) -> Option<String> {
         self.array.status().unreplayed
     }
@@ -155,7 +155,7 @@ impl Running {
     }
 }
 
-/// Bytes of sectors from `start` on, told apart by `version`.
+/// The content of sectors from `start` on; each `version` has another.
 pub fn pattern(start: u64, sectors: u64, version: u8) -> Vec<u8> {
     (start..start + sectors).flat_map(|sector| [sector as u8 ^ 0x5a, version, (sector >> 8) as u8, 0x11].repeat(128)).collect()
 }
@@ -172,32 +172,32 @@ pub fn losses(count: usize, most: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Cuts some writes everywhere, and looks at what is left.
+/// Cuts some writes after every sector, and checks the drives.
 pub struct Cuts<'a> {
     pub what: String,
-    /// Sectors of the array that are looked at.
+    /// Sectors of the array that are compared.
     pub sectors: u64,
-    /// In so many stripes.
+    /// The number of their stripes.
     pub stripes: u64,
-    /// Members that it lacks from before.
+    /// Members that the array lacks from the start.
     pub missing: &'a [usize],
-    /// How many it may lose with the power.
+    /// How many more it may lose with the power.
     pub losses_max: usize,
     pub writes: &'a [(u64, u64)],
-    /// What may be neither old nor new where members are lost.
+    /// Sectors that may be neither old nor new if members are lost.
     pub torn: Range<u64>,
     /// The first cut.
     pub from: u64,
 }
 
 impl Cuts<'_> {
-    /// Of the array on these drives.
+    /// The configuration of the array on these drives.
     pub fn everywhere(&self, drives: &[MemoryDrive]) {
         let Self { what, sectors, stripes, missing, writes, .. } = self;
         let sectors = *sectors;
         let mut array = Running::start(drives, u64::MAX, false);
         array.write(0, &pattern(0, sectors, 1));
-        // A record of each stripe from before, to be told from those that count.
+        // An older record of each stripe, which must not count.
         for stripe in 0..*stripes {
             let start = stripe * sectors / stripes;
             array.write(start + 1, &pattern(start + 1, 2, 1));
@@ -236,17 +236,17 @@ impl Cuts<'_> {
                 if !(cut + lost.len() as u64).is_multiple_of(5) {
                     continue;
                 }
-                // A replay that is cut short, and begun again, and carried to its end.
+                // A replay that is cut short, begun again, and completed.
                 let same = |found: Vec<u8>, when: &str| {
                     let differs = (0..sectors as usize).find(|at| found[at * 512..][..512] != first[at * 512..][..512]);
                     assert_eq!(differs, None, "{place}: a sector changed {when}");
                 };
                 let mut broken = Running::start(&rest, 3, false);
-                // What it reads after the cut nobody sees.
+                // The reads after the cut go nowhere.
                 broken.read_all(sectors);
                 let mut array = Running::start(&broken.drives(), u64::MAX, false);
                 same(array.read_all(sectors), "in the replay after that");
-                // Life goes on, beside what was written and over it.
+                // The array goes on: writes beside the cut write and over it.
                 array.write(sectors - 1, &pattern(sectors - 1, 1, 1));
                 let stopped = array.stop();
                 let found = Running::start(&stopped, 0, true).read_all(sectors);

@@ -36,7 +36,7 @@ impl Daemon {
         Self::start_with(place, &[])
     }
 
-    /// The same with these variables.
+    /// The same with these environment variables.
     pub fn start_with(place: &Place, variables: &[(&str, &str)]) -> Self {
         let mut command = place.command(&["daemon"]);
         let (mut running, mut lines) = Running::start("daemon", command.envs(variables.iter().copied()));
@@ -60,7 +60,7 @@ impl Daemon {
         self.0.kill();
     }
 
-    /// It ended in good order; its log.
+    /// Checks that it ended with exit code 0. Returns its log.
     pub fn ended_well(self) -> String {
         self.0.ended_well()
     }

@@ -13,7 +13,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// By the mount path of the README; `None`: tools are missing, and that is allowed.
+    /// By the mount path of the README. `None`: tools are missing, and the environment permits that.
     pub fn attach(place: &Place, uri: &str) -> Option<Self> {
         let mount = place.path("fuse");
         std::fs::create_dir(&mount).expect("a folder");
@@ -34,7 +34,7 @@ impl Drop for Disk {
         let _ = Command::new("losetup").args(["-d", &self.loop_device]).status();
         let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mount).status();
         if std::thread::panicking() {
-            // Something may still be mounted, which it would wait for.
+            // Something may still be mounted; the end of nbdfuse would wait for it.
             let _ = self.fuse.kill();
         }
         let _ = self.fuse.wait();

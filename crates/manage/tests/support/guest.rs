@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The rule that gives devices their names; to be the last of the programs that a guest takes along.
+/// The udev rule that gives devices their names. It is the last of the programs that a guest is given.
 pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/udev/65-stria.rules");
 
 /// Runs a program of the guest that must succeed.
@@ -19,7 +19,7 @@ pub fn ok(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
-/// Starts udev with our rule; `program_count`: how many programs the guest has beside this one.
+/// Starts udev with our rule. `program_count`: how many programs the guest has beside this one.
 pub fn start_udev(program_count: usize) {
     fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
     let rules = std::env::var(format!("P{program_count}")).expect("nvme-guest names what it took along");
@@ -28,7 +28,7 @@ pub fn start_udev(program_count: usize) {
     ok("/bin/systemd-udevd", &["--daemon"]);
 }
 
-/// A running fio, which compares what it reads with what it wrote.
+/// A running fio that compares what it reads with what it wrote.
 pub struct Fio(Child);
 
 /// Starts a job of fio on a file or device.
@@ -48,7 +48,7 @@ impl Fio {
     }
 }
 
-/// How long the longest request took, of all jobs in a report that fio wrote as JSON. Text around the report does not matter.
+/// The longest latency of all jobs in a report that fio wrote as JSON. Text around the report does not matter.
 pub fn longest(report: &str) -> Duration {
     let json = &report[report.find('{').expect("JSON")..];
     let report = serde_json::Deserializer::from_str(json).into_iter::<serde_json::Value>().next().expect("a report");
@@ -58,14 +58,14 @@ pub fn longest(report: &str) -> Duration {
     Duration::from_nanos(jobs.iter().flat_map(kinds).max().expect("a job"))
 }
 
-/// Work that is done round by round until it is stopped.
+/// Work that is repeated until it is stopped.
 pub struct Load {
     stops: Arc<AtomicBool>,
     rounds: JoinHandle<Duration>,
 }
 
 impl Load {
-    /// Begins. A round tells how long its longest request took.
+    /// Begins. A round returns its longest latency.
     pub fn of(mut round: impl FnMut() -> Duration + Send + 'static) -> Self {
         let stops = Arc::<AtomicBool>::default();
         let stop = Arc::clone(&stops);
@@ -79,23 +79,23 @@ impl Load {
         Self { stops, rounds }
     }
 
-    /// Begins random writes at a depth of 32 to a file, each round of which is read back and compared. They go on however long the
-    /// servers of the file take.
+    /// Begins random writes at a depth of 32 to a file. Each round is read back and compared. They go on however long the servers
+    /// of the file take.
     pub fn start(file: &str) -> Self {
         let file = file.to_owned();
         let options = ["--rw=randwrite", "--bs=4k", "--size=2m", "--loops=4", "--iodepth=32", "--ioengine=libaio"];
         Self::of(move || fio("load", &file, &options).ends_well())
     }
 
-    /// Ends with the round. Returns how long the longest request took.
+    /// Ends with the round. Returns the longest latency.
     pub fn stop(self) -> Duration {
         self.stops.store(true, Ordering::Relaxed);
         self.rounds.join().expect("every round ends well")
     }
 }
 
-/// Prints a line of the table of pauses (`bench/results`): the longest that a request took while its server was killed and started
-/// anew, of which the restarts took so long each.
+/// Prints a line of the table of pauses (`bench/results`): the longest latency while the server was killed and started anew, and
+/// the times of the restarts.
 pub fn print_pause(front: &str, longest: Duration, restarts: &[Duration]) {
     let restarts: Vec<String> = restarts.iter().map(|time| format!("{:.1}", time.as_secs_f32())).collect();
     println!("pause: {front}: longest request {:.1} s, restarts {} s", longest.as_secs_f32(), restarts.join(", "));
@@ -122,19 +122,19 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The link that udev has made leads to the device, and its server does not matter.
+/// The link that udev has made leads to the device; which server has it does not matter.
 pub fn is_named(link: &str, device: &str) {
     wait_until(link, || fs::canonicalize(link).is_ok_and(|path| path == Path::new(device)));
 }
 
-/// Bytes of a device by the page cache.
+/// Bytes of a device, read through the page cache.
 pub fn read(device: &str, at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0xaa; len];
     fs::File::open(device).and_then(|device| device.read_exact_at(&mut bytes, at as u64)).expect("it reads");
     bytes
 }
 
-/// What the kernel says about a device's queue.
+/// An attribute of the device's queue in the kernel.
 pub fn queue(device: &str, what: &str) -> String {
     let path = format!("/sys/block/{}/queue/{what}", device.trim_start_matches("/dev/"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")).trim().to_owned()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// A file that can be made to hang; goes on and is undone when dropped.
+/// A file that can be made to hang. When it is dropped, the file goes on and is removed.
 pub struct Hanging {
     fuse: Child,
     mount: PathBuf,
@@ -31,7 +31,7 @@ impl Hanging {
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args([name, &self.fuse.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "kill is everywhere");
-        // The kernel tells one thread, which tells the others: on a busy machine these go on meanwhile.
+        // The kernel stops one thread, which stops the others: on a busy machine these run on for a moment.
         let end = std::time::Instant::now() + PATIENCE;
         while name == "-STOP" && !self.stands_still() {
             assert!(std::time::Instant::now() < end, "nbdfuse does not stop");

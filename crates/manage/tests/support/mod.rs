@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a slow machine.
+/// The longest time that anything may take on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The tools whose own tests these may be: Cargo has built them for those.
+/// Tools whose tests may use this module: Cargo has built the tools for them.
 const TOOLS: [(&str, Option<&str>); 4] = [
     ("lab", option_env!("CARGO_BIN_EXE_stria-lab")),
     ("bench", option_env!("CARGO_BIN_EXE_stria-bench")),
@@ -39,13 +39,13 @@ pub fn stria() -> PathBuf {
     program
 }
 
-/// A folder with image files, where every command of one test runs.
+/// A folder with image files, in which every command of one test runs.
 pub struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    /// An empty folder, on a real disk where there is one, so that O_DIRECT is what it is in use.
+    /// An empty folder, on a real disk where there is one, so that O_DIRECT works as in production.
     pub fn new() -> Self {
         Self { folder: tempfile::Builder::new().prefix("stria-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") }
     }
@@ -64,7 +64,8 @@ impl Place {
         (0..count).map(image).collect()
     }
 
-    /// A command line of `stria`, with the control socket of this folder; in the tests of a tool its commands start that tool itself.
+    /// A command line of `stria`, with the control socket of this folder. In the tests of a tool its commands start that tool
+    /// directly.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let at = arguments.iter().position(|argument| *argument != "--json").unwrap_or(0);
         let tool = TOOLS.iter().find(|(tool, _)| arguments.get(at) == Some(tool)).and_then(|(_, program)| *program);
@@ -102,7 +103,7 @@ impl Place {
         serde_json::from_str::<Value>(&ran.stdout).expect("JSON")[0].clone()
     }
 
-    /// No checksum of a member of `tank` objects to anything.
+    /// The checksums of all members of `tank` have found no wrong block.
     pub fn calls_nothing_wrong(&self) {
         let status = self.status("tank");
         let wrong = |member: &Value| member["checksums"]["wrong"].as_u64().unwrap_or(0);
@@ -154,7 +155,7 @@ impl Place {
     }
 }
 
-/// Text without its line breaks: what a sentence says, wherever it was wrapped.
+/// Text without its line breaks, so that a sentence is found wherever it was wrapped.
 pub fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -178,7 +179,7 @@ impl Ran {
         }
     }
 
-    /// The command ended with this code, and said on standard error what names all of `words`.
+    /// Checks that the command ended with this code, and named all of `words` on standard error.
     pub fn refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         for word in words {
@@ -190,11 +191,11 @@ impl Ran {
 /// A running serve; killed when dropped.
 pub struct Serve {
     running: Running,
-    /// By array.
+    /// Addresses by array.
     uris: Vec<(String, String)>,
-    /// The block devices, each with its array.
+    /// Block devices, each with its array.
     pub devices: Vec<(String, String)>,
-    /// Where its metrics are, if that was asked for.
+    /// The address of its metrics, if that was asked for.
     pub metrics: Option<String>,
     nbd: PathBuf,
 }
@@ -204,7 +205,7 @@ impl Serve {
         &self.uris.iter().find(|(name, _)| name == array).expect("it is served").1
     }
 
-    /// A connection of our own client.
+    /// A connection of the tests' own client.
     pub fn client(&self, array: &str) -> nbd::Client {
         nbd::Client::connect(&self.nbd, array)
     }
@@ -217,7 +218,7 @@ impl Serve {
         self.running.signal(name);
     }
 
-    /// Ends it as `kill -9` does: nothing is told to anybody.
+    /// Ends it as `kill -9` does, without a word to clients.
     pub fn kill(self) {
         self.running.kill();
     }
@@ -227,22 +228,22 @@ impl Serve {
         self.running.ended()
     }
 
-    /// It ended by itself, in good order.
+    /// Checks that it ended by itself with exit code 0.
     pub fn ended_well(self) -> String {
         self.running.ended_well()
     }
 }
 
-/// Whether tools may be missing.
+/// True if the environment permits that tools are missing.
 pub fn may_skip(what: &str, hint: &str) {
     assert!(std::env::var_os("STRIA_SKIP_TOOLS").is_some(), "{what}; {hint} (or set STRIA_SKIP_TOOLS to go without)");
     eprintln!("SKIPPED, because STRIA_SKIP_TOOLS is set: {what}");
 }
 
-/// Starts a tool; `None`: it is missing, and that is allowed.
+/// Starts a tool. `None`: it is missing, and the environment permits that.
 pub fn tool(program: &str, arguments: &[&str]) -> Option<Child> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    // `scripts/setup test` unpacks some tools there, whose packages would start services if they were installed.
+    // `scripts/setup test` unpacks some tools here whose packages would start services if they were installed.
     let unpacked = format!("{}/.cache/stria-tools", variable("HOME"));
     let path = format!("{}:/usr/sbin:/sbin:{unpacked}/usr/bin:{unpacked}/usr/sbin", variable("PATH"));
     let spawned = Command::new(program)
@@ -262,7 +263,7 @@ pub fn tool(program: &str, arguments: &[&str]) -> Option<Child> {
     }
 }
 
-/// Runs a tool that must succeed; its output. `None`: it is missing, and that is allowed.
+/// Runs a tool that must succeed. Returns its output. `None`: it is missing, and the environment permits that.
 pub fn run_tool(program: &str, arguments: &[&str]) -> Option<String> {
     let output = tool(program, arguments)?.wait_with_output().expect("it ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -301,7 +302,7 @@ pub fn same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The bytes of files, to see that nothing changed.
+/// The bytes of files, to check that nothing changed.
 pub fn contents(paths: &[String]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
 }

@@ -1,4 +1,4 @@
-//! A plain NBD client that can be cut off at any moment and knows what was acknowledged: no tool tells that.
+//! A plain NBD client that can be cut off at any moment and knows which writes were acknowledged; no tool reports that.
 
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -39,7 +39,7 @@ impl Client {
         Self { socket, size_bytes }
     }
 
-    /// Sends writes without waiting, the cookie counting from 0.
+    /// Sends writes without waiting. Cookies count from 0.
     pub fn send_writes(&mut self, writes: &[(u64, Vec<u8>)]) -> Result<()> {
         for (cookie, (offset, data)) in writes.iter().enumerate() {
             self.socket.write_all(&request(0, 1, cookie as u64, *offset, data.len() as u32))?;
@@ -57,7 +57,7 @@ impl Client {
         Ok((u64::from_be_bytes(reply[8..].try_into().expect("8 bytes")), error))
     }
 
-    /// Writes, with nothing else under way; whether it was acknowledged without error.
+    /// Writes, with nothing else under way. True if it was acknowledged without an error.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<bool> {
         self.send_writes(&[(offset, data.to_vec())])?;
         let (cookie, error) = self.reply()?;
@@ -65,12 +65,12 @@ impl Client {
         Ok(error == 0)
     }
 
-    /// Flushes, with nothing else under way; whether it was acknowledged without error.
+    /// Flushes, with nothing else under way. True if it was acknowledged without an error.
     pub fn flush(&mut self) -> Result<bool> {
         Ok(self.try_flush()? == 0)
     }
 
-    /// Flushes, with nothing else under way; the server's error, 0 for none.
+    /// Flushes, with nothing else under way. Returns the server's error, 0 for none.
     pub fn try_flush(&mut self) -> Result<u32> {
         self.socket.write_all(&request(0, 3, 7, 0, 0))?;
         let (cookie, error) = self.reply()?;
@@ -88,7 +88,7 @@ impl Client {
         Ok(self.try_read(offset, length)?.unwrap_or_else(|error| panic!("a read of {length} bytes at {offset}: error {error}")))
     }
 
-    /// Reads, with nothing else under way; the server's error, if it has one.
+    /// Reads, with nothing else under way. Returns the server's error, if any.
     pub fn try_read(&mut self, offset: u64, length: usize) -> Result<std::result::Result<Vec<u8>, u32>> {
         self.socket.write_all(&request(0, 0, 9, offset, length as u32))?;
         let (cookie, error) = self.reply()?;

@@ -1,4 +1,4 @@
-//! Servers that take what is sent to them, and keep it: HTTP and SMTP.
+//! Servers that store what is sent to them: HTTP and SMTP.
 
 use super::PATIENCE;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What has arrived so far.
+/// The messages that have arrived so far.
 type Arrived = Arc<Mutex<Vec<String>>>;
 
 /// A server on the loopback interface.
@@ -33,12 +33,12 @@ impl Sink {
         Self { address, arrived }
     }
 
-    /// Keeps the bodies of POST requests, and the paths of GET requests.
+    /// Stores the bodies of POST requests, and the paths of GET requests.
     pub fn http() -> Self {
         Self::start(http)
     }
 
-    /// Keeps mails, from the first line of their head.
+    /// Stores mails, from the first line of their head.
     pub fn smtp() -> Self {
         Self::start(smtp)
     }
@@ -70,7 +70,7 @@ impl Sink {
         self.all().iter().map(alarm).collect()
     }
 
-    /// Waits for an alarm. Tells how long that took.
+    /// Waits for an alarm. Returns how long that took.
     pub fn wait_for_alarm(&self, alarm: &str) {
         let start = Instant::now();
         self.wait_for(alarm, |_| self.alarms().iter().any(|known| known == alarm));
