@@ -25,7 +25,7 @@ impl Authority {
         Self { issuer, folder: folder.to_owned() }
     }
 
-    /// Adds `NAME-cert.pem` and `NAME-key.pem`. `usage`: what it is good for.
+    /// Adds `NAME-cert.pem` and `NAME-key.pem`. `usage`: its purpose.
     pub fn sign(&self, name: &str, usage: ExtendedKeyUsagePurpose) {
         let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).expect("names");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

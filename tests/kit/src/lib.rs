@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 
 /// A guest that a script of the project sets up.
 struct SetUp {
-    /// For messages.
+    /// Its name in messages.
     name: &'static str,
-    /// The variable that skips its tests.
+    /// The environment variable that skips its tests.
     skip: &'static str,
-    /// The variable that names its folder, and the folder below `~/.cache` without it.
+    /// The environment variable that names its folder, and the folder below `~/.cache` without it.
     cache: (&'static str, &'static str),
     /// The script. The folder keeps a copy of the one that set it up.
     script: &'static str,
 }
 
 impl SetUp {
-    /// Whether to run tests that need it.
+    /// True if tests that need it are to run.
     fn is_wanted(&self) -> bool {
         if std::env::var_os(self.skip).is_some() {
             eprintln!("skipped: {} is set", self.skip);

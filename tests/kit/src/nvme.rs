@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Says to a test that it runs in the guest.
+/// Set in the environment of a test that runs in the guest.
 const IN_GUEST: &str = "STRIA_TEST_IN_GUEST";
 
 /// Options of a drive whose blocks are not of 512 bytes.
@@ -49,7 +49,7 @@ pub fn wanted() -> bool {
     .is_wanted()
 }
 
-/// Whether this is the guest.
+/// True in the guest.
 pub fn is_guest() -> bool {
     std::env::var_os(IN_GUEST).is_some()
 }

@@ -15,7 +15,7 @@ pub enum End {
     Stop,
     /// The power is cut when the script ends.
     Crash,
-    /// As `Stop`, and what was written is forgotten.
+    /// As `Stop`, and writes of this run are forgotten.
     Forget,
 }
 

@@ -29,18 +29,19 @@ pub const ALIKE: f64 = 0.03;
 /// The arrays that come into question, the best first, and why.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// What fits the wish: of each level and count of drives the best strip.
+    /// The arrays that fulfil the wish: of each level and number of drives the one with the best strip.
     pub ranking: Vec<Trial>,
-    /// The same of what lacks space or redundancy.
+    /// The same for arrays that lack space or redundancy.
     pub unfit: Vec<Trial>,
-    /// What one drive reaches.
+    /// The speed of one drive.
     pub single: Vec<PartFigures>,
-    /// Sentences: why the first is first, and what would change the answer.
+    /// Sentences: why the first array is first, and what would change the answer.
     pub reasons: Vec<String>,
 }
 
 impl Advice {
-    /// The arrays of the ranking of which none has more space and is as fast, or is faster with as much: by space, the largest first.
+    /// The Pareto front of the ranking: arrays to which none is superior in space or speed without being inferior in the other.
+    /// By space, the largest first.
     pub fn front(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.ranking.len()).collect();
         let of = |index: &usize| &self.ranking[*index];
@@ -55,10 +56,10 @@ impl Advice {
     }
 }
 
-/// Why no advice can be given.
+/// The reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
-    /// The wish makes no sense.
+    /// The wish is invalid.
     #[error("{0}")]
     Wish(String),
     /// No array of these drives fulfils it.
@@ -66,7 +67,8 @@ pub enum AdviceError {
     NothingFits(String),
 }
 
-/// Tries every candidate, several at once, and ranks them. `tried` is told after each trial how many ended, and of how many.
+/// Tries every candidate, several at once, and ranks them. `tried` is called after each trial with the number of trials that
+/// ended, and of all.
 ///
 /// # Errors
 /// [`AdviceError`], in words.
@@ -97,7 +99,7 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     Ok(Advice { ranking, unfit, single, reasons })
 }
 
-/// Why no array of the wish fits, by the space and the failures that each survives.
+/// The reason why no array of the wish fits: the space and the failures that each survives.
 fn nothing_fits(wish: &Wish, spaces: &[(u64, usize)]) -> String {
     let largest = spaces.iter().filter(|(_, survives)| *survives >= wish.losses_min).map(|(bytes, _)| *bytes).max();
     let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
@@ -111,7 +113,8 @@ fn nothing_fits(wish: &Wish, spaces: &[(u64, usize)]) -> String {
     }
 }
 
-/// Of each level and count the fastest strip; of strips alike the one nearest to 64 KiB, which is the default of `stria create`.
+/// Of each level and number of drives the fastest strip; of equally fast strips the one nearest to 64 KiB, which is the default
+/// of `stria create`.
 fn best_strips(trials: Vec<Trial>) -> Vec<Trial> {
     let mut best: Vec<Trial> = Vec::new();
     for trial in trials {
@@ -133,7 +136,7 @@ fn best_strips(trials: Vec<Trial>) -> Vec<Trial> {
     best
 }
 
-/// The fastest first; of those as fast as it the one with the fewest drives, then with the least expected loss.
+/// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss.
 fn rank(trials: &mut [Trial]) {
     trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
     let Some(fastest) = trials.first().map(|trial| trial.speed) else { return };
@@ -200,7 +203,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     reasons
 }
 
-/// What the first array has before the fastest of another level: the load of which its time is most below the other's.
+/// The advantage of the first array over the fastest of another level: the load whose time is most below the other's.
 fn alone_why(wish: &Wish, first: &Trial, ranking: &[Trial]) -> Option<String> {
     let other = ranking
         .iter()

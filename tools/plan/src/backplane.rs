@@ -34,7 +34,7 @@ impl DriveConfig {
         }
     }
 
-    /// Why there is no such drive, if there is none.
+    /// The reason why there is no such drive, if there is none.
     pub fn refusal(&self) -> Option<String> {
         match self {
             Self::Ssd(config) => config.refusal(),
@@ -88,7 +88,7 @@ struct Member {
     waiting: VecDeque<Ask>,
     /// Transfers to the drive and from it; a half-duplex port uses the second alone.
     port: [Port; 2],
-    /// What is in slots, by the tag that the drive has for it.
+    /// Requests in slots, by the drive's own tag.
     passing: Slab<Ask>,
 }
 
@@ -100,13 +100,13 @@ struct Port {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The drive is done.
+    /// The drive has ended a request.
     Drive { member: usize, ask: Ask },
-    /// The port is done.
+    /// The port has ended a transfer.
     Port { member: usize, ask: Ask },
 }
 
-/// See the module.
+/// Drives on a link (see the module).
 pub struct Backplane {
     members: Vec<Member>,
     /// Reads and writes on the shared link, and its payload for each.
@@ -151,7 +151,7 @@ impl Backplane {
         }
     }
 
-    /// The SSDs, to bring them to a state before a load.
+    /// The SSDs, so that they can be brought to a state before a load.
     pub fn ssds(&mut self) -> impl Iterator<Item = &mut Ssd> {
         self.members.iter_mut().filter_map(|member| match &mut member.drive {
             Drive::Ssd(drive) => Some(drive),
@@ -164,7 +164,7 @@ impl Backplane {
         self.members[member].in_slots as usize + self.members[member].waiting.len()
     }
 
-    /// Gives a member a request. Its end is told with its tag.
+    /// Gives a member a request. Its end is reported with its tag.
     pub fn submit(&mut self, now: Nanos, member: usize, ask: Ask) {
         if self.members[member].in_slots == self.members[member].slots {
             self.members[member].waiting.push_back(ask);
@@ -187,7 +187,7 @@ impl Backplane {
         member.drive.model().submit(now, Ask { tag, ..ask });
     }
 
-    /// Which of a member's ports a request passes.
+    /// The port of a member that a request passes.
     fn way(&self, member: usize, ask: &Ask) -> usize {
         usize::from(!ask.is_write() || self.members[member].half_duplex)
     }
@@ -225,7 +225,7 @@ impl Backplane {
         ended.push((member, ask.tag));
     }
 
-    /// Does what is due at `now`, and appends the members and tags of requests that ended. It is asked at every wake.
+    /// Carries out what is due at `now`, and appends the members and tags of requests that ended. Call it at every wake.
     pub fn poll(&mut self, now: Nanos, ended: &mut Vec<(usize, Tag)>) {
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
@@ -255,7 +255,7 @@ impl Backplane {
         }
     }
 
-    /// When polling next makes progress.
+    /// The time at which polling next makes progress.
     pub fn next_wake(&self) -> Option<Nanos> {
         let drives = self.members.iter().filter_map(|member| member.drive.next_wake());
         drives.chain(self.calendar.next_at()).min()

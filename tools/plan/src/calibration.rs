@@ -1,12 +1,12 @@
-//! How far measurements of real drives and arrays lie from their models, by kind of load: what `stria lab run --verify-plan` keeps for a machine,
-//! and what `stria plan` applies when it is asked to.
+//! The deviation of real drives and arrays from their models, by kind of load: `stria lab run --verify-plan` stores it for a
+//! machine, and `stria plan` applies it when asked to.
 //!
 //! A factor is the geometric mean of measured over modelled rates. Loads of a kind without a factor of its own take that of the nearest kind.
 
 use crate::load::Pattern;
 use serde::{Deserialize, Serialize};
 
-/// What a level does with writes: the models of these differ most.
+/// The way in which a level writes: here the models differ most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Redundancy {
@@ -21,13 +21,13 @@ pub enum Redundancy {
 /// Loads that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kind {
-    /// Mostly reads; else mostly writes.
+    /// True if mostly reads; otherwise mostly writes.
     pub reads: bool,
-    /// At random.
+    /// True if at random.
     pub random: bool,
-    /// One request under way.
+    /// True if one request is under way at a time.
     pub alone: bool,
-    /// Of the array.
+    /// The redundancy of the array.
     pub redundancy: Redundancy,
 }
 
@@ -37,7 +37,7 @@ impl Kind {
         Self { reads: read_share >= 0.5, random: pattern == Pattern::Random, alone: outstanding <= 1, redundancy }
     }
 
-    /// How unlike another kind is: direction counts most, then the order of addresses, then the array, then the depth.
+    /// The distance to another kind: direction counts most, then the order of addresses, then the array, then the depth.
     fn distance(self, other: Self) -> u32 {
         8 * u32::from(self.reads != other.reads)
             + 4 * u32::from(self.random != other.random)
@@ -49,24 +49,24 @@ impl Kind {
 /// Measured over modelled, of one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Which.
+    /// The kind of the load.
     pub kind: Kind,
     /// Requests a second on the machine.
     pub measured: f64,
-    /// Of the model.
+    /// Requests a second of the model.
     pub modelled: f64,
 }
 
-/// What is known of a kind.
+/// The factor of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Factor {
-    /// Which.
+    /// The kind.
     pub kind: Kind,
-    /// Measured over modelled.
+    /// Measured rate over modelled rate.
     pub factor: f64,
-    /// Standard deviation of its logarithm over the loads; 0 of one.
+    /// The standard deviation of its logarithm over the loads; 0 for one load.
     pub spread: f64,
-    /// Loads.
+    /// The number of loads.
     pub loads: usize,
 }
 
@@ -77,9 +77,9 @@ pub struct Calibration {
     pub drive: String,
     /// Key of the platform's profile.
     pub platform: String,
-    /// Where and when it was measured, in words.
+    /// Place and time of the measurement, in words.
     pub source: String,
-    /// By kind.
+    /// The factors, by kind.
     pub factors: Vec<Factor>,
 }
 
@@ -90,7 +90,7 @@ pub fn file_name(drive: &str, platform: &str) -> String {
 }
 
 impl Calibration {
-    /// Of pairs whose rates are above 0; others are left out.
+    /// Only pairs with rates above 0 count.
     pub fn of(drive: &str, platform: &str, source: &str, pairs: &[Pair]) -> Self {
         let sound = |pair: &&Pair| pair.measured > 0.0 && pair.modelled > 0.0 && (pair.measured / pair.modelled).is_finite();
         let mut kinds: Vec<Kind> = pairs.iter().filter(sound).map(|pair| pair.kind).collect();
@@ -109,13 +109,13 @@ impl Calibration {
         Self { drive: drive.to_owned(), platform: platform.to_owned(), source: source.to_owned(), factors }
     }
 
-    /// The factor for a kind of load, or of the one that is most like it; none if there is none with the same direction.
+    /// The factor for a kind of load, or of the kind that is most like it; `None` if there is none with the same direction.
     pub fn factor(&self, kind: Kind) -> Option<&Factor> {
         let same_way = self.factors.iter().filter(|factor| factor.kind.reads == kind.reads);
         same_way.min_by_key(|factor| factor.kind.distance(kind))
     }
 
-    /// The factor for a load that mixes: each direction takes its part of the time.
+    /// The factor for a mixed load: each direction counts by its part of the time.
     pub fn of_mix(&self, read_share: f64, pattern: Pattern, outstanding: u32, redundancy: Redundancy) -> Option<f64> {
         let of = |reads: f64| self.factor(Kind::of(reads, pattern, outstanding, redundancy)).map(|factor| factor.factor);
         match (of(1.0), of(0.0)) {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Carries work out on all items, several at once, and keeps their order. `ended` is told after each how many ended, and of how many.
+/// Does work on all items, several at once, and keeps their order. `ended` is called after each with the number of items that
+/// ended, and of all.
 pub fn at_once<T: Sync, R: Send>(items: &[T], ended: &(dyn Fn(usize, usize) + Sync), work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results = Mutex::new(items.iter().map(|_| None).collect::<Vec<Option<R>>>());

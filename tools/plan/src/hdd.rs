@@ -19,7 +19,7 @@ pub const WAIT_NS_MAX: Nanos = 500_000_000;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddConfig {
-    /// What the host sees.
+    /// Its usable size.
     pub capacity_bytes: u64,
     /// One turn of the platters.
     pub turn_ns: Nanos,
@@ -48,7 +48,7 @@ pub struct HddConfig {
 }
 
 impl HddConfig {
-    /// Why there is no such drive, if there is none.
+    /// The reason why there is no such drive, if there is none.
     pub fn refusal(&self) -> Option<String> {
         let counts = [
             ("turn_ns", self.turn_ns),
@@ -82,7 +82,7 @@ impl HddConfig {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The mechanics are done with a request that the host still waits for, or with a cached write.
+    /// The mechanics have done a request that the host still waits for, or a cached write.
     Mechanics(Option<Tag>),
     Done(Tag),
 }
@@ -99,7 +99,7 @@ pub struct Hdd {
     cached_bytes: u64,
     busy: bool,
     head_sector: u64,
-    /// When the head passed `head_sector`, and whether it read or wrote there.
+    /// The time at which the head passed `head_sector`, and whether it read or wrote there.
     head_at: Nanos,
     head_wrote: bool,
 }
@@ -123,7 +123,7 @@ impl Hdd {
         }
     }
 
-    /// The parameters.
+    /// Its parameters.
     pub fn config(&self) -> &HddConfig {
         &self.config
     }
@@ -144,12 +144,12 @@ impl Hdd {
         ((sector * SECTOR_BYTES) as f64 / track).fract()
     }
 
-    /// When the transfer of a request could begin, from `now` on.
+    /// The time at which the transfer of a request could begin, from `now` on.
     fn reaches(&self, now: Nanos, ask: &Ask, arrived: Nanos) -> Nanos {
         if ask.start_sector == self.head_sector && ask.is_write() == self.head_wrote {
             let in_time = !ask.is_write() || arrived < self.head_at;
             if in_time {
-                // Reading went on: what passed under the head since lies in the cache already.
+                // Reading went on: the sectors that passed under the head since are in the cache.
                 return if ask.is_write() { now } else { self.head_at.max(now.saturating_sub(self.read_ahead_ns(ask))) };
             }
         }
@@ -163,7 +163,8 @@ impl Hdd {
         on_track + (wait * turn) as Nanos
     }
 
-    /// How long before a request its data may have passed under the head: a cache segment, taken as the request itself.
+    /// The time before a request in which its data may have passed under the head: a cache segment, assumed as long as the
+    /// request.
     fn read_ahead_ns(&self, ask: &Ask) -> Nanos {
         transfer_ns(ask.bytes(), self.media_bytes_per_s(ask.start_sector))
     }
@@ -185,7 +186,7 @@ impl Hdd {
         self.busy = true;
         (self.head_sector, self.head_at, self.head_wrote) = (ask.end_sector(), end, ask.is_write());
         let link = if host_waits { transfer_ns(ask.bytes(), self.config.link_bytes_per_s) } else { 0 };
-        // The link carries data while the head reads, so only what it is slower counts.
+        // The link carries data while the head reads, so only the difference counts if the link is slower.
         let tag = host_waits.then_some(ask.tag);
         if !host_waits {
             self.cached_bytes -= ask.bytes();
@@ -205,7 +206,7 @@ impl Hdd {
             }
             Kind::Read | Kind::Write { .. } => self.queue.push((ask, now, true)),
             Kind::Trim => self.calendar.add(now + self.config.command_ns, Event::Done(ask.tag)),
-            // Cached writes are destaged in the order in which they lie best: about one mean access each.
+            // Cached writes are destaged in the best order: about one mean access each.
             Kind::Flush => {
                 let cached = self.queue.iter().filter(|(_, _, host_waits)| !host_waits).count() as Nanos;
                 let access = self.config.seek_mean_ns + self.config.turn_ns / 2;

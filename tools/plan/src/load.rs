@@ -5,46 +5,46 @@ use crate::model::{Ask, Kind, Model, SECOND, SECTOR_BYTES};
 use crate::station::{Calendar, Station};
 use stria_block::{Nanos, Tag};
 
-/// 10: parts of a measurement of which each tells the throughput anew.
+/// 10: the parts of a measurement, each of which gives a throughput.
 const BATCHES: u64 = 10;
 
-/// Where requests go.
+/// The addresses of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Anywhere in the span, aligned to the block.
     Random,
-    /// Each thread on from its own place, round its part of the span.
+    /// In order: each thread from a position of its own, round its part of the span.
     Sequential,
 }
 
-/// What is asked of a model.
+/// A load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Threads.
+    /// The number of threads.
     pub threads: u32,
-    /// Requests that each keeps under way.
+    /// Requests that each has under way.
     pub depth: u32,
-    /// Size of a request.
+    /// The size of a request.
     pub block_bytes: u64,
-    /// Share of reads.
+    /// The share of reads.
     pub read_share: f64,
-    /// Where requests go.
+    /// The addresses of requests.
     pub pattern: Pattern,
-    /// Where the first block begins.
+    /// The first byte.
     pub offset_bytes: u64,
-    /// Bytes from there on that are used.
+    /// The number of bytes from there on that are used.
     pub span_bytes: u64,
     /// A thread's own time for each request, before it is sent.
     pub host_ns: Nanos,
-    /// Requests that end before measuring begins.
+    /// Requests that end before the measurement begins.
     pub warm_up: u64,
     /// Requests that are measured.
     pub requests: u64,
-    /// Determines the run.
+    /// The seed of the run.
     pub seed: u64,
     /// True if a write is durable when it ends.
     pub fua: bool,
-    /// True if each thread keeps to its own part of the span, as with a thread for each of several drives.
+    /// True if each thread stays in its own part of the span, as with a thread for each of several drives.
     pub apart: bool,
     /// Sizes of requests with their shares, instead of `block_bytes`, which is their mean then; of random requests only.
     pub sizes: Vec<(u64, f64)>,
@@ -130,35 +130,35 @@ impl Latencies {
         self.0.get(rank.max(1) - 1).copied().unwrap_or(0)
     }
 
-    /// All of them, the smallest first.
+    /// All latencies, the smallest first.
     pub fn sorted_ns(&self) -> &[Nanos] {
         &self.0
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
-/// What a load got.
+/// The result of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Requests a second.
     pub iops: f64,
-    /// The standard error of that, over it, by batch means: what another run of the same length would change.
+    /// The standard error of that, relative to it, by batch means: what another run of the same length would change.
     pub iops_spread: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// Of reads.
+    /// Latencies of reads.
     pub reads: Latencies,
-    /// Of writes.
+    /// Latencies of writes.
     pub writes: Latencies,
     /// Bytes that were written since the run began, measured or not.
     pub written_bytes: u64,
     /// Mean number of requests in the model, by its integral over time.
     pub in_flight: f64,
-    /// How long was measured.
+    /// The duration of the measurement.
     pub duration_ns: Nanos,
 }
 
@@ -177,8 +177,8 @@ struct Slot {
     bytes: u64,
 }
 
-/// Runs a load from `start` on, until as many requests have ended as it says. Returns the outcome and the time of the end; what
-/// was under way then is drained.
+/// Runs a load from `start` on, until as many requests have ended as it says. Returns the outcome and the time of the end, after
+/// the requests under way have ended too.
 pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> (Outcome, Nanos) {
     let mut chance = Chance::new(load.seed, 2);
     let span_bytes = load.span_bytes.min(model.size_sectors() * SECTOR_BYTES - load.offset_bytes);
@@ -269,7 +269,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     (outcome, drain(model, now, in_flight))
 }
 
-/// The standard error of the mean time of a batch, over it; 0 of fewer than two.
+/// The standard error of the mean time of a batch, relative to it; 0 for fewer than two.
 fn spread(marks: &[Nanos]) -> f64 {
     let times: Vec<f64> = marks.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     let count = times.len() as f64;

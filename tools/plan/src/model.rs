@@ -1,4 +1,4 @@
-//! The face that every model shares: drives, platforms and arrays of them.
+//! The interface of every model: drives, platforms and arrays of them.
 //!
 //! It is `stria_block::BlockDevice` without memory: a request says what and where, and a completion is its tag. `submit`
 //! takes a request at a time, `poll` advances the model, and `next_wake` says when polling next makes progress. Times never
@@ -12,7 +12,7 @@ pub const SECTOR_BYTES: u64 = stria_block::SECTOR_BYTES as u64;
 /// One second in nanoseconds.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads the range.
@@ -22,7 +22,7 @@ pub enum Kind {
         /// Force unit access.
         fua: bool,
     },
-    /// Tells that the range holds no data any more.
+    /// The range holds no data any more.
     Trim,
     /// Makes every write that has ended durable. The range is empty.
     Flush,
@@ -31,9 +31,9 @@ pub enum Kind {
 /// One request to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Comes back when the request ends.
+    /// The number that comes back when the request ends.
     pub tag: Tag,
-    /// What to do.
+    /// The kind.
     pub kind: Kind,
     /// First sector.
     pub start_sector: u64,
@@ -72,7 +72,7 @@ pub trait Model {
     /// When polling next makes progress; `None` when idle.
     fn next_wake(&self) -> Option<Nanos>;
 
-    /// Bytes of memory that the state takes.
+    /// The bytes of memory of the state.
     fn state_bytes(&self) -> u64 {
         0
     }

@@ -1,11 +1,11 @@
-//! A model with the face of a block device, so that the array engine runs on it as on any other. It keeps no data: what is
-//! read comes back as it was given.
+//! A model with the interface of a block device, so that the array engine runs on it as on any other. It stores no data: the
+//! memory of a read comes back unchanged.
 
 use crate::model::{Ask, Kind, Model};
 use std::collections::HashMap;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Tag};
 
-/// See the module.
+/// A model as a device (see the module).
 pub struct Modelled<M> {
     model: M,
     limits: Limits,
@@ -23,7 +23,7 @@ impl<M: Model> Modelled<M> {
         Self { model, limits, now: 0, under_way: HashMap::new(), refused: Vec::new(), next: 0, ended: Vec::new() }
     }
 
-    /// Time goes on to `now`: requests that come next are submitted then.
+    /// Moves time to `now`: the next requests are submitted then.
     pub fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
     }

@@ -10,7 +10,7 @@ use crate::ssd::SsdConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-/// Where a parameter comes from.
+/// The origin of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A data sheet, a manual or a standard.
@@ -28,7 +28,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// As people read it.
+    /// Its name in words.
     pub fn word(self) -> &'static str {
         match self {
             Self::Sheet => "data sheet or standard",
@@ -66,15 +66,15 @@ impl Parameter {
 pub struct Profile<T> {
     /// The file's name, without its ending.
     pub key: String,
-    /// What is modelled.
+    /// The configuration of the model.
     pub name: String,
-    /// The values.
+    /// The parameters.
     pub config: T,
-    /// The sources.
+    /// Their sources.
     pub parameters: Vec<Parameter>,
 }
 
-/// Why a profile is none.
+/// The reason why a profile is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("profile {key}: {problem}")]
 pub struct ProfileError {
@@ -154,7 +154,7 @@ const DRIVES: &[(&str, &str)] = &[
     ("savvio10k5", include_str!("../profiles/drives/savvio10k5.toml")),
 ];
 
-/// Parts of the model names that drives have of themselves, and their profiles. Source: the makers' order numbers.
+/// Parts of the model names that drives report, and their profiles. Source: the makers' order numbers.
 const MODELS: &[(&str, &str)] = &[
     ("SSDSC2CW120A3", "ssd520"),
     ("SSDSC2BB480G4", "s3500"),
@@ -163,7 +163,7 @@ const MODELS: &[(&str, &str)] = &[
     ("ST9300605SS", "savvio10k5"),
 ];
 
-/// The profile of a drive that says such a model of itself.
+/// The profile of a drive that reports this model name.
 pub fn key_of_model(model: &str) -> Option<&'static str> {
     MODELS.iter().find(|(part, _)| model.contains(part)).map(|(_, key)| *key)
 }
@@ -190,7 +190,7 @@ const PLATFORMS: &[(&str, &str)] = &[
 const ALIASES: &[(&str, &str)] =
     &[("lsi2208", "rs25"), ("lsi2108", "rs2"), ("adaptec6805", "a6805"), ("rst", "z87"), ("rste", "c226")];
 
-/// The drives with which platforms were published.
+/// The drives of platforms' publications.
 const PUBLISHED_WITH: &[(&str, &str)] = &[
     ("z87", "ssd520"),
     ("z77", "ssd520"),
@@ -212,12 +212,12 @@ fn platform_key(name: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
 }
 
-/// The drive with which a platform was published; none for platforms that no publication is about.
+/// The drive of a platform's publication; `None` if no publication is about it.
 pub fn published_with(platform: &str) -> Option<&'static str> {
     PUBLISHED_WITH.iter().find(|(key, _)| *key == platform_key(platform)).map(|(_, drive)| *drive)
 }
 
-/// What does not change a drive's speed, where it is known.
+/// Properties that do not change a drive's speed, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Facts {
@@ -227,7 +227,7 @@ pub struct Facts {
     pub unreadable_per_bit: Option<f64>,
     /// Terabytes that may be written.
     pub tbw_tb: Option<f64>,
-    /// What one costs, in any currency.
+    /// The price, in any currency.
     pub price: Option<f64>,
 }
 
@@ -236,7 +236,7 @@ pub struct Facts {
 pub struct CatalogueDrive {
     /// Its model.
     pub config: DriveConfig,
-    /// What else is known.
+    /// Its other properties.
     pub facts: Facts,
 }
 
@@ -269,7 +269,7 @@ pub fn drive(key: &str) -> Result<Profile<DriveConfig>, ProfileError> {
     Ok(Profile { key, name, config: config.config, parameters })
 }
 
-/// The same with all that is known of it.
+/// The same, with its other properties.
 ///
 /// # Errors
 /// If there is none of the name.
@@ -347,7 +347,7 @@ pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, 
     Ok(Profile { key, name, config: config.platform, parameters })
 }
 
-/// The text of a profile that was made of the profile `stria`: what was measured in the place of that one's own parameters.
+/// The text of a profile that was made from the profile `stria`, with measured parameters in the place of its own.
 pub fn platform_text(profile: &Profile<PlatformConfig>) -> String {
     let (_, text) = PLATFORMS.iter().find(|(key, _)| *key == "stria").expect("it is there");
     let mut table: Table = text.parse().expect("it parses in tests");

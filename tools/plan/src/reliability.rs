@@ -19,7 +19,7 @@ use crate::calc::unreadable_probability;
 /// 8,766: hours of a year.
 const HOURS_PER_YEAR: f64 = 8_766.0;
 
-/// A drive, as far as it fails.
+/// The reliability of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frailty {
     /// Mean time between failures.
@@ -30,7 +30,7 @@ pub struct Frailty {
     pub capacity_tb: f64,
 }
 
-/// How many drives each group of an array has, how many groups, and how many failures a group survives.
+/// The number of drives of each group of an array, the number of groups, and the failures that a group survives.
 pub fn groups(level: Level, members: usize) -> (usize, usize, usize) {
     match level {
         Level::Single | Level::Raid0 => (members, 1, 0),
@@ -40,7 +40,7 @@ pub fn groups(level: Level, members: usize) -> (usize, usize, usize) {
     }
 }
 
-/// The probability that an array loses data within a year. `repair_hours`: from a failure until the rebuild has ended.
+/// The probability that an array loses data within a year. `repair_hours`: from a failure to the end of the rebuild.
 pub fn loss_per_year(level: Level, members: usize, drive: Frailty, repair_hours: f64) -> f64 {
     let (size, count, survives) = groups(level, members);
     let rate = 1.0 / drive.mtbf_hours;

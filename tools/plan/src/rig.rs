@@ -1,8 +1,8 @@
 //! An array of modelled drives behind a platform: itself a model.
 //!
 //! A request passes the platform's serial part and its ceiling, and goes to the array, which is Stria's engine or its plain twin
-//! ([`Maker`]). With a write-back cache a write ends when it has room there; stripes are written when they
-//! are whole, or when the cache runs short.
+//! ([`Maker`]). With a write-back cache a write ends when it has space there. Stripes are written when they are full, or when the
+//! cache runs short.
 
 use crate::array::engine::{Condition, EngineArray};
 use crate::array::stepped::Stepped;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use stria_block::{Nanos, Tag};
 
-/// What makes an array of the drives.
+/// The implementation of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// The engine that serves drives.
@@ -55,7 +55,7 @@ fn layout(level: Level, drives: &[DriveConfig], members: usize, strip_bytes: u64
     Layout { level, members, strip_sectors: strip_bytes / SECTOR_BYTES, member_sectors: smallest / SECTOR_BYTES }
 }
 
-/// A client's request, or none and the bytes that the cache gets back in the end: a stripe that it writes back.
+/// A client's request; `None` with the bytes that the cache gets back in the end: a stripe that it writes back.
 type Job = Result<Ask, u64>;
 
 #[derive(Clone, Copy, Debug)]
@@ -64,14 +64,14 @@ enum Event {
     Done(usize),
 }
 
-/// See the module.
+/// An array behind a platform (see the module).
 pub struct Rig {
     platform: PlatformConfig,
     layout: Layout,
     backplane: Rc<RefCell<Backplane>>,
     array: Array,
     now: Nanos,
-    /// The host's and the controller's serial parts.
+    /// The serial parts of the host and of the controller.
     serial: [Station; 2],
     ceilings: [Station; 4],
     jobs: Slab<Job>,
@@ -80,7 +80,7 @@ pub struct Rig {
     ended: Vec<Tag>,
 }
 
-/// Writes that are acknowledged and not yet with the members.
+/// Writes that are acknowledged and not yet on the members.
 #[derive(Default)]
 struct Cache {
     /// Dirty sectors of each stripe, by its number; those of all spans count as one.
@@ -100,7 +100,7 @@ impl Rig {
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
     }
 
-    /// The same by one of the two.
+    /// The same with one of the two implementations.
     ///
     /// # Errors
     /// If the engine knows no such array.
@@ -171,12 +171,12 @@ impl Rig {
         }
     }
 
-    /// What a write-back cache holds that the drives do not have yet.
+    /// The bytes of a write-back cache that the drives do not have yet.
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes
     }
 
-    /// The drives, to bring them to a state before a load.
+    /// The SSDs, so that they can be brought to a state before a load.
     pub fn backplane(&self) -> RefMut<'_, Backplane> {
         self.backplane.borrow_mut()
     }
@@ -196,7 +196,7 @@ impl Rig {
         (self.layout.columns() * self.layout.level.spans()) as u64 * self.layout.strip_sectors
     }
 
-    /// When a request has passed the platform's serial part and the ceilings of its kind of work.
+    /// The time at which a request has passed the platform's serial part and the ceilings of its kind of work.
     fn pass_platform(&mut self, now: Nanos, ask: &Ask) -> Nanos {
         let level = self.layout.level;
         let (mirror, parity) = (level.copies() > 1, level.parities() > 0);
@@ -212,7 +212,7 @@ impl Rig {
             (true, Kind::Write { .. }) => platform.mirror_write_ns,
             _ => 0,
         };
-        // Where there is no controller the host does its work.
+        // If there is no controller the host does its work.
         let logged = if parity && ask.is_write() { platform.log_ns + platform.parity_write_ns } else { 0 };
         let raid = mirrored + logged + platform.member_ns * (touched as u64 - 1);
         let (host, controller) = match platform.controller_ns {
@@ -283,7 +283,7 @@ impl Rig {
                 }
             }
         }
-        // Half of the cache waits for stripes to become whole.
+        // Half of the cache waits for full stripes.
         while self.cache.bytes > self.platform.write_back_bytes / 2 && self.cache.in_write_back < self.layout.members {
             let Some((&stripe, _)) = self.cache.dirty.first_key_value() else { break };
             self.write_back(now, stripe);

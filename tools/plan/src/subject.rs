@@ -23,7 +23,7 @@ const REQUESTS_MIN: u64 = 2_500;
 /// 60,000: requests before measuring, at most.
 const WARM_UP_MAX: u64 = 60_000;
 
-/// The drives, as an array or each by itself.
+/// The drives: as an array, or each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An array; a single drive is one of its own level.
@@ -32,16 +32,16 @@ pub enum Shape {
     Apart,
 }
 
-/// What is modelled.
+/// The model of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectSpec {
-    /// What stands between load and drives.
+    /// The platform between load and drives.
     pub platform: Profile<PlatformConfig>,
     /// The drives.
     pub drive: Profile<CatalogueDrive>,
-    /// How they are used.
+    /// The use of the drives.
     pub shape: Shape,
-    /// How many.
+    /// The number of drives.
     pub members: usize,
     /// Strip of an array.
     pub strip_bytes: u64,
@@ -57,7 +57,7 @@ impl SubjectSpec {
         Ok(Self { platform, drive, shape, members, strip_bytes })
     }
 
-    /// Why there is no such thing, if there is none.
+    /// The reason why there is no such subject, if there is none.
     pub fn refusal(&self) -> Option<String> {
         let Shape::Array(level) = self.shape else {
             return (self.members == 0).then(|| "no drives make nothing".to_owned());
@@ -94,12 +94,12 @@ impl SubjectSpec {
     }
 }
 
-/// See the module.
+/// A modelled drive or array (see the module).
 pub struct Subject {
     spec: SubjectSpec,
     rig: Rig,
     now: Nanos,
-    /// Rises with each thing that is done, so that no two have the same random numbers.
+    /// A count that rises with everything that is done, so that no two have the same random numbers.
     seed: u64,
 }
 
@@ -115,7 +115,7 @@ impl Subject {
         }
     }
 
-    /// What is modelled.
+    /// The model.
     pub fn spec(&self) -> &SubjectSpec {
         &self.spec
     }
@@ -136,7 +136,7 @@ impl Subject {
         (self.rig, self.now) = (self.spec.rig(self.seed), 0);
     }
 
-    /// Trims everything. False, and nothing is done, where trims do not reach the drives.
+    /// Trims everything. `false`: trims do not reach the drives, and nothing is done.
     pub fn trim(&mut self) -> bool {
         let level = match self.spec.shape {
             Shape::Array(level) => level,
@@ -149,7 +149,7 @@ impl Subject {
         passes
     }
 
-    /// Nothing is asked for so long.
+    /// Lets the drives idle for so long.
     pub fn idle(&mut self, time_ns: Nanos) {
         self.now += time_ns;
     }
@@ -254,7 +254,7 @@ mod tests {
         assert!((trimmed / fresh - 1.0).abs() < 0.1, "{trimmed:.0} of {fresh:.0}");
     }
 
-    /// Drives apart, each with its own thread, do as many times what one does, and have their space together.
+    /// Drives by themselves, each with its own thread, do so many times the work of one, and have their space together.
     #[test]
     fn drives_apart_add_up() {
         let mut one = subject("s3500", Shape::Apart, 1);

@@ -8,7 +8,7 @@ use stria_array::{LatencyTarget, Level};
 use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
 use stria_format::md::LogChoice;
 
-/// The time that the search for a speed may take before anything is counted.
+/// The time that the sweep may search for its speed before anything is counted.
 const WARM_UP: Nanos = 8_000_000_000;
 
 /// The measurement to make.
@@ -26,9 +26,9 @@ pub struct Plan {
     pub read_percent: u64,
     /// The latency that the rebuild leaves them.
     pub target: Option<LatencyTarget>,
-    /// The rebuild is held: what clients have without it, at less redundancy.
+    /// True if the rebuild is held: this shows clients without it, at less redundancy.
     pub held: bool,
-    /// The time to count.
+    /// The time that is counted.
     pub time: Nanos,
     /// The cost of the engine.
     pub cost: Cost,
@@ -37,11 +37,11 @@ pub struct Plan {
 /// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Requests of clients a second.
+    /// Client requests a second.
     pub iops: f64,
-    /// 99 of 100 ended within this.
+    /// The latency that 99 of 100 requests keep.
     pub p99_ns: Nanos,
-    /// Bytes of the new member a second.
+    /// Bytes of the new member that are filled in a second.
     pub rebuild_bytes_per_s: f64,
 }
 

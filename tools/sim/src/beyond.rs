@@ -12,10 +12,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use stria_block::{Buffer, Completion, ErrorKind, Nanos, Operation, Request, bytes};
 
-/// Far beyond every timer.
+/// A time far beyond every timer.
 const PATIENCE: Nanos = 120_000_000_000;
 
-/// The fault that befalls a drive.
+/// A fault of a drive.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     Refuses(Refusal),
@@ -31,7 +31,7 @@ struct Beyond {
     tags: u64,
 }
 
-/// Runs the history of a seed; of one family of arrays where that is named.
+/// Runs the history of a seed, with an array of `family` if that is named.
 ///
 /// # Errors
 /// Requests that never end.
@@ -68,7 +68,7 @@ impl Beyond {
             for _ in 0..self.chance.below(400) {
                 self.load(depth)?;
             }
-            // Space may be found again.
+            // Space may become free again.
             if self.chance.one_in(3) {
                 struck.iter().for_each(|&index| self.drives[index].borrow_mut().refuse(None));
                 for _ in 0..self.chance.below(200) {
@@ -106,7 +106,7 @@ impl Beyond {
         struck
     }
 
-    /// One request more, and a turn or some.
+    /// Sends one more request, and takes some turns.
     fn load(&mut self, depth: usize) -> Result<(), String> {
         self.wait("room for another request", depth - 1)?;
         let limits = self.node.limits().clone();
@@ -161,7 +161,7 @@ impl Beyond {
         }
     }
 
-    /// Until at most so many requests are under way.
+    /// Takes turns until at most so many requests are under way.
     fn wait(&mut self, what: &str, most: usize) -> Result<(), String> {
         let limit = self.power.now() + PATIENCE;
         while self.pending.len() > most {

@@ -10,20 +10,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A choice of histories.
+/// Which histories run, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first seed.
     pub from: u64,
-    /// Their number.
+    /// The number of histories.
     pub count: u64,
-    /// No new ones after this.
+    /// No history begins after this time.
     pub time_max: Option<Duration>,
-    /// Of one family of arrays only.
+    /// The family of arrays, if only one is wanted.
     pub family: Option<String>,
-    /// Threads.
+    /// The number of threads.
     pub jobs: usize,
-    /// With what seeds did not have at first.
+    /// Steps that seeds did not have at first.
     pub extras: Extras,
     /// The rules of each run.
     pub rules: Rules,
@@ -39,15 +39,15 @@ impl Plan {
 /// The results.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Histories that ended.
+    /// The number of histories that ended.
     pub histories: u64,
-    /// Requests to drives.
+    /// The number of requests to drives.
     pub requests: u64,
-    /// Requests of clients.
+    /// The number of client requests.
     pub client_requests: u64,
-    /// Crashes.
+    /// The number of crashes.
     pub crashes: u64,
-    /// Its duration.
+    /// The duration of the campaign.
     pub duration: Duration,
     /// The count of each thing that was met, by family.
     pub met: BTreeMap<(String, String), u64>,
@@ -65,7 +65,7 @@ pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
     caught(history, || run(history, rules))
 }
 
-/// Runs a history in whatever way; a panic is a failure too.
+/// Runs a history by `run`; a panic is a failure too.
 ///
 /// # Errors
 /// An outcome that must never be.
@@ -86,7 +86,7 @@ pub fn keep_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(16 << 20)));
 }
 
-/// Runs a plan. `progress` receives the count of histories now and then, and returns whether to go on.
+/// Runs a plan. `progress` receives the number of histories now and then, and returns false to end the campaign.
 pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report {
     keep_memory();
     let begun = Instant::now();
@@ -118,7 +118,7 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
                                 *own.met.entry((history.setup.family(), what)).or_default() += count;
                             }
                         }
-                        // Nothing was promised: what was lost is counted, and is no failure.
+                        // Drives that lie about flushes promise nothing: losses are counted, and are no failure.
                         Err(failure) if plan.rules.lying_flush => {
                             own.histories += 1;
                             *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;

@@ -1,14 +1,14 @@
-//! Things that were met together: which kind of request, in which state of the array, beside which fault.
+//! Counts which kind of request met which state of the array, beside which fault.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_array::plan::{Method, Presence, plan_write, rectangles};
 use stria_array::{ArrayStatus, Geometry, MemberState, StripeSector, SweepKind, Synced};
 
-/// Kind of request, state, fault; how often.
+/// The counts, by kind of request, state, and fault.
 pub type Crossed = BTreeMap<(&'static str, &'static str, &'static str), u64>;
 
-/// The method of a write of some sectors of the array, by the plan of the first stripe that it touches, if parity is kept.
+/// The method by which a write of some array sectors keeps parity, by the plan of the first stripe that it touches.
 pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>) -> &'static str {
     if geometry.level().parity_count() == 0 {
         return "write";
@@ -36,7 +36,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     }
 }
 
-/// The state of an array in a word or two: what runs, else what is missing.
+/// The state of an array in a word or two: the sweep that runs, else what is missing.
 pub fn state(status: &ArrayStatus) -> &'static str {
     let missing =
         status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].role != MemberState::InSync)).count();

@@ -1,9 +1,9 @@
 //! A hostile drive in virtual time.
 //!
-//! A write is *taken* into the drive (reads see it), and is *durable* later: at once without a volatile cache or with FUA,
-//! else by a flush that began after the write had ended. What is not durable when power goes is kept or lost atom by
-//! atom, each for itself, as are requests that had not ended. Requests end in any order. Everything is decided by the
-//! drive's own stream of chance, so the same requests at the same times have the same ends.
+//! A write is *taken* into the drive (reads see it), and is *durable* later: at once without a volatile cache or with FUA, else
+//! by a flush that began after the write had ended. When power goes, each atom of a write that is not durable is kept or lost by
+//! itself. So is each atom of a request that had not ended. Requests end in any order. The drive's own random numbers decide
+//! everything, so the same requests at the same times have the same ends.
 
 use crate::chance::Chance;
 use crate::image::Image;
@@ -22,28 +22,28 @@ use stria_block::{
 /// The kind of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// Size.
+    /// The size of the drive.
     pub sectors: u64,
     /// 1 or 8: sectors that requests are aligned to.
     pub block_sectors: u64,
     /// 1 or 8: sectors that a power cut keeps or loses together.
     pub atom_sectors: u64,
-    /// Writes that ended may be lost until a flush.
+    /// True if writes that ended may be lost until a flush.
     pub volatile_cache: bool,
-    /// Quick zeroes are understood, and discards, which do nothing.
+    /// True if the drive zeroes quickly, and takes discards, which do nothing.
     pub unmap: bool,
     /// The duration of a request, in units of some 20 µs.
     pub slowness: u64,
 }
 
-/// The part of data that was not durable that a power cut leaves.
+/// What a power cut leaves of data that was not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
     None,
-    /// Everything, also what had not ended.
+    /// Everything, requests that had not ended included.
     All,
-    /// Each atom by itself, so many times in eight.
+    /// Each atom by itself, with a chance of so many in eight.
     Some(u8),
 }
 
@@ -51,7 +51,7 @@ pub enum Keep {
 struct Unflushed {
     start_sector: u64,
     sectors: u64,
-    /// `None`: zeros.
+    /// The bytes; `None`: zeros.
     data: Option<Segments<Data>>,
     /// The time of its end, in the drive's count of ends; `None`: not yet.
     ended: Option<u64>,
@@ -61,38 +61,38 @@ struct Unflushed {
 struct Queued {
     due: Nanos,
     request: Request,
-    /// The count of ends when it began, if it is a flush.
+    /// For a flush: the drive's count of ends when it began.
     mark: u64,
-    /// A write that was on its way when the drive was cut short, and is done all the same.
+    /// True for a write that was under way when the drive was cut short, and is done nevertheless.
     lands: bool,
-    /// Taken already when it began: its id among the unflushed.
+    /// For a write that was taken when it began: its id among the unflushed ones.
     taken: Option<u64>,
     /// The handle that it came through; [`NOBODY`]: its end was reported already.
     owner: u32,
 }
 
-/// No handle has this number.
+/// The number that no handle has.
 const NOBODY: u32 = 0;
 
-/// Why a drive answers no more.
+/// The state of a drive: whether it answers, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
+    /// It answers.
     There,
     /// It was pulled out.
     Pulled,
-    /// The process that used it is dead, and its requests are still under way: the drive cannot be opened.
+    /// The process that used it is dead, and its requests are still under way, so the drive cannot be opened.
     Held,
 }
 
-/// Writes that fail until the cause is gone.
+/// Writes that fail until the cause is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// With what.
+    /// The error.
     pub kind: ErrorKind,
-    /// So many writes in eight.
+    /// The chance of failure, in eighths.
     pub eighths: u8,
-    /// Those from this sector on.
+    /// The first sector at which writes fail.
     pub from_sector: u64,
 }
 
@@ -118,34 +118,34 @@ pub struct Drive {
     presence: Presence,
     /// Sectors that cannot be read until they are written.
     bad: Vec<Range<u64>>,
-    /// So many writes are going to fail.
+    /// The number of writes that are going to fail.
     failing_writes: u32,
-    /// Writes that fail, as long as this is set.
+    /// The way in which writes fail while this is set.
     refusal: Option<Refusal>,
-    /// Nothing ends before.
+    /// No request ends before this time.
     stalled_until: Nanos,
     mutant: Option<Mutant>,
-    /// First sector of the data area.
+    /// The first sector of the data area.
     data_start_sector: u64,
-    /// Reads of unreadable sectors make more of them so, up to here.
+    /// Reads of unreadable sectors make more sectors unreadable, up to this one.
     bad_grows_to: u64,
-    /// The next write to data is not done, or done elsewhere; data end there.
+    /// The next write to data is lost or misdirected; the second number is the end of the data.
     loses_write: Option<(Option<u64>, u64)>,
-    /// Data that should lie here, and does not.
+    /// Data that should be here and is not.
     pub witnesses: Vec<Witness>,
-    /// The number of times it was made a member: no identity comes twice.
+    /// The number of times that it was made a member, so that no identity comes twice.
     pub adopted: usize,
-    /// Flushes and FUA are acknowledged, and nothing is made durable.
+    /// True if flushes and FUA are acknowledged without effect.
     lies: bool,
-    /// The place of bits that a mutant clears.
+    /// The position of bits that a mutant clears.
     bits_at: Option<u64>,
-    /// Where it ends, if it was cut short.
+    /// The sector at which it ends, if it was cut short.
     end: Option<u64>,
-    /// It was cut short while it was open: nothing is done any more until it is opened anew.
+    /// True if it was cut short while it was open: until it is opened anew it does nothing.
     is_lost: bool,
-    /// The number of times it was opened.
+    /// The number of times that it was opened.
     openings: u32,
-    /// The number of times another drive has taken its place.
+    /// The number of times that another drive took its place.
     renewals: u32,
 }
 
@@ -217,7 +217,7 @@ impl Drive {
         }
     }
 
-    /// The verdict.
+    /// The kind of the drive.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -227,17 +227,17 @@ impl Drive {
         self.end.unwrap_or(self.model.sectors)
     }
 
-    /// Whether it was cut short.
+    /// True if it was cut short.
     pub fn is_short(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Whether it was cut short since it was opened.
+    /// True if it was cut short since it was opened.
     pub fn is_cut(&self) -> bool {
         self.is_lost
     }
 
-    /// It is cut short, and what lay behind `end` is lost. Half of the writes under way are still done.
+    /// The drive is cut short, and loses what lay behind `end`. Half of the writes under way are still done.
     pub fn shrink(&mut self, end: u64) {
         let end = end.min(self.sectors());
         self.tell(|| format!("is cut short to {end} sectors"));
@@ -255,7 +255,7 @@ impl Drive {
         }
     }
 
-    /// A new drive takes its place: as large as it was, and empty.
+    /// A new drive takes its place, of the same size and empty.
     pub fn renew(&mut self) {
         self.tell(|| "is another one, and empty".into());
         let empty = Image::new(self.model.sectors);
@@ -289,27 +289,27 @@ impl Drive {
         &self.image
     }
 
-    /// Whether it is there.
+    /// True if it answers.
     pub fn presence(&self) -> Presence {
         self.presence
     }
 
-    /// From now on it misbehaves as `mutant` says.
+    /// From now on it behaves as `mutant` says.
     pub fn set_mutant(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
     }
 
-    /// Whether it misbehaves so.
+    /// True if it behaves as `mutant` says.
     pub fn is_mutant(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
-    /// Data start here.
+    /// Sets the first sector of the data area.
     pub fn with_data_from(self, data_start_sector: u64) -> Self {
         Self { data_start_sector, ..self }
     }
 
-    /// Where metadata end.
+    /// Sets the end of the metadata.
     pub fn data_start_sector(&self) -> u64 {
         self.data_start_sector
     }
@@ -320,18 +320,18 @@ impl Drive {
         self.bad.push(sectors);
     }
 
-    /// As [`Drive::spoil`], and every read that fails makes more unreadable, up to `end`.
+    /// As [`Drive::spoil`]. In addition every read that fails makes more sectors unreadable, up to `end`.
     pub fn spoil_more(&mut self, sectors: Range<u64>, end: u64) {
         self.spoil(sectors);
         self.bad_grows_to = end;
     }
 
-    /// The next write to data is not done, though the drive says so; or it is done at `elsewhere`, before `end`.
+    /// The next write to data is lost, although the drive acknowledges it; or it is done at `elsewhere`, before `end`.
     pub fn lose_next_write(&mut self, elsewhere: Option<u64>, end: u64) {
         self.loses_write = Some((elsewhere, end));
     }
 
-    /// Writes are done again, if none came meanwhile.
+    /// Writes are done again, also the next one if none came since [`Drive::lose_next_write`].
     pub fn lose_no_write(&mut self) {
         self.loses_write = None;
     }
@@ -341,23 +341,23 @@ impl Drive {
         self.lies = true;
     }
 
-    /// Whether any of these sectors cannot be read.
+    /// True if any of these sectors cannot be read.
     pub fn is_bad(&self, sectors: &Range<u64>) -> bool {
         self.bad.iter().any(|bad| bad.start < sectors.end && sectors.start < bad.end)
     }
 
-    /// Whether some sectors cannot be read.
+    /// True if some sectors cannot be read.
     pub fn is_spoiled(&self) -> bool {
         !self.bad.is_empty()
     }
 
-    /// Whether requests to any of these sectors have not ended.
+    /// True if requests to any of these sectors have not ended.
     pub fn is_at(&self, sectors: &Range<u64>) -> bool {
         let mut queued = self.queue.iter().map(|queued| &queued.request);
         queued.any(|request| request.start_sector < sectors.end && sectors.start < request.end_sector())
     }
 
-    /// Whether reads may make more sectors unreadable.
+    /// True if reads may make more sectors unreadable.
     pub fn grows_bad(&self) -> bool {
         self.bad.iter().any(|bad| bad.end < self.bad_grows_to)
     }
@@ -374,12 +374,12 @@ impl Drive {
         self.refusal = refusal;
     }
 
-    /// Whether writes are still to fail.
+    /// True if writes are still to fail.
     pub fn is_failing(&self) -> bool {
         self.failing_writes > 0
     }
 
-    /// Nothing ends before `until`.
+    /// No request ends before `until`.
     pub fn stall(&mut self, until: Nanos) {
         self.tell(|| format!("stalls until {:.6} ms", until as f64 / 1e6));
         self.stalled_until = until;
@@ -389,12 +389,12 @@ impl Drive {
         self.look();
     }
 
-    /// Whether requests under way wait for the end of a stall.
+    /// True if requests under way wait for the end of a stall.
     pub fn hangs(&self) -> bool {
         self.stalled_until > self.power.now() && !self.queue.is_empty()
     }
 
-    /// The process that used it dies, and its requests stay under way: the drive is held until they have ended.
+    /// The process that used the drive dies, and its requests stay under way: the drive is held until they have ended.
     pub fn hold(&mut self) {
         self.tell(|| "is held by what a dead process asked for".into());
         self.presence = Presence::Held;
@@ -402,14 +402,14 @@ impl Drive {
         self.ended.clear();
     }
 
-    /// As a mutant would: the next process opens the drive at once, and works beside what the dead one asked for.
+    /// The drive as a mutant sees it: the next process opens it at once, and works beside the requests of the dead one.
     pub fn leave_unheld(&mut self) {
         self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
         self.ended.clear();
         self.stalled_until = 0;
     }
 
-    /// Whether a held drive is free again, as what was under way has ended.
+    /// True if a held drive is free again, because all requests have ended.
     pub fn is_let_go(&mut self) -> bool {
         if self.presence == Presence::Held && self.stalled_until <= self.power.now() && !self.queue.is_empty() {
             self.orphan();
@@ -417,7 +417,7 @@ impl Drive {
         self.presence == Presence::Held && self.queue.is_empty()
     }
 
-    /// Turns bits of a sector over, at rest.
+    /// Inverts bits of a sector, at rest.
     pub fn corrupt(&mut self, sector: u64) {
         let mut bytes = self.image.bytes_of(sector, 1);
         let at = self.chance.below(bytes.len() as u64) as usize;
@@ -425,12 +425,12 @@ impl Drive {
         self.put(sector, &bytes);
     }
 
-    /// Whether it has nothing to do.
+    /// True if it has nothing to do.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Writes bytes durably, past every queue: for tools that write before an array runs.
+    /// Writes bytes durably, past every queue, as tools do before an array runs.
     pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
         self.heal(&(start_sector..start_sector + bytes.len() as u64 / 512));
         self.image.write(start_sector, bytes);
@@ -439,17 +439,17 @@ impl Drive {
         }
     }
 
-    /// Everything that was taken is durable: an orderly power-down.
+    /// Makes everything durable that was taken: an orderly power-down.
     pub fn sync(&mut self) {
         self.persist_where(|write| write.ended.is_some());
     }
 
-    /// Power goes: what was not durable is kept or lost as `keep` says, and so is what had not ended.
+    /// A power cut. `keep` says what is kept of writes that were not durable, and of requests that had not ended.
     pub fn cut(&mut self, keep: Keep) {
         let mut left: Vec<Unflushed> = std::mem::take(&mut self.unflushed);
         let mut queue = std::mem::take(&mut self.queue);
         self.next_due = Nanos::MAX;
-        // Requests that had not been taken may come in any order.
+        // Requests that had not been taken may arrive in any order.
         while !queue.is_empty() {
             let queued = queue.swap_remove(self.chance.below(queue.len() as u64) as usize);
             let Request { start_sector, sectors, operation, .. } = queued.request;
@@ -494,12 +494,12 @@ impl Drive {
         self.stalled_until = 0;
     }
 
-    /// Whether something that it was given has not ended.
+    /// True if a request has not ended.
     pub fn is_busy(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// The process that used it is gone: what had not ended may still arrive, each request for itself.
+    /// The process that used it is gone. Each request that had not ended may still arrive or not.
     pub fn orphan(&mut self) {
         for queued in std::mem::take(&mut self.queue) {
             let arrives = self.chance.one_in(2);
@@ -521,11 +521,11 @@ impl Drive {
         self.ended.clear();
     }
 
-    /// Pulled out, with its power: what runs ends with an error.
+    /// The drive is pulled and loses power: requests under way end with an error.
     pub fn pull(&mut self, keep: Keep) {
         self.tell(|| "is pulled".into());
         self.presence = Presence::Pulled;
-        // Answers that are on their way arrive.
+        // Completions that were under way still arrive.
         let mut gone = std::mem::take(&mut self.ended);
         for queued in &mut self.queue {
             let Request { tag, start_sector, sectors, operation } = &queued.request;
@@ -541,7 +541,7 @@ impl Drive {
         self.ended = gone;
     }
 
-    /// Back in its place.
+    /// The drive is back in its place.
     pub fn put_back(&mut self) {
         self.tell(|| "is put back".into());
         self.presence = Presence::There;
@@ -552,7 +552,7 @@ impl Drive {
         self.next_due = self.queue.iter().map(|queued| queued.due).min().unwrap_or(Nanos::MAX);
     }
 
-    /// Takes a write into the image, and notes it as not durable where there is a cache. Gives its id.
+    /// Takes a write into the image. With a cache it is noted as not durable. Returns its id.
     fn take(&mut self, request: &Request) -> u64 {
         let range = request.start_sector..request.end_sector();
         let data = match &request.operation {
@@ -581,12 +581,12 @@ impl Drive {
         }
     }
 
-    /// Makes durable what had ended by `mark`.
+    /// Makes writes durable that had ended by `mark`.
     fn persist(&mut self, mark: u64) {
         self.persist_where(|write| write.ended.is_some_and(|ended| ended <= mark));
     }
 
-    /// Makes some writes durable, and first what they lie upon, so that nothing older comes to lie on them later.
+    /// Makes some writes durable, after those that they overlap, so that older data never covers newer data.
     fn persist_where(&mut self, wanted: impl Fn(&Unflushed) -> bool) {
         let Some(durable) = &mut self.durable else { return };
         let mut going: SmallVec<[Range<u64>; 32]> = SmallVec::new();
@@ -657,14 +657,14 @@ impl Drive {
         fails.then(|| IoError::new(kind, format!("write refused at sector {sector}")))
     }
 
-    /// More sectors become unreadable, where that was asked for.
+    /// A failed read makes more sectors unreadable, where that was asked for.
     fn grow_bad(&mut self) {
         let end = self.bad_grows_to;
         for bad in self.bad.iter_mut().filter(|bad| bad.end < end) {
             bad.end = (bad.end + 8).min(end);
             self.power.bad_grew.set(true);
         }
-        // Overlapping ranges become one; otherwise healing would make ever more ranges of the same sectors.
+        // Joins overlapping ranges; otherwise healing would make ever more ranges of the same sectors.
         self.bad.sort_unstable_by_key(|bad| bad.start);
         self.bad.dedup_by(|later, earlier| {
             let joins = later.start <= earlier.end;
@@ -686,7 +686,7 @@ impl Drive {
         self.bad = std::mem::take(&mut self.bad).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
     }
 
-    /// Lets a mutant change a request before the drive sees it. `true`: it ends at once, and nothing is done.
+    /// Lets a mutant change a request before the drive sees it. `true`: it ends at once without effect.
     fn is_swallowed(&self, lane: usize, request: &Request) -> bool {
         let Some(mutant) = self.mutant else { return false };
         let metadata = request.start_sector < self.data_start_sector;
@@ -734,7 +734,7 @@ impl Drive {
         self.queue.push(Queued { due, request, mark: self.ends, lands: false, taken, owner });
     }
 
-    /// Whether a write is lost, after all; then what it should have done, and what it did elsewhere, is kept as witness.
+    /// True if a write is lost. Then the data that it should have written, and what it did elsewhere, is stored as a witness.
     fn is_lost(&mut self, request: &Request) -> bool {
         let Operation::Write { from, .. } = &request.operation else { return false };
         // Metadata have checksums and are read at a start only.
@@ -757,7 +757,7 @@ impl Drive {
         true
     }
 
-    /// A write after a lost write changes what should lie there.
+    /// A write after a lost write changes the data that should be there.
     fn correct_witnesses(&mut self, request: &Request) {
         let Operation::Write { from, .. } = &request.operation else { return };
         for (start, right) in &mut self.witnesses {
@@ -770,7 +770,7 @@ impl Drive {
         }
     }
 
-    /// Lets a mutant change a request that the drive is to carry out. Returns the handle that receives its end.
+    /// Lets a mutant change a request before it is executed. Returns the handle that receives its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
             Some(mutant @ (Mutant::PartialWrong | Mutant::RedoWrong)) => {
@@ -856,7 +856,7 @@ impl Drive {
         let short = if lands { None } else { self.shortness(&request) };
         if let Some(error) = short.or_else(|| self.fault(&request)) {
             self.tell_of(&request, || format!("fails ({error})"));
-            // The part of it that reads see is as durable by a flush as if it had not failed.
+            // The part of it that reads see becomes durable by a flush, as if it had not failed.
             if let Some(id) = taken {
                 self.end_of(id);
             }
@@ -904,7 +904,7 @@ fn is_write(operation: &Operation) -> bool {
     matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. })
 }
 
-/// The part of a write that is lost.
+/// The lost part of a write.
 fn lost_words(lost: &[u64], sectors: u64) -> String {
     match lost.len() as u64 {
         0 => "is kept".into(),
@@ -917,7 +917,7 @@ fn pulled() -> IoError {
     IoError::new(ErrorKind::Gone, "the drive was pulled")
 }
 
-/// Puts sectors `range` of a write that starts at `start_sector` into an image; `None`: zeros.
+/// Stores sectors `range` of a write that starts at `start_sector` in an image; `None`: zeros.
 fn take(image: &mut Image, range: Range<u64>, start_sector: u64, data: Option<&Segments<Data>>) {
     let Some(segments) = data else { return image.zero(range.start, range.end - range.start) };
     let (mut from, mut len, mut at) = (bytes(range.start - start_sector), bytes(range.end - range.start), range.start);
@@ -939,16 +939,16 @@ fn take(image: &mut Image, range: Range<u64>, start_sector: u64, data: Option<&S
 pub struct DriveHandle {
     drive: Rc<RefCell<Drive>>,
     limits: Limits,
-    /// Its requests end here and through no other handle.
+    /// Its number; its requests end through this handle only.
     owner: u32,
-    /// Whose it is, for mutants that mind.
+    /// The lane that it is for, as some mutants need to know.
     lane: usize,
-    /// Of which opening it is.
+    /// The opening of the drive to which it belongs.
     opening: u32,
 }
 
 impl DriveHandle {
-    /// A handle for a lane; the drive may have several, also one after the other.
+    /// A handle for a lane. A drive may have several, at the same time or one after the other.
     pub fn new(drive: &Rc<RefCell<Drive>>, lane: usize) -> Self {
         let mut own = drive.borrow_mut();
         own.owners += 1;

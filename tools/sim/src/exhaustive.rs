@@ -40,8 +40,8 @@ pub fn history(setup: Setup, degraded: bool) -> History {
     History { seed: 1, setup, steps, depth: 4 }
 }
 
-/// Cuts the power after every event of a history, with each pattern of what caches keep, until a cut no longer comes before the
-/// history ends. The number of cuts.
+/// Cuts the power after every event of a history, with each pattern of what caches keep, until the history ends before the cut.
+/// Returns the number of cuts.
 ///
 /// # Errors
 /// After how many events, with which pattern, and what must never be.

@@ -13,7 +13,7 @@ use stria_block::SECTOR_BYTES;
 use stria_format::md::superblock::{CLEAN, MAGIC, SUPERBLOCK_BYTES};
 use stria_format::md::{Role, Superblock};
 
-/// Bytes that may be written at a sector of the array.
+/// Sectors of the array at which certain bytes may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A superblock of version 1.`minor` of a drive that is the array.
@@ -31,11 +31,11 @@ pub struct HostileClient {
     chance: Chance,
 }
 
-/// `write`'s bytes by sector, where they are not the usual ones.
+/// The bytes of a `write`, by sector, where they are not the usual ones.
 pub type Contents = BTreeMap<(u32, u64), Vec<u8>>;
 
 impl HostileClient {
-    /// The places of an array that runs on these drives.
+    /// The positions on an array that runs on these drives.
     pub fn new(node: &Node, drives: &Drives, array_sectors: u64, chance: Chance) -> Self {
         let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
         let mut add = |sector: u64, place: Place| places.entry(sector).or_default().push(place);

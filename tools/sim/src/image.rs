@@ -1,4 +1,4 @@
-//! The bytes of a drive: pages that exist when they were written, shared between copies until they differ.
+//! The bytes of a drive, in pages that exist once they were written, and are shared between copies until these differ.
 
 use std::rc::Rc;
 use stria_block::{SECTOR_BYTES, bytes};
@@ -17,7 +17,7 @@ impl Image {
         Self { pages: vec![None; bytes(sectors).div_ceil(PAGE)] }
     }
 
-    /// Cuts a range into what lies in one page each: page, first byte there, length.
+    /// Cuts a range at page borders: page, first byte in it, length.
     fn cuts(start: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let mut next = start;
         std::iter::from_fn(move || {
@@ -90,7 +90,7 @@ impl Image {
         }
     }
 
-    /// Whether nothing but zeros was ever written to any page of a range.
+    /// True if nothing but zeros was ever written to any page of a range.
     pub fn is_empty(&self, start_sector: u64, sectors: u64) -> bool {
         Self::cuts(bytes(start_sector), bytes(sectors)).all(|(page, ..)| self.pages[page].is_none())
     }

@@ -19,26 +19,26 @@ use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
 /// A drive with checksums.
 pub type Checked = IntegrityDevice<DriveHandle>;
 
-/// A drive joins under this number: one at a time.
+/// The number under which a drive joins; one joins at a time.
 const OFFER: u64 = 0;
 
-/// A lane of several naps after one turn in so many, for so long at most.
+/// A lane pauses after one turn in so many, for so long at most.
 const NAP_ONE_IN: u64 = 16;
 const NAP_MAX: Nanos = 500_000;
 
 /// A tree of arrays that runs, on one or several lanes.
 pub struct Node {
-    /// The coordinator first.
+    /// The lanes' parts, the coordinator's first.
     lanes: Vec<Tree<Attached>>,
     /// The indices, in the tree, of the arrays whose members are drives.
     leaves: Vec<usize>,
     /// The events of each array, by its index in the tree.
     events: Vec<RefCell<LaneEvents>>,
-    /// The lane that takes the next request.
+    /// The lane that gets the next request.
     turn: Cell<usize>,
-    /// Until when each lane takes no turns.
+    /// The time until which each lane takes no turns.
     naps: Vec<Nanos>,
-    /// `None`: they take all.
+    /// The random numbers for pauses; `None`: lanes take all turns.
     chance: Option<Chance>,
 }
 
@@ -76,7 +76,7 @@ impl Node {
         &self.lanes[0]
     }
 
-    /// The top array.
+    /// The index of the top array.
     pub fn top(&self) -> Array<'_> {
         Array { node: self, index: 0 }
     }
@@ -91,7 +91,7 @@ impl Node {
         Array { node: self, index: self.leaves[leaf] }
     }
 
-    /// The properties of all lanes as one device.
+    /// The limits of all lanes as one device.
     pub fn limits(&self) -> &Limits {
         self.home().limits()
     }
@@ -128,7 +128,7 @@ impl Node {
         self.lanes.iter().for_each(Tree::activate);
     }
 
-    /// Lets time run until `done`, or the power goes.
+    /// Lets time pass until `done`, or until power goes.
     fn run_until(
         &mut self,
         power: &Power,
@@ -192,7 +192,7 @@ impl Node {
         if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
     }
 
-    /// Lets time run until no drive has anything to do.
+    /// Lets time pass until no drive has anything to do.
     ///
     /// # Errors
     /// The power went.
@@ -204,7 +204,7 @@ impl Node {
         self.run_until(power, |node, _| !is_busy(node)).map(drop)
     }
 
-    /// Stops it in good order, and its spans after it.
+    /// Stops the array cleanly, and its spans after it.
     ///
     /// # Errors
     /// The power went.
@@ -223,13 +223,12 @@ impl Node {
         self.leaves.iter().position(|&known| known == index).expect("its members are drives")
     }
 
-    /// Every lane's part, the coordinator's first.
+    /// The parts of all lanes, the coordinator's first.
     pub(crate) fn lanes_mut(&mut self) -> &mut [Tree<Attached>] {
         &mut self.lanes
     }
 
-    /// A drive that is to join a leaf, as the lanes must know it, and the way in which it joins. `stale`: as a mutant would see
-    /// it, whatever it missed.
+    /// Prepares a drive to join a leaf: its metadata and how it joins. `stale`: as a mutant does, whatever the drive missed.
     pub(crate) fn newcomer(
         &self,
         leaf: usize,
@@ -303,12 +302,12 @@ impl<'a> Array<'a> {
         told
     }
 
-    /// The keeper of its metadata.
+    /// The recorder of its metadata.
     pub fn recorder(self) -> RefMut<'a, MdMetadata> {
         self.home().recorder()
     }
 
-    /// Sets something on every lane's engine, or asks it. Returns the coordinator's answer.
+    /// Calls a function on every lane's engine. Returns the coordinator's answer.
     pub fn command<T>(self, command: impl Fn(&mut Engine) -> T) -> T {
         let mut said = self.lanes().map(|lane| lane.command(&command)).collect::<Vec<_>>();
         said.swap_remove(0)
@@ -334,7 +333,7 @@ impl<'a> Array<'a> {
         self.node.home().begin(self.index, command)
     }
 
-    /// Its result, once it has ended.
+    /// The result of a command that has ended.
     pub fn take_answer(self, id: CommandId) -> Option<Result<(), Refusal>> {
         self.node.home().take_answer(self.index, id)
     }
@@ -360,17 +359,17 @@ impl<'a> Array<'a> {
         self.home().members().get(member.0)?.drive().map(|drive| drive.index)
     }
 
-    /// The checksums of a member, if it has some.
+    /// The checksums of a member, if it has any.
     pub fn checked(self, member: MemberId) -> Option<&'a Checked> {
         self.home().members().get(member.0)?.drive()?.checked.as_ref()
     }
 
-    /// The checksums of all members.
+    /// The checksums of all members that have any.
     pub fn all_checked(self) -> impl Iterator<Item = &'a Checked> {
         self.home().members().iter().filter_map(|member| member.drive()?.checked.as_ref())
     }
 
-    /// The metadata that make a drive a spare, and its identity there.
+    /// The metadata that make a drive a spare, and its identity.
     pub(crate) fn metadata_of_spare(
         self,
         adopt: &stria_format::md::recorder::Adopt,

@@ -1,9 +1,9 @@
 //! A model of what clients may see: durable linearizability, sector by sector.
 //!
-//! Every sector has the **versions** that it may hold. A write adds one when it begins. When it ends, it is the only one
-//! that reads may see, but for writes that ran beside it; what it replaced may still come back after a power cut, until a
-//! FUA write or a flush that began later makes that impossible (it is *dead*). What a read found while no write was under way is
-//! what all later reads find; once a flush has ended that began later, power cuts and lost members change nothing of that.
+//! Every sector has the **versions** that it may hold. A write adds one when it begins. Once the write ends, reads may see only
+//! its version and those of writes that ran beside it. The version that it replaced may still return after a power cut, until a
+//! FUA write or a flush that began later makes that impossible (it is *dead*). All later reads see what a read found while no
+//! write was under way. After a flush that began later, power cuts and lost members do not change that either.
 //!
 //! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are there, but if one
 //! is lost before the sector is read, it may hold anything. The first read decides what, for good.
@@ -22,17 +22,17 @@ const NEVER: Moment = Moment::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Version {
-    /// Which write; 0: zeros. Or [`ANYTHING`], or one of [`Model::found`].
+    /// The number of the write; 0: zeros. Or [`ANYTHING`], or one of [`Model::found`].
     write: u32,
-    /// A crash may tear it.
+    /// True if a crash may tear it.
     large: bool,
     begun: Moment,
     ended: Moment,
-    /// From here on reads do not see it.
+    /// The moment from which reads do not see it.
     over: Moment,
-    /// A write that came later ended then.
+    /// The moment at which a later write ended.
     replaced: Moment,
-    /// It cannot come back after a power cut.
+    /// True if it cannot return after a power cut.
     dead: bool,
 }
 
@@ -42,34 +42,34 @@ impl Version {
     }
 }
 
-/// Stands for a write whose outcome is unknown.
+/// The number of a write whose outcome is unknown.
 const ANYTHING: u32 = u32::MAX;
-/// From here on writes stand for what reads have found of such.
+/// Numbers from here on stand for bytes that reads have found where the outcome was unknown.
 const FOUND: u32 = 1 << 31;
 
 #[derive(Clone, Debug)]
 struct Sector {
     versions: SmallVec<[Version; 2]>,
     listed: bool,
-    /// A crash may have torn it: it may hold anything if a member is lost now.
+    /// True if a crash may have torn it: it may hold anything if a member is lost now.
     torn: bool,
 }
 
 impl Sector {
-    /// A client knows what it holds.
+    /// True if a client knows what it holds.
     fn holds_something(&self) -> bool {
         !self.versions.iter().any(|version| version.write == ANYTHING && version.over == NEVER)
     }
 }
 
-/// A read that clients must not see.
+/// A read with a result that must never be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lie {
     /// The position.
     pub sector: u64,
-    /// Found, as the number of a write where it is one.
+    /// The bytes that were found, by the number of their write if there is one.
     pub found: Option<u32>,
-    /// Allowed.
+    /// The versions that are allowed.
     pub allowed: Vec<u32>,
 }
 
@@ -79,11 +79,11 @@ pub struct Model {
     now: Moment,
     /// Sectors with more than one version.
     loose: Vec<u32>,
-    /// Reads that run began at these moments.
+    /// The moments at which reads began that are under way.
     reads: Vec<Moment>,
-    /// Checksums of what reads have found and no client wrote.
+    /// Checksums of bytes that reads have found and no client wrote.
     found: Vec<u64>,
-    /// Contents that some writes put into some sectors instead of the usual.
+    /// The contents of writes that are not the usual ones, by sector.
     pub contents: Contents,
 }
 
@@ -105,7 +105,7 @@ pub fn fill(write: u32, sector: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Whether `bytes` are what `write` puts into `sector`: as usual, or as it is noted in `contents`.
+/// True if `bytes` are what `write` puts into `sector`: the usual bytes, or those noted in `contents`.
 fn holds(contents: &Contents, write: u32, sector: u64, bytes: &[u8]) -> bool {
     if let Some(noted) = contents.get(&(write, sector)) {
         return noted == bytes;
@@ -121,13 +121,13 @@ fn holds(contents: &Contents, write: u32, sector: u64, bytes: &[u8]) -> bool {
     wrong == 0
 }
 
-/// A checksum that tells bytes apart which no client wrote.
+/// A checksum that distinguishes bytes which no client wrote.
 fn sum_of(bytes: &[u8]) -> u64 {
     bytes.chunks_exact(8).fold(0, |sum, word| mix(sum ^ u64::from_le_bytes(word.try_into().expect("eight bytes"))))
 }
 
 impl Model {
-    /// All zeros.
+    /// An array of zeros.
     pub fn new(sectors: u64) -> Self {
         let sector = Sector { versions: smallvec![Version::zeros()], listed: false, torn: false };
         Self {
@@ -157,7 +157,7 @@ impl Model {
         self.now
     }
 
-    /// Something begins.
+    /// Counts a moment.
     pub fn begin(&mut self) -> Moment {
         self.tick()
     }
@@ -264,7 +264,7 @@ impl Model {
         Ok(())
     }
 
-    /// Everything that ran is gone. `power_cut`: caches are lost too.
+    /// All requests under way are gone. `power_cut`: caches are lost too.
     pub fn crash(&mut self, power_cut: bool) {
         let now = self.tick();
         self.reads.clear();
@@ -286,7 +286,7 @@ impl Model {
         });
     }
 
-    /// A member is lost, or was with the crash: what that may have torn may hold anything.
+    /// A member is lost, now or with the crash: sectors that may be torn may hold anything.
     pub fn lose_member(&mut self) {
         let now = self.tick();
         for &index in &self.loose {
@@ -298,7 +298,7 @@ impl Model {
         }
     }
 
-    /// Redundancy agrees everywhere with all members there: what a crash has torn is old or new.
+    /// Redundancy is consistent everywhere and all members are there: torn sectors are old or new.
     pub fn agrees(&mut self) {
         for &index in &self.loose {
             self.sectors[index as usize].torn = false;

@@ -21,7 +21,7 @@ pub(crate) struct Modelled {
 }
 
 impl Modelled {
-    /// The array, as it is created, and what it can hold.
+    /// The array as it was created, and its shape.
     pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdMetadata>, u64), String> {
         let created = Created {
             drive_sectors: self.drive.sectors,
@@ -48,22 +48,22 @@ impl Modelled {
     }
 }
 
-/// An array that was just created on drives alike, with the metadata that `stria create` gives it.
+/// An array that was just created on equal drives, with the metadata of `stria create`.
 #[derive(Clone, Debug)]
 pub struct Created {
-    /// Size of each drive.
+    /// The size of each drive.
     pub drive_sectors: u64,
     /// The level.
     pub level: Level,
-    /// Members, a missing one included.
+    /// The number of members, a missing one included.
     pub members: usize,
-    /// The strip.
+    /// The size of a strip.
     pub strip_sectors: u64,
-    /// Whether parity levels keep a write log.
+    /// True if parity levels have a write log.
     pub log: LogChoice,
-    /// Slot 0 lacks its member.
+    /// True if slot 0 lacks its member.
     pub lacks_first: bool,
-    /// Drives that wait to be filled.
+    /// The number of spares.
     pub spares: usize,
 }
 
@@ -99,7 +99,7 @@ impl Created {
         create.plan().map_err(|error| error.to_string())
     }
 
-    /// Its start. Members are counted without the missing one, spares last.
+    /// Starts the array. Members are counted without the missing one, spares last.
     ///
     /// # Errors
     /// In words, when the array cannot be.
@@ -116,7 +116,7 @@ impl Created {
     }
 }
 
-/// Sectors of a drive as its creation left them.
+/// The sectors of a drive after the creation.
 fn read(creation: &Creation, drive: usize, start: u64, sectors: u64) -> Vec<u8> {
     let mut found = vec![0; bytes(sectors)];
     for write in creation.writes.iter().filter(|write| write.drive == drive) {

@@ -1,6 +1,6 @@
-//! Deliberate bugs, which the checkers must find: what is wrong with a world, from outside the product.
+//! Deliberate bugs, which the checkers must find.
 //!
-//! Most sit between engine and drives and do what an engine would do that had the bug.
+//! Most sit between engine and drives and do what an engine with the bug would do.
 
 use crate::drive::DriveHandle;
 use crate::power::Power;
@@ -19,7 +19,7 @@ pub enum Mutant {
     OwnFlushDropped,
     /// FUA writes of data are plain writes.
     DataFuaForgotten,
-    /// Records are acknowledged before they are durable.
+    /// Superblock updates are acknowledged before they are durable.
     RecordFuaForgotten,
     /// Write-intent bits never reach the members.
     IntentDropped,
@@ -45,7 +45,7 @@ pub enum Mutant {
     LaneLogDropped,
     /// Of several lanes only the first one's flushes reach the members.
     LaneFlushDropped,
-    /// Of several lanes' write-intent bits only those of the first one's share reach the members.
+    /// Of several lanes' write-intent bits only those of the first one's partition reach the members.
     LaneIntentDropped,
     /// An array is looked for on every array, where clients write.
     LooksInside,
@@ -65,17 +65,17 @@ pub enum Mutant {
     Engine(Flaw),
 }
 
-/// 2 ms, in which a superblock may still be lost that counts as recorded.
+/// 2 ms: how early a superblock update counts as durable.
 pub(crate) const LATE: Nanos = 2_000_000;
 
 /// The first bytes of an append to the write log, and of the bitmap.
 const LOG_APPEND: &[u8] = b"StriaApp";
 const BITMAP: &[u8] = b"bitm";
-/// Where a bitmap says how much each bit stands for, and where the bits begin.
+/// In a bitmap: the offset of its chunk size, and of the first bits.
 const CHUNK_BYTES: std::ops::Range<usize> = 52..56;
 const BITS: usize = 256;
 
-/// md's superblock, version 1.2: where it lies, how long it is kept here, where its member's identity and the roles stand.
+/// md's superblock, version 1.2: its position, its length here, and the offsets of its member's identity and of the roles.
 pub(crate) const SUPERBLOCK_SECTOR: u64 = 8;
 pub(crate) const SUPERBLOCK_SECTORS: u64 = 2;
 const DEVICE_UUID: std::ops::Range<usize> = 0xa8..0xb8;
@@ -90,7 +90,7 @@ fn begins_with(request: &Request, mark: &[u8]) -> bool {
 const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
-    /// Every one that is not the engine's.
+    /// Every mutant that is not the engine's.
     const OUTSIDE: [Mutant; 24] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
@@ -118,12 +118,12 @@ impl Mutant {
         Mutant::RepeatIgnored,
     ];
 
-    /// Every one.
+    /// Every mutant.
     pub fn all() -> impl Iterator<Item = Mutant> {
         Self::OUTSIDE.into_iter().chain(Flaw::ALL.map(Mutant::Engine))
     }
 
-    /// Whether a request that a lane sends to a member ends without being done.
+    /// True if a request that a lane sends to a member ends without effect.
     pub(crate) fn swallows(self, lane: usize, request: &Request, metadata: bool, client_flush: bool) -> bool {
         let flush = matches!(request.operation, Operation::Flush);
         let write = matches!(request.operation, Operation::Write { .. });
@@ -171,7 +171,7 @@ impl Mutant {
         }
     }
 
-    /// Whether a write's FUA is forgotten.
+    /// True if a write's FUA is dropped.
     pub(crate) fn forgets_fua(self, metadata: bool) -> bool {
         match self {
             Mutant::DataFuaForgotten => !metadata,
@@ -181,7 +181,7 @@ impl Mutant {
     }
 }
 
-/// Whether a request writes the bitmap's first page.
+/// True if a request writes the bitmap's first page.
 pub(crate) fn writes_bits(request: &Request) -> bool {
     begins_with(request, BITMAP)
 }
@@ -191,7 +191,7 @@ pub(crate) fn clear_bits(sector: &mut [u8]) {
     sector[BITS..].fill(0);
 }
 
-/// A bitmap's first page without the bits of chunks that begin in other shares than that of the first of `lanes`.
+/// The first page of a bitmap without the bits of chunks that begin in other partitions than the first of `lanes`.
 pub(crate) fn without_other_lanes(page: &Data, lanes: usize, group_sectors: u64) -> Data {
     let mut page = Buffer::copy_of(page);
     let chunk_bytes = u32::from_le_bytes(page[CHUNK_BYTES].try_into().expect("four bytes"));
@@ -209,14 +209,14 @@ fn faulty_count(superblock: &[u8]) -> usize {
     superblock.get(ROLES..).unwrap_or(&[]).chunks_exact(2).filter(|role| **role == FAULTY).count()
 }
 
-/// Whether a request writes a superblock that knows more of its members as faulty than `before`.
+/// True if a request writes a superblock that records more faulty members than `before`.
 pub(crate) fn drops_a_member(request: &Request, before: &[u8]) -> bool {
     let Operation::Write { from, .. } = &request.operation else { return false };
     request.start_sector == SUPERBLOCK_SECTOR && from.first().is_some_and(|now| faulty_count(now) > faulty_count(before))
 }
 
-/// An append to the write log with one wrong bit in the partial parity of its first record, or in its new bytes (`new_data`), if it
-/// has such, and sums that say it is right.
+/// An append to the write log with one wrong bit in the partial parity of its first record, or in its new data (`new_data`) if it
+/// has any, under correct checksums.
 pub(crate) fn with_wrong_bit(append: &Data, superblock: &[u8], new_data: bool) -> Option<Data> {
     const PAGE: usize = 4096;
     let entry = append.get(0x40..0x80)?;
@@ -237,14 +237,14 @@ pub(crate) fn with_wrong_bit(append: &Data, superblock: &[u8], new_data: bool) -
     Some(wrong.freeze())
 }
 
-/// A parity write that waits for its twin.
+/// A parity write that waits for the other one.
 struct Held {
     slot: usize,
     request: Request,
     handle: Rc<RefCell<DriveHandle>>,
 }
 
-/// Exchanges what is written to P and Q of a degraded array.
+/// Exchanges the writes to P and Q of a degraded array.
 pub(crate) struct Swap {
     geometry: Geometry,
     data_start_sector: u64,
@@ -263,7 +263,7 @@ impl Swap {
         }
     }
 
-    /// Whether a request is a write of parity by the member in `slot` while the array is degraded.
+    /// True if a request is a write of parity by the member in `slot` while the array is degraded.
     fn concerns(&self, slot: usize, request: &Request) -> bool {
         let write = matches!(request.operation, Operation::Write { .. });
         if !write || !self.power.degraded.get() || request.start_sector < self.data_start_sector {

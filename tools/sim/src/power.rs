@@ -8,18 +8,18 @@ use stria_block::Nanos;
 /// Shared by all drives of a world.
 #[derive(Debug)]
 pub struct Power {
-    /// Requests begun and ended on all drives.
+    /// The number of requests that began or ended on all drives.
     events: Cell<u64>,
     /// Requests begun.
     requests: Cell<u64>,
     cut_at: Cell<Option<u64>>,
     allowed: Cell<bool>,
     off: Cell<bool>,
-    /// A client's flush runs: tells a client's flush of the members from one of the engine's own.
+    /// True while a client's flush is under way: this tells its flushes of members from the engine's own.
     pub client_flush: Cell<u32>,
     /// A deliberate bug of the array that is started.
     pub mutant: Cell<Option<Mutant>>,
-    /// In what pieces bitmaps are written, where not in the usual ones.
+    /// The sizes in which bitmaps are written, if not the usual ones.
     pub bitmap_page_bytes: Cell<Option<usize>>,
     /// [`Setup::told_every`](crate::setup::Setup::told_every).
     pub told_every: Cell<Nanos>,
@@ -29,17 +29,16 @@ pub struct Power {
     pub lanes: Cell<usize>,
     /// [`Setup::late_sweeps`](crate::setup::Setup::late_sweeps).
     pub late_sweeps: Cell<bool>,
-    /// The number of lanes of the arrays that were started last, and the sectors that are dealt out to each in turn, for mutants
-    /// that mind.
+    /// The number of lanes of the arrays that were started last, and the sectors of a group, for mutants that need them.
     pub shares: Cell<(usize, u64)>,
     /// The seed by which lanes miss turns; `None`: they take all.
     pub naps: Cell<Option<u64>>,
-    /// Some member is missing, for mutants that mind.
+    /// True if some member is missing, for mutants that need to know.
     pub degraded: Cell<bool>,
-    /// On some drive more sectors have become unreadable.
+    /// True if more sectors have become unreadable on some drive.
     pub bad_grew: Cell<bool>,
     now: Cell<Nanos>,
-    /// The listener, if there is one.
+    /// The listener of a trace, if there is one.
     pub trace: Trace,
 }
 
@@ -69,7 +68,7 @@ impl Default for Power {
 }
 
 impl Power {
-    /// A request begins (`begins`) or ends on a drive. Whether there is power for it.
+    /// A request begins (`begins`) or ends on a drive. Returns true if there is power for it.
     pub fn tick(&self, begins: bool) -> bool {
         if self.off.get() {
             return false;
@@ -83,17 +82,17 @@ impl Power {
         !self.off.get()
     }
 
-    /// From now on nothing happens on the drives after `events` more events; those of requests that run stay open.
+    /// Nothing happens on the drives after `events` more events. Requests that are under way then stay open.
     pub fn cut_after(&self, events: u64) {
         self.cut_at.set(Some(self.events.get().saturating_add(events)));
     }
 
-    /// Whether a cut waits to come.
+    /// True if a cut is set and has not come.
     pub fn is_armed(&self) -> bool {
         self.cut_at.get().is_some()
     }
 
-    /// Takes a cut back that has not come.
+    /// Cancels a cut that has not come.
     pub fn disarm(&self) {
         self.cut_at.set(None);
     }
@@ -103,24 +102,24 @@ impl Power {
         self.allowed.set(allowed);
     }
 
-    /// Whether it is off.
+    /// True if power is off.
     pub fn is_off(&self) -> bool {
         self.off.get()
     }
 
-    /// On again, with no cut to come.
+    /// Power returns, and no cut is set.
     pub fn on(&self) {
         self.off.set(false);
         self.disarm();
         self.client_flush.set(0);
     }
 
-    /// Events so far.
+    /// The number of events so far.
     pub fn events(&self) -> u64 {
         self.events.get()
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
@@ -137,7 +136,7 @@ impl Power {
         }
     }
 
-    /// Virtual time goes on.
+    /// Moves virtual time forward.
     pub fn set_now(&self, now: Nanos) {
         assert!(now >= self.now.get(), "time went back");
         self.now.set(now);

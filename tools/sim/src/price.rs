@@ -1,7 +1,7 @@
-//! The cost of the write log on [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata, 4 KiB
-//! random writes, once with the log and once without.
+//! The cost of the write log on [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata, 4 KiB random
+//! writes, once with the log and once without.
 //!
-//! The engine's processor time passes on the same clock ([`COST`]). One lane, as an array runs on one.
+//! The engine's processor time passes on the same clock ([`COST`]). The array runs on one lane.
 
 use crate::chance::Chance;
 use crate::modelled::Modelled;
@@ -17,7 +17,7 @@ use stria_format::md::{LogChoice, MdMetadata};
 pub const COST: Cost = Cost { client_ns: 580, request_ns: 400, log_page_ns: 570 };
 /// 64 GiB: where clients write.
 const REGION_SECTORS: u64 = 128 << 20;
-/// Writes before anything is counted: bits are set, logs begun, buffers full.
+/// The number of writes before anything is counted: bits are set, logs begun, buffers full.
 const WARM_UP: u64 = 20_000;
 
 /// The measurement to make.
@@ -29,34 +29,34 @@ pub struct Plan {
     pub level: Level,
     /// Its members.
     pub members: usize,
-    /// Requests of clients at once.
+    /// Client requests under way at a time.
     pub depth: u64,
-    /// Requests that count.
+    /// The number of requests that count.
     pub writes: u64,
-    /// The cost of the engine; nothing: the drives alone are measured.
+    /// The processor time of the engine; zero measures the drives alone.
     pub cost: Cost,
 }
 
-/// The result of one side of it.
+/// The result with the log, or without it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Writes of clients a second.
+    /// Client writes a second.
     pub iops: f64,
     /// From a client's request to its end.
     pub mean_ns: f64,
-    /// 99 of 100 ended within this.
+    /// The latency that 99 of 100 writes keep.
     pub p99_ns: Nanos,
-    /// Writes to members for each of a client, metadata included.
+    /// Writes to members for each client write, metadata included.
     pub member_writes: f64,
-    /// Bytes to members for each of a client.
+    /// Bytes to members for each byte of a client.
     pub member_bytes: f64,
-    /// Flushes of members for each write of a client.
+    /// Flushes of members for each client write.
     pub member_flushes: f64,
-    /// Records in an append; 0 without a log.
+    /// Log records for each append; 0 without a log.
     pub records_per_append: f64,
 }
 
-/// Both.
+/// Both results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// Without the log.
@@ -65,7 +65,7 @@ pub struct Price {
     pub with: Outcome,
 }
 
-/// Measures both sides.
+/// Measures both.
 ///
 /// # Errors
 /// The array is impossible.

@@ -10,66 +10,66 @@ use stria_integrity::Region;
 /// An array and its drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Of the array, or of each span.
+    /// The level of the array, or of each span.
     pub level: Level,
-    /// Of the array, or of each span.
+    /// The layout of the array, or of each span.
     pub layout: Layout,
-    /// Arrays of which the array is a RAID 0; 1: it is none.
+    /// The number of spans of a RAID 0 over arrays; 1: no spans.
     pub span_count: usize,
-    /// Members of the array, or of each span.
+    /// The number of members of the array, or of each span.
     pub member_count: usize,
-    /// Drives that wait for a role (of the first span).
+    /// The number of spares (of the first span).
     pub spare_count: usize,
-    /// Drives that lie about.
+    /// The number of drives that are in no array.
     pub loose_count: usize,
-    /// Strip.
+    /// The size of a strip.
     pub strip_sectors: u64,
-    /// Write-intent bitmap: bytes of a chunk.
+    /// The chunk of the write-intent bitmap, in bytes.
     pub intent_chunk_bytes: Option<u32>,
-    /// The bitmap is written in pages of so many bytes, so that a small array's has several.
+    /// The bitmap is written in pages of so many bytes, so that the bitmap of a small array has several.
     pub bitmap_page_bytes: Option<usize>,
-    /// Parity levels keep a write log.
+    /// True if parity levels have a write log.
     pub log: bool,
-    /// RAID 5 keeps md's partial parity log instead, and no bitmap.
+    /// RAID 5 has md's partial parity log instead, and no bitmap.
     pub partial_parity: Option<PartialParity>,
-    /// Drives have checksums of what they hold.
+    /// True if drives have checksums of their data.
     pub checksums: bool,
-    /// No resync after creation.
+    /// True if there is no resync after creation.
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
     pub drives: Vec<Model>,
-    /// Completions are delivered at multiples of this only, so that many come at once; 0: one by one.
+    /// Completions are delivered at multiples of this time only, so that many come at once; 0: one by one.
     pub told_every: Nanos,
-    /// Slow reads are asked of other members as well.
+    /// True if slow reads are asked of other members as well.
     pub hedges: bool,
-    /// On how many lanes it runs, where it can.
+    /// The number of lanes, where the array can have several.
     pub lanes: usize,
-    /// Lanes are kept from their turns now and then.
+    /// True if lanes miss turns now and then.
     pub lanes_nap: bool,
-    /// Sweeps are held after every start, until a step lets them go on: as where clients leave them little.
+    /// Sweeps are held after every start until a step lets them go on, as if clients left them no speed.
     pub late_sweeps: bool,
     /// Requests to a hung drive outlive their process, and the drive cannot be opened meanwhile.
     pub holds: bool,
-    /// Clients outlive the process, and send again what it had not answered: as Linux does for a block device of ublk.
+    /// Clients outlive the process, and send again the requests that it had not answered, as Linux does for a ublk device.
     pub repeats: bool,
-    /// A drive that was lost in a power cut, or pulled once a command that fails it was answered, is there again at some later start.
+    /// A drive that was lost in a power cut, or pulled after a command that failed it was answered, returns at some later start.
     pub found_again: bool,
 }
 
-/// The place of a partial parity log on each drive, and its kind.
+/// The position of a partial parity log on each drive, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialParity {
     /// Its length.
     pub sectors: u16,
-    /// Its entries go around the area, as Linux writes them since 4.14; else each overwrites the last.
+    /// True if its entries go around the area, as Linux writes them since 4.14; otherwise each overwrites the last.
     pub ring: bool,
 }
 
-/// A family of arrays, as a person names it.
+/// A family of arrays, by its name on the command line.
 pub const FAMILIES: [&str; 9] = ["jbod", "0", "1", "10", "4", "5", "6", "50", "60"];
 
 impl Setup {
-    /// The array that `chance` draws; of one family where that is named.
+    /// Draws an array by `chance`, of one family if that is named.
     pub fn draw(chance: &mut Chance, family: Option<&str>) -> Self {
         let family = family.unwrap_or_else(|| {
             chance.pick(&["jbod", "0", "1", "1", "1", "10", "10", "10", "4", "5", "5", "5", "5", "6", "6", "6", "50", "60"])
@@ -108,14 +108,14 @@ impl Setup {
         let far = if let Layout::Copies(copies) = layout { u64::from(copies.far) } else { 1 };
         let room = if chance.one_in(16) { 1536 } else { 128 * far + 32 * chance.below(7) };
         let room = room.max(strip_sectors * 2 * far);
-        // Spans must hold metadata of their own.
+        // Spans must have space for metadata of their own.
         let room = if span_count > 1 { room.max(1280) } else { room };
         let block_sectors = if chance.one_in(5) { 8 } else { 1 };
         let volatile = chance.below(4);
         let drives = (0..member_count * span_count + spare_count + loose_count)
             .map(|index| {
                 let more = if redundant && chance.one_in(2) { 0 } else { 64 * chance.below(3) };
-                // Drives of md's first kilobytes: the first one decides where data starts.
+                // Drives of some KiB: the first one decides where data starts.
                 let more = if index == 0 { 0 } else { more };
                 Model {
                     sectors: 2048 + room + more,
@@ -164,12 +164,12 @@ impl Setup {
         }
     }
 
-    /// Where data start on the drives: further on where lanes are to share the log.
+    /// The first sector of data on the drives: further on if lanes share the log.
     pub fn data_start(&self) -> u64 {
         if self.log && self.lanes > 1 { 4096 } else { 2048 }
     }
 
-    /// Makes it run on so many lanes, on drives with space for their logs.
+    /// Makes the array run on so many lanes, on drives with space for their logs.
     pub fn run_on(&mut self, lanes: usize) {
         let before = self.data_start();
         self.lanes = lanes;
@@ -231,15 +231,15 @@ impl Setup {
         Self { log: false, intent_chunk_bytes: None, bitmap_page_bytes: None, partial_parity: Some(log), ..self }
     }
 
-    /// True if log records cover the rows of stripes that a crash finds in flight.
+    /// True if log records cover the rows of stripes that are in flight at a crash.
     pub fn closes_write_hole(&self) -> bool {
         self.log || self.partial_parity.is_some()
     }
 
-    /// The most that one request may write without being torn where a crash meets a lost member.
+    /// The largest request that a crash which meets a lost member does not tear.
     pub fn untorn_sectors_max(&self) -> u64 {
         match self.partial_parity {
-            // The new data is in no log, so it is old or new only where no two strips share a row.
+            // The log has no new data, so a request is old or new only if no two of its strips share a row.
             Some(_) => self.strip_sectors,
             None if self.level.parity_count() > 0 => REDO_SECTORS_MAX,
             None => u64::MAX,
@@ -253,7 +253,7 @@ impl Setup {
         Self { checksums: true, drives: self.drives.into_iter().map(larger).collect(), ..self }
     }
 
-    /// Members that any stripe may lose (of a span, where there are spans).
+    /// The number of members that any stripe may lose (of a span, if there are spans).
     pub fn losses_survived(&self) -> usize {
         match (self.level, self.layout) {
             (Level::Raid1, _) => self.member_count - 1,
@@ -262,7 +262,7 @@ impl Setup {
         }
     }
 
-    /// Of which family it is.
+    /// The family of this array.
     pub fn family(&self) -> String {
         let level = self.level.to_string();
         if self.span_count > 1 { format!("{level}0") } else { level }

@@ -1,15 +1,15 @@
-//! Makes a failing history short: leaves out what it fails without.
+//! Shortens a failing history: leaves out steps without which it still fails.
 
 use crate::campaign::try_history;
 use crate::workload::History;
 use crate::world::{Failure, Rules};
 use std::time::{Duration, Instant};
 
-/// A history that still fails (in whatever way), with as few steps as were found to do, and its failure. Ends after `time_max`.
+/// Returns a history that still fails (in any way), with few steps, and its failure. Ends after `time_max`.
 pub fn shrink(history: &History, failure: Failure, rules: Rules, time_max: Duration) -> (History, Failure) {
     let begun = Instant::now();
     let mut best = (history.clone(), failure);
-    // Steps after the failure have no part in it.
+    // Steps after the failure do not matter.
     let mut shorter = best.0.clone();
     shorter.steps.truncate(best.1.step + 1);
     if let Err(failure) = try_history(&shorter, rules) {

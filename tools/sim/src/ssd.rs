@@ -22,7 +22,7 @@ use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, Request, by
 const PROGRAM_BYTES: u64 = 32 << 10;
 /// 128 KiB: what is written so is soon overwritten as one.
 const STREAM_BYTES: u64 = 128 << 10;
-/// The amount by which programming may lag behind what was taken in.
+/// How far programming may lag behind writes that were taken in.
 const BUFFER_NS: Nanos = 4_000_000;
 /// 20 µs: how long a read waits for a program to be suspended.
 const SUSPEND_NS: Nanos = 20_000;
@@ -30,7 +30,7 @@ const SUSPEND_NS: Nanos = 20_000;
 /// The published figures of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// On the command line.
+    /// Its name on the command line.
     pub key: &'static str,
     /// The drive.
     pub name: &'static str,
@@ -38,21 +38,21 @@ pub struct Figures {
     pub source: &'static str,
     /// Size.
     pub sectors: u64,
-    /// Reads that run at once: chosen so that `read_iops` come out at 128 in flight.
+    /// Reads that run at the same time: chosen so that `read_iops` come out at 128 in flight.
     pub units: u64,
-    /// A 4 KiB read alone.
+    /// The latency of a single 4 KiB read.
     pub read_ns: Nanos,
-    /// A 4 KiB write alone.
+    /// The latency of a single 4 KiB write.
     pub write_ns: Nanos,
     /// 4 KiB random reads a second, 128 in flight.
     pub read_iops: u64,
     /// 4 KiB random writes a second, sustained.
     pub write_iops: u64,
-    /// Bytes over the link a second.
+    /// Bytes a second over the link.
     pub link_bytes_per_s: u64,
-    /// Sequential writing, sustained.
+    /// The speed of sequential writes, sustained.
     pub write_bytes_per_s: u64,
-    /// The time that a flush takes; `None`: nothing can be lost, so it takes nothing.
+    /// The time of a flush; `None`: nothing can be lost, so a flush takes no time.
     pub flush_ns: Option<Nanos>,
     /// True if the space before the data costs as much as random writes do.
     pub amplifies_all: bool,
@@ -111,7 +111,7 @@ pub const DRIVES: [Figures; 3] = [
     },
 ];
 
-/// Virtual time, and what was asked of all drives.
+/// Virtual time, and the counts of requests to all drives.
 #[derive(Debug, Default)]
 pub struct Meter {
     now: Cell<Nanos>,
@@ -119,7 +119,7 @@ pub struct Meter {
     pub requests: Cell<u64>,
     /// Writes to drives.
     pub writes: Cell<u64>,
-    /// Sectors of them.
+    /// Sectors that were written.
     pub written_sectors: Cell<u64>,
     /// Flushes of drives.
     pub flushes: Cell<u64>,
@@ -136,20 +136,20 @@ impl Meter {
         self.now.set(self.now.get() + time);
     }
 
-    /// Nothing happens until `due`.
+    /// Moves time to `due`.
     pub fn wait_until(&self, due: Nanos) {
         self.now.set(self.now.get().max(due));
     }
 }
 
-/// The time that a processor spends.
+/// The processor time of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// The time for each request of a client, beside those to members.
+    /// The time for each client request, besides those to members.
     pub client_ns: Nanos,
     /// The time for each request to a member.
     pub request_ns: Nanos,
-    /// More, for each 4 KiB of an append to the log.
+    /// Additional time for each 4 KiB of an append to the log.
     pub log_page_ns: Nanos,
 }
 
@@ -189,16 +189,16 @@ pub struct Ssd {
     limits: Limits,
     meter: Rc<Meter>,
     chance: Chance,
-    /// Before this lies metadata.
+    /// Metadata lies before this sector.
     data_start_sector: u64,
     units: Vec<Unit>,
-    /// The unit that is programmed next, and bytes that wait for a page to be full.
+    /// The unit that is programmed next, and the bytes that wait for a full page.
     turn: usize,
     gathered: u64,
-    /// The time at which the newest program ends.
+    /// The time at which the last program ends.
     programs_end: Nanos,
     link_free: Nanos,
-    /// The newest flush's start and end.
+    /// The start and end of the last flush.
     flush: (Nanos, Nanos),
     order: u64,
     queue: BinaryHeap<Reverse<Due>>,
@@ -243,7 +243,7 @@ impl Ssd {
         end
     }
 
-    /// The time at which a write that begins now is taken in.
+    /// The time at which a write is taken in that begins now.
     fn write(&mut self, sector: u64, sectors: u64) -> Nanos {
         let now = self.meter.now();
         let len = bytes(sectors) as u64;
@@ -267,7 +267,7 @@ impl Ssd {
         self.programs_end = self.programs_end.max(unit.programs_end);
     }
 
-    /// The time at which everything that was taken in by `taken` is durable.
+    /// The time at which everything is durable that was taken in by `taken`.
     fn durable(&mut self, taken: Nanos) -> Nanos {
         let Some(flush_ns) = self.figures.flush_ns else { return taken };
         if self.flush.0 < taken {

@@ -52,7 +52,7 @@ impl Trace {
     }
 }
 
-/// Sectors as people name them: `FIRST-LAST`.
+/// Parses sectors as people write them: `FIRST-LAST`.
 ///
 /// # Errors
 /// In words.
@@ -64,7 +64,7 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// The sectors of drives on which a range of an array lies, parity included; nothing does beyond its end.
+/// The sectors of drives on which a range of an array lies, parity included; empty beyond its end.
 pub(crate) fn places_of(array: &Tree<Attached>, range: Range<u64>) -> Vec<Range<u64>> {
     let geometry = array.geometry();
     let data_start = array.recorder().superblock().header.data_offset;
@@ -84,7 +84,7 @@ pub(crate) fn places_of(array: &Tree<Attached>, range: Range<u64>) -> Vec<Range<
     places
 }
 
-/// A request to a drive whose data start there, in a few words.
+/// A request to a drive with its data area at `data_start`, in a few words.
 pub(crate) fn request_words(request: &Request, data_start: u64) -> String {
     let Request { start_sector, sectors, operation, .. } = request;
     let fua = |fua: bool| if fua { " FUA" } else { "" };
@@ -103,7 +103,7 @@ pub(crate) fn request_words(request: &Request, data_start: u64) -> String {
     }
 }
 
-/// A place that may be everywhere.
+/// A position on a drive that may be its end.
 pub(crate) fn place_words(sector: u64) -> String {
     if sector == u64::MAX { "end".into() } else { sector.to_string() }
 }

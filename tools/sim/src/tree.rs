@@ -32,12 +32,12 @@ use stria_tree::{
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
 
-/// Why an array does not open.
+/// The reason why an array does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountError {
     /// The power went meanwhile.
     PowerLost,
-    /// In words.
+    /// The reason, in words.
     Refused(String),
 }
 
@@ -47,16 +47,16 @@ impl From<AssembleError> for MountError {
     }
 }
 
-/// Where md's superblock lies on a drive.
+/// The position of md's superblock on a drive.
 pub const SUPERBLOCK: Range<u64> = 8..16;
 
-/// Seconds since 1970 when virtual time begins.
+/// The start of virtual time, in seconds since 1970.
 pub const UNIX_SECONDS: u64 = 1_700_000_000;
 
-/// The time that anything may take in virtual time: far beyond every stall and timer.
+/// The longest time that anything may take in virtual time: far beyond every stall and timer.
 pub const PATIENCE: Nanos = 600_000_000_000;
 
-/// An identity for the `n`-th thing that needs one.
+/// The identity of the `n`-th thing that needs one.
 fn identity(kind: u8, n: usize) -> [u8; 16] {
     let mut uuid = [kind; 16];
     uuid[8..].copy_from_slice(&(n as u64 + 1).to_be_bytes());
@@ -67,7 +67,7 @@ fn drive_name(index: usize) -> String {
     format!("drive{index}")
 }
 
-/// Whether a mutant takes a superblock at the end of a drive for its own because it is younger.
+/// True if a mutant takes a superblock at the end of a drive for the drive's own because it is younger.
 fn takes_youngest(drive: &Drive) -> bool {
     let at = |sector: u64| Superblock::parse(&drive.image().bytes_of(sector, 8), sector, drive.sectors()).ok();
     let last = Superblock::sector_of(0, drive.sectors()).and_then(at);
@@ -78,7 +78,7 @@ fn takes_youngest(drive: &Drive) -> bool {
 /// Writes that may reach a drive in any order: sector and bytes.
 pub type Writes = Vec<(u64, Vec<u8>)>;
 
-/// True if it was never written, as most loose drives: there is nothing to look for.
+/// True if it was never written, as most loose drives: then it has no metadata.
 fn is_blank(drive: &Drive) -> bool {
     drive.image().is_empty(0, drive.sectors()) && !drive.is_spoiled()
 }
@@ -90,7 +90,7 @@ fn read(drive: &Drive, start: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
     }
 }
 
-/// The zeros that erase what a drive carries, as `host` writes them: all but the superblock that counts, then that.
+/// The zeros that erase the content of a drive, as `host` writes them: all but the superblock that counts, then that one.
 fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
     if is_blank(drive) {
         return Default::default();
@@ -102,7 +102,7 @@ fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
         .map(|part| part.into_iter().map(zeros).collect())
 }
 
-/// The metadata that md wrote on a drive.
+/// Reads md's metadata from the drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let size_sectors = drive.sectors();
     let (name, block) = (drive_name(index), bytes(drive.model().block_sectors) as u32);
@@ -118,7 +118,7 @@ pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     Candidate::read(name, size_sectors, block, &mut read)
 }
 
-/// Its superblock alone, where it has one that can be read.
+/// Its superblock alone, if it has one that can be read.
 pub fn superblock_of(drive: &Drive) -> Option<Superblock> {
     let Range { start, end } = SUPERBLOCK;
     let readable = !drive.is_bad(&SUPERBLOCK);
@@ -219,7 +219,7 @@ impl Maker for OnDrives<'_> {
     }
 }
 
-/// One write: to which drive, from which sector on, what.
+/// One write: the drive, the first sector, the bytes.
 pub type Write = (usize, u64, Vec<u8>);
 
 /// The steps of a change of metadata on the drives that are there, as `host` carries them out.
@@ -244,7 +244,7 @@ pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, Strin
     Ok(all)
 }
 
-/// Opens the one array on the drives that are there, all of it, and lets it loose.
+/// Opens the one array on the drives that are there, and activates it.
 ///
 /// # Errors
 /// The array cannot be opened, or the power went.
@@ -252,7 +252,7 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
     let mut opener = Opener::new(drives, power);
     let there = opener.look(&there);
-    // A mutant looks for arrays where clients write.
+    // A mutant searches for arrays where clients write.
     let unmarked_depth = if power.mutant.get() == Some(Mutant::LooksInside) { u8::MAX } else { 0 };
     let Nested { mut arrays, assemblies, .. } = nest(&mut opener, there, false, unmarked_depth)?;
     for assembly in &assemblies {
@@ -283,7 +283,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Opens a drive, and makes old checksums of it void.
+    /// Opens a drive, and voids its old checksums.
     fn new(index: usize, drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> Self {
         drive.borrow_mut().open();
         let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
@@ -316,7 +316,7 @@ impl Attached {
 }
 
 impl MemberDrive for Attached {
-    /// The drive's number, and how often another took its place.
+    /// The drive's number, and how often another drive took its place.
     type Identity = (usize, u32);
 
     fn identity(&self) -> (usize, u32) {
@@ -348,18 +348,18 @@ pub(crate) struct OnLane<'a> {
 }
 
 impl<'a> OnLane<'a> {
-    /// Beginning with the home lane.
+    /// The lanes, the coordinator first.
     pub fn new(power: &'a Rc<Power>) -> Self {
         Self { power, lane: 0, swaps: BTreeMap::new() }
     }
 
-    /// The drives that follow are put on this lane.
+    /// The drives that follow are bound on this lane.
     pub fn turn_to(&mut self, lane: usize) -> &mut Self {
         self.lane = lane;
         self
     }
 
-    /// A drive's device on this lane, behind its checksums where it has some.
+    /// A drive's device on this lane, behind its checksums if it has any.
     pub fn attach(&self, ready: &Ready) -> (Box<dyn BlockDevice>, Attached) {
         let handle = DriveHandle::new(&ready.drive, self.lane);
         let attached = |checked| Attached { index: ready.index, drive: Rc::clone(&ready.drive), checked };
@@ -412,7 +412,7 @@ impl<'a> Opener<'a> {
         Self { drives, power, lane_count: None }
     }
 
-    /// Drives by their numbers, and what is on them.
+    /// Drives by their numbers, and their content.
     fn look(&self, places: &[usize]) -> Vec<(Candidate, usize)> {
         places.iter().map(|&index| (candidate_of(index, &self.drives[index].borrow()), index)).collect()
     }
@@ -443,7 +443,7 @@ impl Provider for Opener<'_> {
         }
         let rooms = assemblies.iter().filter_map(|assembly| Some(assembly.outcome.as_ref().ok()?.recorder.lanes_max()));
         let most = rooms.chain([power.lanes.get()]).min().expect("one at least");
-        // Not always as many as the last run had.
+        // The number of lanes may differ from that of the last run.
         let drawn = power.naps.get().map(|seed| 1 + Chance::new(seed, 2000 + power.requests()).below(most as u64) as usize);
         self.lane_count.get_or_insert(drawn.unwrap_or(most));
     }
@@ -455,7 +455,7 @@ impl Provider for Opener<'_> {
     fn read(&mut self, array: &Plan<Ready>, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
         let mut node = Node::bind(array, self.power);
         let candidate = node.candidate(self.power, upper_uuid)?;
-        // The array is bound again when all is known: until then its drives have nothing to do.
+        // The array is bound again when all is known. Until then its drives have nothing to do.
         node.come_to_rest(self.power)?;
         Ok(candidate)
     }
@@ -495,14 +495,14 @@ pub fn adoption(array: Array<'_>, drives: &Drives, drive: usize) -> Result<[Writ
 /// A drive that is to join, with its metadata on it.
 pub struct Prepared {
     pub(crate) new: NewDrive<(usize, u32)>,
-    /// True if its metadata are new; else it comes back with those that it has.
+    /// True if its metadata are new; otherwise it returns with its own.
     pub is_new: bool,
     pub(crate) aim: Aim,
     pub(crate) ready: Ready,
 }
 
-/// Prepares a drive that is to join a leaf: back into its slot by the bitmap where that is possible, else as a new spare, which
-/// replaces a member. `stale`: as a mutant would, whatever it missed.
+/// Prepares a drive that is to join a leaf: it returns to its slot by the bitmap where that is possible; otherwise it becomes a
+/// new spare, which replaces a member. `stale`: as a mutant does, whatever the drive missed.
 ///
 /// # Errors
 /// Why it may not join.

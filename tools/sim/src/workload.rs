@@ -36,10 +36,10 @@ pub enum Step {
         sectors: u64,
         /// Durable when it ends.
         fua: bool,
-        /// Space may be freed.
+        /// True if space may be freed.
         unmap: bool,
     },
-    /// A client discards: zeros are read from then on.
+    /// A client discards: the range reads as zeros from then on.
     Discard {
         /// The position.
         at: u64,
@@ -48,11 +48,11 @@ pub enum Step {
     },
     /// A client flushes.
     Flush,
-    /// Clients wait for all of theirs.
+    /// Clients wait until all their requests have ended.
     Drain,
-    /// No request for so long.
+    /// No client sends a request for so long.
     Pause(Nanos),
-    /// A member is failed on command.
+    /// A member is failed by command.
     Fail(u64),
     /// A drive is pulled.
     Pull(u64),
@@ -78,12 +78,12 @@ pub enum Step {
     Shrink {
         /// The drive.
         drive: u64,
-        /// Where it ends then, modulo its size.
+        /// The sector at which it ends then, modulo its size.
         at: u64,
-        /// Not now, but the next time that no process runs.
+        /// True if that happens the next time that no process runs.
         stopped: bool,
     },
-    /// A member that hangs is failed on command.
+    /// A member that hangs is failed by command.
     FailHung,
     /// Some sectors become unreadable, and more with each read that fails.
     Grow {
@@ -92,7 +92,7 @@ pub enum Step {
         /// The position in the data area.
         at: u64,
     },
-    /// At rest, bytes of a drive change, and a scrub must find that.
+    /// Bytes of a drive change while it is idle, and a scrub must find that.
     Rot {
         /// The drive.
         drive: u64,
@@ -107,59 +107,59 @@ pub enum Step {
     LoseWithPower(u64),
     /// The start after the next crash is cut short by another.
     CrashAgain {
-        /// Begun and ended requests until then.
+        /// The number of begun and ended requests until then.
         after: u64,
-        /// The process only.
+        /// True if only the process is killed.
         kill: bool,
     },
-    /// A member is failed on command, and pulled once that is answered.
+    /// A member is failed by command, and pulled once that is answered.
     Unplug(u64),
-    /// Power goes while a drive that lies about gets its first metadata.
+    /// Power goes while a loose drive gets its first metadata.
     AdoptTorn(u64),
     /// A failed or pulled drive comes back.
     Return(u64),
-    /// A drive that lies about becomes a spare.
+    /// A loose drive becomes a spare.
     AddSpare(u64),
-    /// A failed member or a spare is taken out.
+    /// A failed member or a spare is removed.
     Remove(u64),
-    /// A working member is replaced by a drive that lies about.
+    /// A working member is replaced by a loose drive.
     Replace(u64),
     /// A scrub is started.
     Scrub {
-        /// With repair.
+        /// True if it repairs.
         repair: bool,
     },
-    /// Sweeps are held, or go on.
+    /// Sweeps are paused, or go on.
     Hold(bool),
-    /// Sweeps are slowed down to so many sectors a second.
+    /// Sweeps are bounded to so many sectors a second.
     Speed(u64),
-    /// Everything comes to rest: rebuilds and resyncs end.
+    /// Time passes until all rebuilds and resyncs have ended.
     Settle,
-    /// Stopped in good order, and started again.
+    /// The array is stopped cleanly, and started again.
     Restart,
-    /// Stopped in good order, its metadata changed (a bitmap or a write log more or less), and started again. Every second time power goes
-    /// meanwhile.
+    /// The array is stopped cleanly, its metadata is changed (a bitmap or a write log is added or taken away), and it starts
+    /// again. Every second time power goes meanwhile.
     Change {
-        /// What is changed.
+        /// The change.
         what: u64,
-        /// Where power goes.
+        /// The write at which power goes.
         cut: u64,
     },
-    /// Another write policy.
+    /// The write policy changes.
     Policy(u64),
     /// After so many more events on the drives power goes, or the process dies.
     Crash {
-        /// Begun and ended requests until then.
+        /// The number of begun and ended requests until then.
         after: u64,
-        /// The process only; drives keep their power.
+        /// True if only the process dies; drives keep their power.
         kill: bool,
     },
 }
 
-/// The way in which bytes become wrong silently.
+/// The ways in which bytes become wrong without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rot {
-    /// They turn over where they lie.
+    /// They change where they lie.
     Flipped,
     /// A write is acknowledged and not done.
     Lost,
@@ -170,16 +170,16 @@ pub enum Rot {
 /// 100 µs: how often arrays receive completions that come in batches.
 pub const TOLD_EVERY: Nanos = 100_000;
 
-/// A seed's array and steps.
+/// The array and the steps of a seed.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The seed that decides latencies, and what power cuts keep.
+    /// The seed of latencies, and of what power cuts keep.
     pub seed: u64,
     /// The array.
     pub setup: Setup,
     /// The steps.
     pub steps: Vec<Step>,
-    /// Requests of clients at once.
+    /// The number of client requests at a time.
     pub depth: usize,
 }
 
@@ -220,7 +220,7 @@ impl History {
 }
 
 impl History {
-    /// In one of three of them drives are cut short, or hang until they are failed, or their process dies.
+    /// In one of three of them drives are cut short, or hang until they are failed, or outlive their process.
     fn with_drives_that_leave(mut self) -> Self {
         let mut chance = Chance::new(self.seed, 14);
         self.setup.holds = true;
@@ -242,7 +242,7 @@ impl History {
                 5 | 6 => vec![hang, kill],
                 _ => vec![hang, Step::FailHung, kill],
             };
-            // Soon after each other, since clients that wait for a hung drive do nothing else. Later a drive comes back.
+            // The next steps follow soon, since clients that wait for a hung drive do nothing else. Later a drive returns.
             let mut place = chance.below(self.steps.len() as u64 + 1) as usize;
             for step in steps {
                 self.steps.insert(place.min(self.steps.len()), step);
@@ -258,9 +258,9 @@ impl History {
 struct Drawer {
     chance: Chance,
     block: u64,
-    /// No request is larger than what the write log makes all or nothing.
+    /// No request is larger than what the write log protects from tearing.
     bounded: bool,
-    /// Where the hot spot is, and where a sequential run stands.
+    /// The position of the hot spot, and of a sequential run.
     hot: u64,
     next: u64,
     largest: u64,

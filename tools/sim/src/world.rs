@@ -1,4 +1,4 @@
-//! Runs one history: the clock, the clients, the faults, and the moments at which the checkers look.
+//! Runs one history: the clock, the clients, the faults, and the moments at which the checkers run.
 
 mod changes;
 mod commands;
@@ -34,17 +34,17 @@ const RELIED_ON_MAX: Nanos = 1_000_000_000;
 /// The rules of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Half of the drives with a volatile cache lie about flushes: nothing is promised then, and a failure is no bug.
+    /// Half of the drives with a volatile cache lie about flushes. Then nothing is promised, and a failure is no bug.
     pub lying_flush: bool,
-    /// Count what is met together.
+    /// True if what is met together is counted.
     pub cross: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
-    /// The part that every power cut leaves; `None`: as chance has it, drive by drive.
+    /// The part that every power cut leaves; `None`: drawn drive by drive.
     pub keep: Option<Keep>,
 }
 
-/// The cost of a run, and the things it met.
+/// The cost of a run, and what it met.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Requests to drives.
@@ -53,18 +53,18 @@ pub struct Tally {
     pub client_requests: u64,
     /// Crashes, of either kind.
     pub crashes: u64,
-    /// The count of each thing that was met, by name.
+    /// The count of each event, by name.
     pub met: std::collections::BTreeMap<String, u64>,
-    /// Requests of clients, by what was met together.
+    /// Client requests, by what they met together.
     pub crossed: Crossed,
 }
 
-/// Something that must never be.
+/// A result that must never be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// At which step; the count of steps: at the end.
+    /// The step; the count of steps stands for the end.
     pub step: usize,
-    /// In words.
+    /// The result, in words.
     pub what: String,
 }
 
@@ -75,11 +75,11 @@ struct Pending {
     kind: Kind,
     begun: Moment,
     since: Nanos,
-    /// The same once more, if clients repeat what is not answered.
+    /// The request again, if clients repeat what was not answered.
     again: Option<Operation>,
 }
 
-/// The same request once more. A read is left out: it changes nothing, and its client has seen no bytes.
+/// The request again. A read is left out: it changes nothing, and its client has seen no bytes.
 fn again(operation: &Operation) -> Option<Operation> {
     match operation {
         Operation::Write { from, fua } => Some(Operation::Write { from: from.clone(), fua: *fua }),
@@ -97,12 +97,12 @@ enum Kind {
     },
     Discard,
     Flush,
-    /// One whose client does not wait for the drives, by the write policy: it promises nothing.
+    /// A flush that does not wait for the drives, by the write policy: it promises nothing.
     LooseFlush,
 }
 
 impl Kind {
-    /// The promise that a request is given under a write policy.
+    /// The promise to a request under a write policy.
     fn under(self, policy: WritePolicy) -> Self {
         match (self, policy) {
             (Kind::Write { .. }, WritePolicy::Through) => Kind::Write { fua: true },
@@ -141,52 +141,53 @@ pub struct World<'a> {
     node: Option<Node>,
     model: Model,
     chance: Chance,
-    /// The chance for things that histories did not have at first.
+    /// Random numbers for steps that histories did not have at first.
     more_chance: Chance,
-    /// Clients write superblocks.
+    /// The client that writes superblocks.
     hostile_client: HostileClient,
     /// The array's identity.
     uuid: [u8; 16],
-    /// A scrub runs to find a silent fault: its result, once it has ended.
+    /// The result of a scrub that runs to find a silent fault, once it has ended.
     examined: Option<Option<faults::Scrubbed>>,
     superblock_to_lose: Option<u64>,
-    /// A drive to be cut short while no process runs, and where.
+    /// A drive that is to be cut short while no process runs, and the sector.
     shrinks_at_start: Option<(u64, u64)>,
-    /// The member that the next power cut takes.
+    /// The member that is lost with the next power cut.
     member_to_lose: Option<u64>,
-    /// The start after the next crash is cut short by a kill or not, after so many events.
+    /// The start after the next crash is cut short after so many events, by a kill (`true`) or a power cut.
     crash_again: Option<(bool, u64)>,
-    /// Drives that are gone, and may be there again at any later start.
+    /// Drives that left, and may return at any later start.
     left: BTreeSet<usize>,
-    /// The chance for starts.
+    /// Random numbers for starts.
     start_chance: Chance,
     /// The time of the next look at the sizes of drives.
     look_due: Option<Nanos>,
-    /// A sole log holder of an early acknowledgement was failed.
+    /// True if a sole log holder of an early acknowledgement was failed.
     sole_log_holder_is_gone: bool,
     pending: Vec<Pending>,
     /// Requests that killed processes had not answered, since the last process that served.
     unanswered: Vec<Pending>,
     ended: Vec<Completion>,
     tags: u64,
-    /// A crash that is to come kills the process only.
+    /// True if the next crash kills the process only.
     kill: bool,
-    /// A crash together with lost members harms no data at rest, and leaves each request done or not begun.
+    /// True if a crash together with lost members harms no data at rest, and leaves each request done or not begun.
     write_hole_closed: bool,
-    /// The log names all rows that may be inconsistent, and the superblocks say that it counts. Not before the end of the first resync.
+    /// True if the log names all rows that may be inconsistent, and the superblocks say that it counts. False before the end of
+    /// the first resync.
     firm: bool,
-    /// Members or sweeps may still change by themselves.
+    /// True if members or sweeps may still change by themselves.
     watched: bool,
-    /// All redundancy is consistent.
+    /// True if all redundancy is consistent.
     settled: bool,
-    /// Drives that were dropped when power went, and came back as members in sync.
+    /// Drives that were dropped when power went, and returned as members in sync.
     rejoined: BTreeSet<usize>,
     /// True of each drive that the engine may drop.
     suspect: Vec<bool>,
     tally: Tally,
     /// The write policy, which each start sets anew.
     policy: WritePolicy,
-    /// The present step, for failures.
+    /// The present phase, for failures.
     phase: &'static str,
     /// The sectors whose requests a trace shows.
     only: Option<Range<u64>>,
@@ -200,8 +201,7 @@ pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
     World::new(history, rules).map_err(|what| Failure { step: 0, what })?.run()
 }
 
-/// Runs a history, and gives `hear` a line for each event; of clients' data, only what concerns the sectors
-/// `only` of the array.
+/// Runs a history, and gives `hear` a line for each event; of client data, only what concerns the sectors `only` of the array.
 ///
 /// # Errors
 /// The first thing that must never be.
@@ -334,7 +334,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Counts a request by what it meets: of spans, the first one's state is taken.
+    /// Counts a request by what it meets. With spans, the state of the first one counts.
     fn cross(&mut self, kind: Kind, range: &Range<u64>) {
         if !self.rules.cross {
             return;
@@ -508,7 +508,7 @@ impl<'a> World<'a> {
                 self.model.end_write(pending.write, start..end, pending.begun, fua);
                 Ok(())
             }
-            // Zeros are what is read from now on.
+            // Reads return zeros from now on.
             (Kind::Discard, _) => {
                 self.model.end_write(pending.write, start..end, pending.begun, false);
                 Ok(())
@@ -537,7 +537,7 @@ impl<'a> World<'a> {
 
     // Time.
 
-    /// Lets happen what is due, and moves the clock to what comes next. `false`: nothing does up to `limit`.
+    /// Carries out what is due, and moves the clock to the next event. `false`: there is none up to `limit`.
     fn turn(&mut self, limit: Nanos) -> Result<bool, Stop> {
         self.look_at_sizes();
         let mut ended = std::mem::take(&mut self.ended);
@@ -647,11 +647,11 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Looks at the state of the array, and decides which faults may come now.
+    /// Reads the state of the array, and decides which faults may come now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
         let statuses = self.statuses();
-        // Entries of a partial parity log make up for a resync, once they are replayed.
+        // Entries of a partial parity log replace a resync, once they are replayed.
         let replays = |status: &ArrayStatus| status.log.is_some_and(|log| log.newest_only && log.replaying);
         self.settled = statuses.iter().all(|status| status.synced == Synced::All && !replays(status));
         if self.settled {
@@ -691,7 +691,7 @@ impl<'a> World<'a> {
 
     // The atlas: which faults may come now.
 
-    /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose power.
+    /// True if power may go. RULE of the write hole: without a log, a parity array that lacks a member may not lose power.
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
         if self.examined.is_some() {
             return false;
@@ -726,13 +726,13 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Whether a drive of a leaf may be lost, or (`one_place`) some of its sectors.
+    /// True if a drive of a leaf may be lost, or (`one_place`) some of its sectors.
     fn may_lose(&self, leaf: usize, drive: usize, one_place: bool) -> bool {
         let setup = &self.history.setup;
         let node = self.node().leaf(leaf);
         let status = node.status();
         if setup.level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
-            // A crash and a lost member are the write hole, in whichever order they come.
+            // A crash together with a lost member is the write hole, in either order.
             if status.synced != Synced::All || self.power.is_armed() {
                 return false;
             }
@@ -752,14 +752,15 @@ impl<'a> World<'a> {
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return false;
         }
-        // While a member is filled its source must last.
+        // While a member is filled its source must remain.
         if one_place && filled && setup.losses_survived() < 2 {
             return false;
         }
         good.iter().filter(|good| !**good).count() <= setup.losses_survived()
     }
 
-    /// True if a drive's superblock does not say that it is rebuilding or a replacement. Otherwise a crash would make it so again.
+    /// True if a drive's superblock does not say that it is rebuilding or a replacement. Otherwise a crash would make it
+    /// rebuilding again.
     fn is_in_sync_on_disk(&self, drive: usize) -> bool {
         let filled = feature::RECOVERY_OFFSET | feature::REPLACEMENT;
         tree::superblock_of(&self.drives[drive].borrow()).is_none_or(|superblock| !superblock.has(filled))
@@ -930,7 +931,7 @@ impl<'a> World<'a> {
             }
             Step::Replace(which) => self.replace(which),
             Step::Scrub { repair } => {
-                // A scrub needs members that can be read and a consistent array: else it reports mismatches that are no bugs.
+                // A scrub needs readable members and a consistent array; otherwise it reports mismatches that are no bugs.
                 let statuses = self.statuses();
                 let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled());
                 if self.settled && !spoiled {
@@ -959,7 +960,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives a command to a leaf, and lets time run until it is answered.
+    /// Gives a command to a leaf, and lets time pass until it is answered.
     fn carry_out(&mut self, leaf: usize, command: ArrayCommand) -> Result<Result<(), Refusal>, Stop> {
         let fails = if let Command::Fail(member) = command { Some(member) } else { None };
         let words = format!("{command:?}");
@@ -975,7 +976,7 @@ impl<'a> World<'a> {
                 && self.node().leaf(leaf).status().members[member.0].role == MemberState::Failed
             {
                 self.model.lose_member();
-                // A member that hangs is failed all the same. The next crash may then take writes that were acknowledged early.
+                // A member that hangs is failed nevertheless. The next crash may then take writes that were acknowledged early.
                 self.sole_log_holder_is_gone |= relied_on.is_some() && self.power.now() >= begun + RELIED_ON_MAX;
             }
             let goes_on = turned?;
@@ -992,7 +993,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns whether the command was answered as done.
+    /// Returns true if the command was carried out.
     fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Result<bool, Stop> {
         let member = self.node().leaf(leaf).handle_of(drive).expect("it holds a slot");
         match self.carry_out(leaf, Command::Fail(member))? {
@@ -1002,7 +1003,7 @@ impl<'a> World<'a> {
             }
             Err(refusal) => {
                 let node = self.node().leaf(leaf);
-                // It may have gone by itself meanwhile.
+                // The member may have left by itself meanwhile.
                 if node.whole_drives().contains(&Some(drive)) && !node.is_replaying() {
                     return Err(Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")));
                 }
@@ -1011,7 +1012,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes out a member. `false`: it is in use.
+    /// Removes a member. `false`: it is in use.
     fn remove(&mut self, leaf: usize, member: MemberId) -> Result<bool, Stop> {
         let has_failed = self.node().leaf(leaf).has_failed(member);
         let index = self.node().index_of(leaf);
@@ -1028,8 +1029,8 @@ impl<'a> World<'a> {
             .loose()
             .into_iter()
             .filter(|&drive| {
-                // A drive with requests under way is in use. RULE: only the superblocks of the others say what a cache lost, so a
-                // drive with a cache does not come back before they say that it left.
+                // A drive with requests under way is in use. RULE: only the superblocks of the others record what a cache lost.
+                // So a drive with a cache does not return before they record that it left.
                 let held = self.drives[drive].borrow_mut().is_let_go();
                 let idle = self.drives[drive].borrow().is_idle();
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
@@ -1059,7 +1060,7 @@ impl<'a> World<'a> {
         self.let_in(drive, (which >> 32) as usize)
     }
 
-    /// Whether the members say that a drive which is pulled is missing.
+    /// True if the superblocks of the others record that a pulled drive is missing.
     fn is_told_of(&self, drive: usize) -> bool {
         let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
         let Some(Superblock { header, .. }) = superblock(drive) else { return true };
@@ -1067,7 +1068,7 @@ impl<'a> World<'a> {
         let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
         let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
         let others: Vec<_> = others.into_iter().map(superblock).collect();
-        // A later record may still count on it; or its number is another's by now.
+        // A later superblock update may still count on it; or its number belongs to another drive by now.
         let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
         let counts_on_it =
             |other: &Superblock| !taken && matches!(other.roles.get(header.dev_number as usize), Some(Role::Slot(_)));
@@ -1085,7 +1086,7 @@ impl<'a> World<'a> {
         Ok(true)
     }
 
-    /// Gives a drive to the array that it comes from, or else to the `which`-th.
+    /// Gives a drive to the array from which it comes, or otherwise to the `which`-th.
     fn let_in(&mut self, drive: usize, which: usize) -> Outcome {
         // The last owner holds the drive until its requests have ended.
         let late = self.power.now() + PATIENCE;
@@ -1101,7 +1102,7 @@ impl<'a> World<'a> {
         // A drive that starts anew is as good as any other, unless one of its writes is still to fail.
         let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
-        // As the host does, before it looks what the drive is.
+        // As the host does before it reads the drive.
         if !AllLanes(self).commit_drops().done()? {
             self.meet("refused as a member");
             return Ok(());
@@ -1109,7 +1110,7 @@ impl<'a> World<'a> {
         self.join(home, drive, stale, None)
     }
 
-    /// Adds a drive to a leaf; `replaces`: in the place of a member, unless it comes back to a slot of its own.
+    /// Adds a drive to a leaf. `replaces`: it takes the slot of a member, unless it returns to a slot of its own.
     fn join(&mut self, leaf: usize, drive: usize, stale: bool, replaces: Option<MemberId>) -> Outcome {
         let Ok(prepared) = tree::prepare(self.node(), leaf, &self.drives, drive, stale, replaces) else {
             self.meet("refused as a member");
@@ -1188,7 +1189,7 @@ impl<'a> World<'a> {
         }
         self.events()?;
         let short = self.shrinks_now(None);
-        // A member that was dropped while no superblock could say so must not be found by the next start.
+        // A member that was dropped while no superblock could record that must not be found by the next start.
         self.node = None;
         for index in 0..self.drives.len() {
             let keep = self.keep();
@@ -1197,7 +1198,7 @@ impl<'a> World<'a> {
         if let Some((drive, end)) = short {
             self.cut_short(drive, end);
         }
-        // A clean stop leaves nothing in caches that matters, so power may go with it.
+        // After a clean stop no cache holds anything that matters, so power may go with it.
         let flushed = self.model.begin();
         self.model.end_flush(flushed);
         self.model.crash(true);
@@ -1224,7 +1225,7 @@ impl<'a> World<'a> {
     fn recover(&mut self) -> Outcome {
         self.checksums()?;
         let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
-            // A rebuild that has just ended is not on disk yet.
+            // A rebuild that has just ended is not recorded yet.
             Some(node) => node
                 .leaves()
                 .iter()
@@ -1242,7 +1243,7 @@ impl<'a> World<'a> {
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
-        // A drive that left before the last start took nothing along that counts since.
+        // A drive that left before the last start has nothing that counts since.
         let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There && !self.left.contains(&drive);
         let untold = self.node.is_some()
             && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
@@ -1307,7 +1308,7 @@ impl<'a> World<'a> {
         }
         self.find_again(&held);
         self.find_left(&left);
-        // Sometimes crash recovery meets another crash.
+        // Sometimes crash recovery is cut short by another crash.
         let again = self.crash_again.take();
         let again = if self.chance.one_in(4) { Some((self.chance.one_in(3), self.chance.below(60))) } else { again };
         if let Some((kill, after)) = again {
@@ -1339,7 +1340,7 @@ impl<'a> World<'a> {
         if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
     }
 
-    /// Clients send again what processes before this one did not answer.
+    /// Clients send again the requests that earlier processes did not answer.
     fn repeat(&mut self) {
         for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
             let Some(operation) = again else { continue };
@@ -1354,7 +1355,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A member to lose at the instant of a crash, where the atlas allows that.
+    /// A member to lose at the moment of a crash, where the atlas allows that.
     fn may_lose_with_power(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
         let level = self.history.setup.level;
         if self.node.is_none() || !level.is_redundant() {
@@ -1376,7 +1377,7 @@ impl<'a> World<'a> {
         self.may_lose(leaf, drive, false).then_some(drive)
     }
 
-    // The last look.
+    // The last checks.
 
     fn finish(&mut self) -> Outcome {
         self.drain()?;
@@ -1394,7 +1395,7 @@ impl<'a> World<'a> {
         self.without_some()
     }
 
-    /// Where no member is missing, redundancy is consistent by the plain reference.
+    /// If no member is missing, redundancy is consistent by the plain reference.
     fn agree(&mut self, when: &str) -> Outcome {
         for leaf in self.node().leaves() {
             let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
@@ -1418,7 +1419,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The drives without as many members as the level survives still hold everything.
+    /// The array without as many members as the level survives still holds everything.
     fn without_some(&mut self) -> Outcome {
         let setup = &self.history.setup;
         if setup.losses_survived() == 0 || !self.statuses().iter().all(is_whole) {

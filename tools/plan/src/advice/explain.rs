@@ -1,4 +1,4 @@
-//! Where each figure of an answer comes from, with its spread.
+//! The origin of each figure of an answer, with its spread.
 
 use super::trial::{PartFigures, Trial};
 use super::wear::RATED_YEARS;
@@ -10,17 +10,17 @@ use crate::reliability::simulated::READ_BYTES_PER_HOUR;
 /// A figure and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// As in the table.
+    /// Its name in the table.
     pub name: &'static str,
     /// Its value.
     pub value: String,
     /// `model`, `law`, `simulation`, `measured` or `said`.
     pub origin: &'static str,
-    /// How it comes about.
+    /// How it is computed.
     pub how: String,
 }
 
-/// A time as people read it.
+/// A time in words.
 pub fn time(ns: f64) -> String {
     match ns {
         ..1e6 => format!("{:.0} us", ns / 1e3),
@@ -49,12 +49,12 @@ pub fn bytes(count: f64) -> String {
     }
 }
 
-/// Hours as people read them.
+/// Hours in words.
 fn hours(count: f64) -> String {
     if count < 48.0 { format!("{count:.1} h") } else { format!("{:.1} days", count / 24.0) }
 }
 
-/// The figures of an array, as the table has them, one by one. `single` is what one drive reaches.
+/// The figures of an array, one by one, in the order of the table. `single`: the speed of one drive.
 pub fn explain(wish: &Wish, trial: &Trial, single: &[PartFigures]) -> Vec<Explained> {
     let mut all = Vec::new();
     let mut add = |name, value: String, origin, how: String| all.push(Explained { name, value, origin, how });

@@ -36,7 +36,7 @@ fn short(trial: &Trial) -> String {
     format!("{} of {}", trial.candidate.level, trial.candidate.members)
 }
 
-/// Arrays by space and speed; shapes and colours tell how many failures they survive, a line joins those that none beats in both.
+/// Arrays by space and speed. Shape and colour show how many failures each survives; a line joins those of the Pareto front.
 fn chart(advice: &Advice) -> String {
     let all: Vec<&Trial> = advice.ranking.iter().chain(&advice.unfit).collect();
     let tb = |trial: &Trial| trial.usable_bytes as f64 / 1e12;

@@ -1,34 +1,34 @@
-//! What an array is for, as loads with their shares of a single drive's time.
+//! The purpose of an array, as loads with their shares of a single drive's time.
 
 use crate::load::Pattern;
 
-/// A load that is a part of a purpose.
+/// One load of a purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// In words.
+    /// Its description.
     pub name: String,
-    /// Share of a single drive's time that the purpose spends on it.
+    /// The share of a single drive's time that the purpose spends on it.
     pub time_share: f64,
-    /// Size of a request.
+    /// The size of a request.
     pub block_bytes: u64,
-    /// Share of reads.
+    /// The share of reads.
     pub read_share: f64,
-    /// Where requests go.
+    /// The addresses of requests.
     pub pattern: Pattern,
     /// Requests under way, of all threads together.
     pub depth: u32,
-    /// Threads that send them; a platform may ask time of each.
+    /// The threads that send them; a platform may take time of each.
     pub threads: u32,
-    /// Where the first block begins.
+    /// The first byte.
     pub offset_bytes: u64,
 }
 
 /// Loads whose time shares add up to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Purpose {
-    /// On the command line.
+    /// Its name on the command line.
     pub name: String,
-    /// In words, with the source.
+    /// Its description, with the source.
     pub about: String,
     /// The loads.
     pub parts: Vec<Part>,
@@ -37,8 +37,8 @@ pub struct Purpose {
 /// The names of the presets.
 pub const NAMES: [&str; 5] = ["database", "vm", "media", "backup", "desktop"];
 
-/// 55 % of a desktop's time on one drive goes to large requests, 26 % of that to reads; calibrated on published gains of application
-/// traces (`reproduce::z87`).
+/// 55 % of a desktop's time on one drive goes to large requests, 26 % of that to reads; calibrated on published gains of
+/// application traces (`reproduce::z87`).
 const DESKTOP_LARGE: f64 = crate::reproduce::LARGE_SHARE;
 const DESKTOP_READS: f64 = crate::reproduce::LARGE_READS;
 
@@ -109,7 +109,7 @@ impl Purpose {
 }
 
 impl Purpose {
-    /// The same with the requests of each load from so many threads.
+    /// The same, with the requests of each load sent by so many threads.
     ///
     /// # Errors
     /// A sentence, where a thread would have no request, or threads not as many as each other.

@@ -1,4 +1,4 @@
-//! What one array reaches: its speed, optimal and degraded, by the engine on the modelled drives; its space and expected loss by law.
+//! The speed of one array, optimal and degraded, by the engine on the modelled drives; its space and expected loss by formulas.
 
 use super::purpose::Part;
 use super::wear::Wear;
@@ -21,24 +21,24 @@ use stria_block::Nanos;
 
 /// 1: every trial has this seed, so that advice is the same everywhere.
 const SEED: u64 = 1;
-/// 20,000: histories of drives that fail. They take some milliseconds, and leave a standard error of some percent.
+/// 20,000: histories of failing drives. They take some milliseconds, and leave a standard error of some percent.
 const HISTORIES: u32 = 20_000;
-/// A drive whose data sheet says nothing fails once in a million hours, the usual figure of an SSD for desktops.
+/// A drive without such a figure in its data sheet fails once in a million hours, the usual figure of an SSD for desktops.
 const MTBF_HOURS: f64 = 1e6;
-/// The same: one sector in 10^15 bits cannot be read, the usual figure of desktop drives.
+/// And one sector in 10^15 bits cannot be read, the usual figure of desktop drives.
 const UNREADABLE_PER_BIT: f64 = 1e-15;
-/// 16 MiB: a rebuild's beginning, in which buffers fill and readers spread over the drives.
+/// 16 MiB: the beginning of a rebuild, in which buffers fill and readers spread over the drives.
 const REBUILD_WARM_UP_BYTES: u64 = 16 << 20;
-/// 192 MiB: after so much the speed of a rebuild is known; the engine tells its progress in large steps.
+/// 192 MiB: after this amount the speed of a rebuild is known; the engine reports its progress in large steps.
 const REBUILD_BYTES: u64 = 192 << 20;
-/// 16: steps of a rebuild between two looks at how far it is.
+/// 16: the steps of a rebuild between two looks at its progress.
 const LOOK_STEPS: u32 = 16;
-/// 4 s of virtual time at most for it.
+/// 4 s of virtual time at most for that.
 const REBUILD_NS_MAX: Nanos = 4_000_000_000;
 /// 65,536: pages of an SSD that are tracked. As many as a profile says take no longer to settle, but longer to be made
 /// (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
 const TRACKED_PAGES_MAX: u64 = 1 << 16;
-/// 60,000: requests before measuring, at most.
+/// 60,000: the most requests before measuring.
 const WARM_UP_MAX: u64 = 60_000;
 
 /// 16 GiB: where clients write on SSDs, if the array has a write-intent bitmap. In a trial of a fraction of a second its bits are set once and
@@ -47,64 +47,65 @@ const REGION_BYTES: u64 = 16 << 30;
 /// 2,000: writes that reach nearly every chunk of the region, with chunks of 64 MiB.
 const REGION_WRITES: f64 = 2_000.0;
 
-/// What an array reaches with one load.
+/// The result of an array under one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartFigures {
-    /// Which.
+    /// The load.
     pub name: String,
     /// Requests a second.
     pub iops: f64,
-    /// The standard error of that, over it.
+    /// The standard error of that, relative to it.
     pub iops_spread: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
     /// Mean latency.
     pub mean_ns: f64,
-    /// 99 of 100 reads take at most this; none where nothing is read.
+    /// The latency that 99 of 100 reads keep; `None` if nothing is read.
     pub read_p99_ns: Option<Nanos>,
-    /// The same of writes.
+    /// The same for writes.
     pub write_p99_ns: Option<Nanos>,
-    /// Bytes that SSDs took in for each byte that was written to the array; none where nothing is written, and of disks.
+    /// Bytes that SSDs took in for each byte that was written to the array; `None` for disks, and if nothing is written.
     pub written_share: Option<f64>,
 }
 
-/// What an array reaches.
+/// The result of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// The array.
     pub candidate: Candidate,
     /// Space for data.
     pub usable_bytes: u64,
-    /// Failures of any drives that it survives.
+    /// The number of failures that it survives, whichever drives fail.
     pub survives: usize,
-    /// By load. By model.
+    /// Results by load. From the model.
     pub parts: Vec<PartFigures>,
-    /// How many times as fast as one drive the purpose is carried out. By model.
+    /// The speed of the purpose relative to one drive. From the model.
     pub speed: f64,
-    /// The same with a drive missing; none without redundancy, or where the platform's own array is not the engine. By model.
+    /// The same with a drive missing; `None` without redundancy, or if the platform's own array is not the engine. From the
+    /// model.
     pub degraded_speed: Option<f64>,
-    /// Until a spare is filled while clients are idle. By model; none as above.
+    /// The time to fill a spare while clients are idle. From the model; `None` as above.
     pub rebuild_hours: Option<f64>,
-    /// From a failure until the array is whole again.
+    /// The time from a failure until the array is optimal again.
     pub repair_hours: f64,
-    /// A drive, as far as it fails.
+    /// The reliability of a drive.
     pub frailty: Frailty,
-    /// The standard error of the speed, over it: what another run would change.
+    /// The standard error of the speed, relative to it: what another run would change.
     pub speed_spread: f64,
-    /// The probability of losing data within a year. By law.
+    /// The probability of data loss within a year. By a formula.
     pub loss_per_year: f64,
-    /// The same and more, with scrubs, by simulation. It is the law's business that drives fail independently in both.
+    /// The same and more, with scrubs, by simulation. In both, drives fail independently.
     pub loss: Expected,
-    /// Drives that fail in a year. By law.
+    /// The number of drives that fail in a year. By a formula.
     pub failures_per_year: f64,
-    /// Wear of each drive; none where nothing is written or no endurance is known.
+    /// The wear of each drive; `None` if nothing is written or no endurance is known.
     pub wear: Option<Wear>,
-    /// What the drives cost, spares included.
+    /// The cost of the drives, spares included.
     pub price: Option<f64>,
 }
 
-/// The drive, with a buffer of one program for each die: in the long run the buffer's size does not matter, and a small one is full sooner.
-/// Fewer of its pages are tracked for a like reason.
+/// The drive, with a buffer of one program for each die: in the long run the size of the buffer does not matter, and a small one
+/// is full sooner. Fewer of its pages are tracked for the same reason.
 fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {
@@ -193,7 +194,7 @@ pub fn speed(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 
     1.0 / times.map(|(part, (array, single))| part.time_share * single.iops / array.iops).sum::<f64>()
 }
 
-/// The standard error of the speed, over it; runs of different loads err independently.
+/// The standard error of the speed, relative to it; the errors of different loads are independent.
 fn speed_spread(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
     let speed = speed(wish, array, single);
     let of = |((part, array), single): ((&Part, &PartFigures), &PartFigures)| {
@@ -203,7 +204,7 @@ fn speed_spread(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f
     wish.purpose.parts.iter().zip(array).zip(single).map(of).sum::<f64>().sqrt()
 }
 
-/// What one drive reaches.
+/// The result of one drive.
 pub fn single(wish: &Wish) -> Vec<PartFigures> {
     figures(wish, || Rig::new(platform(wish), &[drive(wish)], Level::Single, 64 << 10, SEED))
 }
@@ -221,17 +222,17 @@ fn lacking(wish: &Wish, candidate: &Candidate, condition: Condition) -> Rig {
     rig.expect("the optimal array was made")
 }
 
-/// What a redundant array of the engine reaches without a drive.
+/// The result of a redundant array of the engine without one drive.
 pub fn degraded(wish: &Wish, candidate: &Candidate) -> Vec<PartFigures> {
     figures(wish, || lacking(wish, candidate, Condition::Degraded))
 }
 
-/// Space for data, and failures of any drives that are survived. By law.
+/// Space for data, and the number of failures that are survived, whichever drives fail. By formulas.
 pub fn space(wish: &Wish, candidate: &Candidate) -> (u64, usize) {
     (made(wish, candidate).size_sectors() * SECTOR_BYTES, groups(candidate.level, candidate.members).2)
 }
 
-/// Tries an array. What it reaches without a drive is left to [`complete`].
+/// Tries an array. Its result without a drive is computed by [`complete`].
 pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial {
     let (usable_bytes, survives) = space(wish, candidate);
     let parts = figures(wish, || made(wish, candidate));
@@ -263,7 +264,7 @@ fn frailty(wish: &Wish) -> Frailty {
     }
 }
 
-/// The same with what an array reaches without a drive, expected loss and wear.
+/// Adds the result without a drive, expected loss and wear.
 pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial {
     let Candidate { level, members, spares, .. } = trial.candidate;
     let facts = wish.drive.config.facts;
@@ -273,7 +274,7 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
         trial.rebuild_hours = rebuild_bytes_per_s(&mut lacking(wish, &trial.candidate, Condition::Rebuilding))
             .map(|rate| capacity_tb * 1e12 / rate / 3600.0);
     }
-    // Where no rebuild is modelled it takes as long as a drive at 100 MB/s: the order of magnitude is what matters here.
+    // If no rebuild is modelled, it takes as long as a drive at 100 MB/s: only the order of magnitude matters here.
     let rebuild_hours = trial.rebuild_hours.unwrap_or(capacity_tb * 1e12 / 100e6 / 3600.0);
     let repair_hours = rebuild_hours + if spares > 0 { 0.0 } else { wish.replace_hours };
     let frailty = trial.frailty;
@@ -295,7 +296,7 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
     trial
 }
 
-/// Bytes that drives take in for a byte of clients, over all loads as the array carries them out.
+/// Bytes that drives take in for each byte of clients, over all loads in the proportions in which the array carries them out.
 fn written_share(wish: &Wish, parts: &[PartFigures]) -> Option<f64> {
     let (mut taken, mut written) = (0.0, 0.0);
     for (part, figures) in wish.purpose.parts.iter().zip(parts) {
@@ -306,7 +307,7 @@ fn written_share(wish: &Wish, parts: &[PartFigures]) -> Option<f64> {
     (written > 0.0 && taken > 0.0).then(|| taken / written)
 }
 
-/// How fast the engine fills a spare while clients are idle.
+/// The speed at which the engine fills a spare while clients are idle.
 fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
     let (mut now, mut ended, mut marks) = (0, Vec::new(), vec![(0, 0)]);
     while now < REBUILD_NS_MAX && marks.last().is_some_and(|(_, bytes)| *bytes < REBUILD_BYTES) {

@@ -1,34 +1,34 @@
-//! How writes of clients wear drives: law, on bytes that the model counts.
+//! The wear of drives by clients' writes: formulas, on bytes that the model counts.
 
 use crate::calc::{DAYS_PER_YEAR, drive_writes_per_day};
 
-/// 5: the years that an endurance rating is for. Source: JESD218, and the data sheets of the catalogue.
+/// 5: the years of an endurance rating. Source: JESD218, and the data sheets of the catalogue.
 pub const RATED_YEARS: f64 = 5.0;
 
 /// Wear of each member, which redundancy spreads evenly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
-    /// Bytes that members take in for each byte that clients write. By model.
+    /// Bytes that members take in for each byte that clients write. From the model.
     pub written_share: f64,
     /// Terabytes that clients may write to the array in a day for [`RATED_YEARS`].
     pub tb_per_day: f64,
-    /// What clients write, where that was said.
+    /// The wear by the amount that clients write, if that was given.
     pub used: Option<Use>,
 }
 
-/// What so much written a day means.
+/// The wear by an amount that is written every day.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Use {
     /// Terabytes that each member takes in a year.
     pub tbw_per_year: f64,
     /// Years until its endurance rating is used up.
     pub years: f64,
-    /// Its capacity, so many times a day.
+    /// The writes of a day, relative to its capacity.
     pub drive_writes_per_day: f64,
 }
 
 impl Wear {
-    /// Wear of `members` drives of `tbw_tb` terabytes written, of which clients write `client_tb_per_day` to the array.
+    /// The wear of `members` drives with a rating of `tbw_tb` terabytes, if clients write `client_tb_per_day` to the array.
     pub fn of(written_share: f64, members: usize, tbw_tb: f64, capacity_tb: f64, client_tb_per_day: Option<f64>) -> Self {
         let each = written_share / members as f64;
         let tb_per_day = tbw_tb / (RATED_YEARS * DAYS_PER_YEAR) / each;

@@ -5,17 +5,17 @@ use super::wish::{Candidate, DRIVES_MAX, Wish};
 use crate::array::Level;
 use crate::campaign::at_once;
 
-/// An array beside the one that is asked about.
+/// An array beside the one in question.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What is different, in words.
+    /// The difference, in words.
     pub change: String,
-    /// What it reaches, or why there is no such array.
+    /// Its result, or the reason why there is no such array.
     pub outcome: Result<Trial, String>,
 }
 
-/// The array, and what it would be with one thing changed. Speeds are against one drive under the load that is asked about. `tried` is told
-/// after each how many ended, and of how many.
+/// The array, and variants with one change each. Speeds are relative to one drive under the same load. `tried` is called after
+/// each with the number of variants that ended, and of all.
 ///
 /// # Errors
 /// A sentence, if there is no such array.

@@ -1,4 +1,4 @@
-//! What is asked for, and which arrays come into question.
+//! A wish, and the arrays that come into question for it.
 
 use super::purpose::Purpose;
 use super::trial::Trial;
@@ -9,60 +9,60 @@ use crate::profile::{CatalogueDrive, Profile};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// 64: the most drives of an advice. Source: none; beyond it trials take minutes.
+/// 64: the most drives of an advice. Source: none; beyond this number trials take minutes.
 pub const DRIVES_MAX: usize = 64;
 
-/// Strips that there are: KiB.
+/// All strips: KiB.
 pub const STRIP_KIB: RangeInclusive<u64> = 4..=16_384;
 
-/// Strips that are tried where none is named: KiB.
+/// The strips that are tried if none is named: KiB.
 pub const STRIPS_KIB: [u64; 3] = [16, 64, 256];
 
-/// The state that SSDs are in.
+/// The state of SSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Fresh from the factory, or trimmed as a whole.
     Fresh,
     /// After very many random overwrites of everything.
     Used,
-    /// The same, and then everything was deleted: as fresh where the platform passes trims on the level.
+    /// The same, and then everything was deleted: like fresh if the platform passes trims on for the level.
     Deleted,
 }
 
-/// What is asked for.
+/// A wish.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The drives.
     pub drive: Profile<CatalogueDrive>,
-    /// How many of them, spares included.
+    /// The number of drives, spares included.
     pub counts: RangeInclusive<usize>,
-    /// Of those: drives that wait for a failure.
+    /// The number of spares among them.
     pub spares: usize,
-    /// What they are attached to.
+    /// The platform that they are attached to.
     pub platform: Profile<PlatformConfig>,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// Space for data, at least.
+    /// The least space for data.
     pub capacity_bytes_min: u64,
-    /// Failures of any drives that are survived, at least.
+    /// The least number of failures that must be survived, whichever drives fail.
     pub losses_min: usize,
     /// Strips to try, in KiB.
     pub strips_kib: Vec<u64>,
     /// The state of the drives.
     pub state: State,
-    /// Hours until a failed drive is replaced where there is no spare.
+    /// Hours until a failed drive is replaced if there is no spare.
     pub replace_hours: f64,
     /// Hours from one scrub to the next.
     pub scrub_hours: f64,
-    /// Terabytes that clients write to the array in a day, where that is known.
+    /// Terabytes that clients write to the array in a day, if that is known.
     pub written_tb_per_day: Option<f64>,
-    /// What a drive costs, in any currency.
+    /// The price of a drive, in any currency.
     pub price: Option<f64>,
-    /// What all drives may cost.
+    /// The most that all drives may cost.
     pub budget: Option<f64>,
     /// Requests that are measured of each load.
     pub requests: u64,
-    /// What was measured on a machine against these models, where that is to count.
+    /// Measurements on a machine beside these models, if they are to count.
     pub calibration: Option<Calibration>,
 }
 
@@ -71,11 +71,11 @@ pub struct Wish {
 pub struct Candidate {
     /// The level.
     pub level: Level,
-    /// Its members.
+    /// The number of its members.
     pub members: usize,
-    /// Drives that wait for a failure.
+    /// The number of its spares.
     pub spares: usize,
-    /// The strip; of no matter on RAID 1.
+    /// Its strip; it does not matter on RAID 1.
     pub strip_kib: u64,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// How many drives, and which: `8xp4510`, `2-8xp4510`.
+/// The number and kind of drives: `8xp4510`, `2-8xp4510`.
 ///
 /// # Errors
 /// A sentence with the forms that do.
@@ -136,12 +136,12 @@ impl Wish {
         }
     }
 
-    /// What so many drives cost.
+    /// The price of so many drives.
     pub fn cost(&self, drives: usize) -> Option<f64> {
         self.price.map(|price| price * drives as f64)
     }
 
-    /// The members of an array of the count that is asked for.
+    /// The members of an array of the given number of drives.
     ///
     /// # Errors
     /// A sentence, if several counts are asked for, or no drive is left beside the spares.
@@ -161,7 +161,7 @@ impl Wish {
         wish
     }
 
-    /// Why there is no such array on the platform, if there is none.
+    /// The reason why there is no such array on the platform, if there is none.
     pub fn refusal(&self, candidate: &Candidate) -> Option<String> {
         let Candidate { level, members, spares, strip_kib } = *candidate;
         let platform = &self.platform;
@@ -183,7 +183,7 @@ impl Wish {
         }
     }
 
-    /// Why a trial does not fit, if it does not.
+    /// The reason why a trial does not fulfil the wish, if it does not.
     pub fn lack(&self, trial: &Trial) -> Option<String> {
         if let (Some(budget), Some(cost)) = (self.budget, trial.price)
             && cost > budget
@@ -201,7 +201,7 @@ impl Wish {
             .then(|| format!("holds {:.1} TB and not {:.1}", held(trial.usable_bytes), held(self.capacity_bytes_min)))
     }
 
-    /// Why the budget buys none of the arrays, if it does not.
+    /// The reason why the budget buys none of the arrays, if it does not.
     pub fn too_dear(&self) -> Option<String> {
         let (budget, price) = (self.budget?, self.price?);
         let least = *self.counts.start();
@@ -237,7 +237,7 @@ impl Wish {
             let plain =
                 [Level::Single, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5 { spans: 1 }, Level::Raid6 { spans: 1 }];
             for level in plain.into_iter().chain(nested) {
-                // One drive is no RAID 0, and spares are of no use without redundancy.
+                // A RAID 0 has more than one drive, and spares are of no use without redundancy.
                 let redundant = level.copies() > 1 || level.parities() > 0;
                 let useless = (level == Level::Raid0 && members == 1) || (!redundant && self.spares > 0);
                 if useless || !platform.allows(level) || level.refusal(members).is_some() {

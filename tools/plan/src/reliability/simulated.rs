@@ -47,7 +47,7 @@ impl Repair {
     }
 }
 
-/// What is followed.
+/// The group that is followed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Array {
     /// The level.
@@ -58,18 +58,18 @@ pub struct Array {
     pub usable_bytes: f64,
     /// A member.
     pub drive: Frailty,
-    /// From a failure until the drive is replaced and filled.
+    /// The time from a failure until the drive is replaced and filled.
     pub repair: Repair,
     /// From one scrub to the next.
     pub scrub_hours: f64,
 }
 
-/// What is expected of a year.
+/// The expectation for a year.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The probability that any data are lost.
     pub loss: f64,
-    /// The standard error of it, over it: what other seeds would change.
+    /// The standard error of that, relative to it: what other seeds would change.
     pub spread: f64,
     /// The probability that the array is lost as a whole.
     pub array_loss: f64,
@@ -77,14 +77,14 @@ pub struct Expected {
     pub bytes_per_tb: f64,
 }
 
-/// The mean of what one history loses, given its first failure.
+/// The expected loss of one history, given its first failure.
 #[derive(Clone, Copy, Default)]
 struct History {
-    /// The group.
+    /// The probability that the group is lost.
     group: f64,
-    /// Any sector of it while the group is not lost.
+    /// The probability that any sector is lost while the group is not.
     sectors_any: f64,
-    /// How many sectors.
+    /// The number of lost sectors.
     sectors: f64,
 }
 
@@ -117,7 +117,7 @@ impl Group {
                 lost.sectors += weight * unreadable;
                 lost.sectors_any -= weight * (-unreadable).exp_m1();
             }
-            // What happens first: a repair ends, or another drive fails.
+            // The next event: a repair ends, or another drive fails.
             loop {
                 let missing = repaired_at.len();
                 let (next, &end) = repaired_at.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).expect("some are missing");
@@ -142,7 +142,7 @@ impl Group {
     }
 }
 
-/// What is expected of a year, by so many histories of a seed.
+/// The expectation for a year, by so many histories of a seed.
 ///
 /// # Panics
 /// If there are no histories.

@@ -17,7 +17,7 @@ pub struct Bench {
     pub drive: Profile<DriveConfig>,
 }
 
-/// How a load looks: threads, requests under way of each, block, share of reads.
+/// A load: threads, requests under way of each, block, share of reads.
 #[derive(Clone, Copy)]
 pub struct Ask {
     pub threads: u32,

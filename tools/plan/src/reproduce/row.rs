@@ -2,7 +2,7 @@
 
 use super::published::{Missing, Published};
 
-/// How a number counts.
+/// The way in which a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Parameters come from data sheets or from the single drive's row; nothing of the array's rows was seen.
@@ -66,9 +66,9 @@ pub struct Sentence {
     pub index: usize,
     /// The inequality in words.
     pub claim: String,
-    /// What the models say, in numbers.
+    /// The numbers of the models.
     pub found: String,
-    /// Whether it holds.
+    /// True if it holds.
     pub holds: bool,
 }
 
@@ -77,15 +77,15 @@ pub struct Sentence {
 pub struct Case {
     /// Its table in `published.toml`.
     pub key: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
     /// Its numbers.
     pub rows: Vec<Row>,
     /// Its sentences.
     pub sentences: Vec<Sentence>,
-    /// Sentences that claim nothing of performance, with the reason.
+    /// Sentences that say nothing about performance, with the reason.
     pub no_claim: Vec<(usize, &'static str)>,
-    /// What is known of the source or of the model beside that.
+    /// Remarks on the source or the model.
     pub notes: Vec<&'static str>,
 }
 

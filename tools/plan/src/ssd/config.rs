@@ -11,14 +11,14 @@ pub const PAGE_BYTES: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdConfig {
-    /// What the host sees.
+    /// Its usable size.
     pub capacity_bytes: u64,
-    /// Flash beyond that, over `capacity_bytes`.
+    /// Flash beyond that, relative to `capacity_bytes`.
     pub spare_share: f64,
-    /// Which block is collected.
+    /// The rule by which a block is collected.
     #[serde(default = "greedy")]
     pub policy: Policy,
-    /// Dies, each of which does one thing at a time.
+    /// The dies. Each does one thing at a time.
     pub dies: u32,
     /// Buses between the dies and the controller.
     pub channels: u32,
@@ -28,7 +28,7 @@ pub struct SsdConfig {
     pub program_bytes: u64,
     /// Array read.
     pub read_ns: Nanos,
-    /// The largest deviation of a read from that, over it, in both directions: pages of a cell and retries differ.
+    /// The largest deviation of a read from that, relative to it, in both directions: pages of a cell and retries differ.
     #[serde(default)]
     pub read_spread: f64,
     /// Program, the mean of a block's pages.
@@ -37,7 +37,7 @@ pub struct SsdConfig {
     pub erase_ns: Nanos,
     /// Programs that fill such a block.
     pub block_programs: u32,
-    /// How long a read waits for a program or an erase to be suspended; without it, for its end.
+    /// The time that a read waits for a program or an erase to be suspended; without it, for its end.
     pub suspend_ns: Option<Nanos>,
     /// Reads that go before one program at most, by suspending it or while it waits.
     #[serde(default = "yields")]
@@ -66,7 +66,7 @@ pub struct SsdConfig {
     pub link_bytes_per_s: u64,
     /// Half-duplex (SATA): reads and writes share the link.
     pub link_half_duplex: bool,
-    /// Flash that is programmed with one bit a cell first, on some.
+    /// The part of the flash that is programmed with one bit a cell first, on some drives.
     pub slc: Option<SlcConfig>,
     /// Bytes that are stored for a byte written: below 1 with a compressing controller and data that can be compressed.
     #[serde(default = "all")]
@@ -122,7 +122,7 @@ pub const TRACKED_BLOCK_PAGES: u32 = 512;
 pub const CAPACITY_BYTES: std::ops::RangeInclusive<u64> = 1 << 30..=1 << 50;
 
 impl SsdConfig {
-    /// Why there is no such drive, if there is none.
+    /// The reason why there is no such drive, if there is none.
     pub fn refusal(&self) -> Option<String> {
         let counts = [
             ("dies", self.dies.into()),
@@ -170,8 +170,8 @@ impl SsdConfig {
         (1.0 + self.spare_share) / self.stored_share - 1.0
     }
 
-    /// Memory for reads between flash and link: a program unit for each channel, as a channel holds one page while it moves it. Reads
-    /// that find it full wait, so that a few dies that program keep the link from being full.
+    /// Memory for reads between flash and link: a program unit for each channel, as a channel holds one page while it moves it.
+    /// Reads that find it full wait, so that a few programming dies keep the link from being full.
     pub fn read_buffer_bytes(&self) -> u64 {
         u64::from(self.channels) * self.program_bytes
     }

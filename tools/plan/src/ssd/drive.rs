@@ -1,7 +1,8 @@
 //! The drive around its flash: queue slots, firmware, link, write buffer, flushes, and the states it can be brought to.
 //!
-//! A read: slot, processor, room for each of its parts in the read buffer, flash, link. A write: slot, processor, link, room in the buffer; it ends when it has that room, and
-//! is programmed behind. A flush ends at once where the buffer survives the loss of power, elsewhere when all is programmed.
+//! A read: slot, processor, space for each of its parts in the read buffer, flash, link. A write: slot, processor, link, space in
+//! the buffer; it ends when it has that space, and is programmed later. A flush ends at once if the buffer survives the loss of
+//! power, otherwise when all is programmed.
 
 use super::config::{IDLE_AFTER_NS, PAGE_BYTES, SsdConfig, TRACKED_BLOCK_PAGES};
 use super::flash::Flash;
@@ -17,23 +18,23 @@ use stria_block::{Nanos, Tag};
 /// 128 KiB: a processor takes a command's further bytes in steps of it. Source: the usual largest transfer of one command.
 const COMMAND_BYTES: u64 = 128 << 10;
 
-/// 0.9: beyond it writes wait for room in the buffer anyway, which is counted by itself.
+/// 0.9: beyond it writes wait for space in the buffer anyway, which is counted by itself.
 const CONTENTION_MAX: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A read's parts may go to flash.
+    /// The parts of a read may go to flash.
     Flash(Ask),
     /// A part of a read is in the read buffer.
     Read(ReadPart),
-    /// The read buffer has room again.
+    /// The read buffer has space again.
     Room,
-    /// A write's turn on the link is due.
+    /// A write has its turn on the link.
     Link(Ask),
     Done(Tag),
 }
 
-/// What lies in one program unit.
+/// The part of a range within one program unit.
 #[derive(Clone, Copy, Debug)]
 struct ReadPart {
     read: usize,
@@ -83,7 +84,7 @@ pub struct Ssd {
     /// Requests that wait for a slot.
     waiting: VecDeque<Ask>,
     in_slots: u32,
-    /// When the newest write had room in the buffer.
+    /// The time at which the newest write got space in the buffer.
     admitted_at: Nanos,
     /// Bytes that the host wrote, as they are stored, that wait for a program unit to be whole, and bytes of copies.
     gathered: f64,
@@ -135,7 +136,7 @@ impl Ssd {
         &self.config
     }
 
-    /// What the drive programmed.
+    /// The count of programs and erases.
     pub fn counts(&self) -> Counts {
         self.map.counts()
     }
@@ -184,7 +185,7 @@ impl Ssd {
         self.map.trim_all();
     }
 
-    /// Nothing is asked of the drive for so long: the SLC cache is emptied and blocks are collected, as far as it gets.
+    /// The drive is idle for so long: the SLC cache is emptied and blocks are collected, as far as time allows.
     pub fn idle(&mut self, time_ns: Nanos) {
         let time = time_ns.saturating_sub(IDLE_AFTER_NS);
         let bytes = (self.config.program_bytes_per_s() * time as f64 / 1e9) as u64;
@@ -220,7 +221,7 @@ impl Ssd {
         }
     }
 
-    /// A read's parts ask for room in the read buffer.
+    /// The parts of a read ask for space in the read buffer.
     fn read(&mut self, now: Nanos, ask: Ask) {
         let unit_sectors = self.config.program_bytes / SECTOR_BYTES;
         let units = ask.start_sector / unit_sectors..ask.end_sector().div_ceil(unit_sectors);
@@ -268,7 +269,7 @@ impl Ssd {
         }
     }
 
-    /// The data of a write are in the controller: when it has room in the buffer.
+    /// The data of a write is in the controller. Returns when it gets space in the buffer.
     fn admit(&mut self, now: Nanos, ask: Ask) -> Nanos {
         let (first, pages) = page_range(ask.start_sector, ask.sectors);
         let (_, whole) = whole_page_range(ask.start_sector, ask.sectors);
@@ -288,7 +289,7 @@ impl Ssd {
         }
     }
 
-    /// Programs whole units. Returns when the newest of them had room in the buffer.
+    /// Programs whole units. Returns when the newest of them got space in the buffer.
     fn program_gathered(&mut self, now: Nanos) -> Nanos {
         let unit = self.config.program_bytes as f64;
         let backlog_max = self.backlog_max_ns();
@@ -325,7 +326,7 @@ impl Ssd {
         (counts.programmed as f64 / counts.host.max(1) as f64).max(1.0)
     }
 
-    /// When everything that was taken in by now is durable.
+    /// The time at which everything is durable that was taken in by now.
     fn durable(&mut self, now: Nanos) -> Nanos {
         if self.config.power_loss_protection {
             return now;

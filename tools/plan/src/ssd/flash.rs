@@ -18,7 +18,7 @@ const USE_WINDOW_NS: f64 = 20e6;
 #[derive(Clone, Debug, Default)]
 struct Die {
     reads_end: Nanos,
-    /// When each program ends that has not ended, as far as is known.
+    /// The ends of the programs that have not ended, as far as they are known.
     ends: VecDeque<Nanos>,
     /// Reads that went before the first of them.
     yielded: u32,
@@ -35,7 +35,7 @@ impl Die {
         }
     }
 
-    /// Puts off all programs but the first `kept`.
+    /// Postpones all programs but the first `kept`.
     fn delay(&mut self, kept: usize, by: Nanos) {
         self.ends.iter_mut().skip(kept).for_each(|end| *end += by);
         self.programs_end = self.ends.back().copied().unwrap_or(self.programs_end);

@@ -1,4 +1,4 @@
-//! The page map: where each logical page lies, which block is collected next, and what that copies.
+//! The page map: the position of each logical page, the block that is collected next, and the copies that that takes.
 //!
 //! Blocks are filled page by page through two open blocks, one for the host and one for copies. A page that is written again
 //! or trimmed leaves a hole. When free blocks run short, a victim is chosen, its live pages are copied, and it is erased.
@@ -15,7 +15,7 @@ const RESERVE_BLOCKS: usize = 3;
 /// Blocks that hold no data in the mean: the free one, and half of each open one.
 const EMPTY_BLOCKS: u32 = 2;
 
-/// How the block to be collected is chosen.
+/// The rule by which a block is collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -52,7 +52,7 @@ impl Shape {
     }
 }
 
-/// What was programmed and erased since the start.
+/// The counts of programs and erases since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Pages that the host wrote.
@@ -103,7 +103,7 @@ pub struct PageMap {
     counts: Counts,
 }
 
-/// What the open blocks are for.
+/// The purpose of an open block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Host,

@@ -14,7 +14,7 @@ use crate::queueing::amplification_greedy;
 /// 32 tracked blocks: copies are made block by block, which leaves a ripple of 1/64 of their mean.
 const SMOOTH_BLOCKS: u32 = 32;
 
-/// See the module.
+/// The page map of a large drive (see the module).
 #[derive(Clone, Debug)]
 pub struct SampledMap {
     map: PageMap,
@@ -25,7 +25,7 @@ pub struct SampledMap {
     /// Copies that the drive made, and such as it has still to make.
     copied_pages: u64,
     owed_pages: u64,
-    /// What the last payment left over of a whole page.
+    /// The rest of a page that the last payment left.
     fraction: f64,
 }
 
@@ -119,7 +119,7 @@ impl SampledMap {
         copies
     }
 
-    /// What the drive programmed, in its own pages; copies that are still owed are not counted.
+    /// The drive's programs and erases, in its own pages; copies that are still owed are not counted.
     pub fn counts(&self) -> Counts {
         let Counts { erased, .. } = self.map.counts();
         let (host, copied, padding) = (self.host_pages, self.copied_pages, self.padding_pages);

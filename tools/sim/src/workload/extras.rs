@@ -1,4 +1,5 @@
-//! Steps of histories that seeds did not have at first. Each has chances of its own, so that seeds stay what they are.
+//! Steps of histories that seeds did not have at first. Each kind draws its own random numbers, so that the histories of seeds
+//! stay the same.
 
 use super::{History, Rot, Step};
 use crate::chance::Chance;
@@ -33,7 +34,7 @@ impl fmt::Display for Extras {
 }
 
 impl History {
-    /// The history of a seed, and what it has in addition.
+    /// The history of a seed, with its extras.
     pub fn draw_with(seed: u64, family: Option<&str>, extras: Extras) -> Self {
         // Other levels have no partial parity log.
         let mut history = History::draw(seed, family.or(extras.partial_parity.then_some("5")));
@@ -79,7 +80,7 @@ impl History {
         self
     }
 
-    /// The same with what [`Extras::more_faults`] first stood for: faults in single steps.
+    /// The same with the first meaning of [`Extras::more_faults`]: faults in single steps.
     #[must_use]
     pub fn with_more_faults(self) -> Self {
         let seed = self.seed;
@@ -110,7 +111,7 @@ impl History {
         history
     }
 
-    /// The same with crashes soon after one another, and members that leave between them and are there again at some later start.
+    /// The same with crashes soon after one another, and members that leave between them and return at some later start.
     #[must_use]
     pub fn with_troubled_starts(mut self) -> Self {
         if !self.setup.level.is_redundant() {
@@ -118,7 +119,7 @@ impl History {
         }
         let mut chance = Chance::new(self.seed, 16);
         self.setup.found_again = true;
-        // Otherwise little is left to a crash that comes after the next.
+        // Otherwise a crash that follows soon has little to harm.
         self.setup.late_sweeps |= chance.one_in(2);
         for _ in 0..1 + chance.below(2) {
             let cluster = troubled_start(&mut chance);
@@ -151,7 +152,7 @@ impl History {
     }
 }
 
-/// Small writes, a crash in them, and what a start meets after it.
+/// Small writes, a crash amid them, and events during the start after it.
 fn troubled_start(chance: &mut Chance) -> Vec<Step> {
     let at = chance.below(192);
     let mut steps = Vec::new();
@@ -179,13 +180,13 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
         }
         // A member is failed and unplugged while writes are under way, and the process dies.
         2 => steps.extend([Step::Unplug(chance.any()), Step::Crash { after: chance.below(24), kill: true }]),
-        // Data that was read after a crash stays when the next takes a member.
+        // Data that was read after a crash stays the same when the next crash takes a member.
         3 => {
             steps.push(crash);
             reads(&mut steps);
             steps.extend([Step::Flush, Step::LoseWithPower(chance.any()), power_cut(chance, 12)]);
         }
-        // A second member of a degraded array takes no write, and power goes before anything says so.
+        // A second member of a degraded array fails writes, and power goes before that is recorded.
         _ => {
             steps.push(Step::FailWrite(chance.any()));
             write(chance, &mut steps);
@@ -194,7 +195,7 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
         }
     }
     reads(&mut steps);
-    // Data in doubt is read by redundancy alone.
+    // Sectors that may be old or new are read by redundancy alone.
     steps.push(Step::Pull(chance.any()));
     reads(&mut steps);
     steps

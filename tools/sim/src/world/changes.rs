@@ -8,7 +8,7 @@ use stria_format::md::{BitmapChoice, Change, LogChoice};
 
 impl World<'_> {
     pub(super) fn set_policy(&mut self, which: u64) -> Outcome {
-        // Of requests under way nothing says which policy they began with.
+        // Requests under way may have begun with either policy.
         self.drain()?;
         self.policy = [WritePolicy::Through, WritePolicy::Safe, WritePolicy::Back][which as usize % 3];
         self.hold_policy();
@@ -57,13 +57,13 @@ impl World<'_> {
                 whole(self)
             )));
         }
-        // The log may have come or gone.
+        // The log may be new or gone.
         let has_log = self.statuses().iter().all(|status| status.log.is_some());
         self.write_hole_closed = self.history.setup.level.parity_count() > 0 && has_log;
         self.watch()
     }
 
-    /// Carries steps out up to some write, of which power leaves a part. Of the others of its step it leaves any.
+    /// Carries steps out up to some write, of which power leaves a part. Of the other writes of its step it leaves any.
     fn carry_out_steps(&mut self, steps: Vec<Vec<Write>>, end: usize) {
         let mut done = 0;
         for step in steps {

@@ -1,16 +1,16 @@
-//! Changes of members, by the steps that the host takes too ([`Lanes`]).
+//! Changes of members, by the same steps as on the host ([`Lanes`]).
 
 use super::{Stop, World};
 use crate::tree::{Attached, Prepared};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
-/// Why a command has no effect.
+/// The reason why a command has no effect.
 pub(super) enum Ended {
     Stopped(Stop),
     Refused(String),
 }
 
-/// Separates a refusal from the end of the world.
+/// Separates a refusal from the end of the run.
 pub(super) trait Done {
     /// `false`: it was refused.
     fn done(self) -> Result<bool, Stop>;

@@ -16,11 +16,11 @@ use stria_block::{Operation, bytes};
 pub(super) struct Scrubbed {
     /// Sectors with a mismatch.
     pub mismatch_sectors: u64,
-    /// Drives that it names.
+    /// The drives that it names.
     pub named: Vec<Option<usize>>,
 }
 
-/// Data that should lie on a drive, and its place.
+/// Data that should be on a drive, and its position.
 pub type Witness = (u64, Vec<u8>);
 
 impl World<'_> {
@@ -34,7 +34,7 @@ impl World<'_> {
         }
     }
 
-    /// Waits for all requests, and by a flush for those that were acknowledged early.
+    /// Waits for all requests, and flushes those that were acknowledged early.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
         self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
@@ -55,7 +55,7 @@ impl World<'_> {
         };
         let room = self.node().leaf(leaf).geometry().member_sectors(0);
         let place = self.history.setup.data_start() + at % room;
-        // The cache must not write older data over what is put there.
+        // The cache must not write older data over the changed bytes.
         self.drives[drive].borrow_mut().sync();
         match rot {
             Rot::Flipped => {
@@ -76,7 +76,7 @@ impl World<'_> {
         self.examine(leaf, drive, rot)
     }
 
-    /// Runs a scrub after a silent fault, and judges it by the witnesses of that drive.
+    /// Runs a scrub after a silent fault, and checks the result by the witnesses of that drive.
     fn examine(&mut self, leaf: usize, drive: usize, rot: Rot) -> Outcome {
         let witnesses = std::mem::take(&mut self.drives[drive].borrow_mut().witnesses);
         let differs = |image: &Image, (sector, right): &Witness| image.bytes_of(*sector, right.len() as u64 / 512) != *right;
@@ -88,7 +88,7 @@ impl World<'_> {
             return Err(Stop::Wrong(format!("a scrub found {} mismatches where there are none", scrubbed.mismatch_sectors)));
         }
         if wrong && scrubbed.mismatch_sectors == 0 {
-            // A part of the member that redundancy does not cover may rot unseen.
+            // A part of the member that redundancy does not cover may rot unnoticed.
             if witnesses.iter().any(|witness| self.is_left(leaf, drive, witness)) {
                 return Err(Stop::Wrong(format!("a scrub did not find {rot:?} on drive {drive}")));
             }
@@ -147,7 +147,7 @@ impl World<'_> {
         geometry.array_sector_of(slot, MemberSector::new(row), 1).0.is_some()
     }
 
-    /// A scrub from end to end, while no client is at work.
+    /// A complete scrub, without client requests.
     fn scrub_through(&mut self, leaf: usize, repair: bool) -> Result<Scrubbed, Stop> {
         self.node().leaf(leaf).command(|engine| {
             engine.pause(false);
@@ -180,7 +180,7 @@ impl World<'_> {
         }
     }
 
-    /// Sectors of a drive cannot be read, and each read that fails spoils more of them.
+    /// Sectors of a drive become unreadable, and more with each read that fails.
     pub(super) fn grow_bad(&mut self, which: u64, at: u64) -> Outcome {
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
             return Ok(());
@@ -197,7 +197,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The member whose superblock is not to be read at the start that comes, where the atlas allows that.
+    /// The member whose superblock cannot be read at the next start, where the atlas allows that.
     pub(super) fn loses_superblock(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
         let which = self.superblock_to_lose.take()?;
         let level = self.history.setup.level;
@@ -213,7 +213,7 @@ impl World<'_> {
         })
     }
 
-    /// Power goes while a drive that lies about is given its first metadata.
+    /// Power goes while a loose drive gets its first metadata.
     pub(super) fn adopt_torn(&mut self, which: u64) -> Outcome {
         let fresh: Vec<usize> = self
             .loose()
@@ -244,7 +244,7 @@ impl World<'_> {
         Err(Stop::Crashed)
     }
 
-    /// Choices of members to lose at the end: all that there are, for one history in eight and as long as they are few.
+    /// The members to lose at the end: all choices for one history in eight and while there are few.
     pub(super) fn choices_to_lose(&mut self) -> Vec<Vec<usize>> {
         let count = self.history.setup.losses_survived();
         let holders: Vec<Vec<usize>> =
@@ -268,7 +268,7 @@ impl World<'_> {
         vec![lost]
     }
 
-    /// Data that a crash leaves of a member that is lost with it.
+    /// The data of a lost member after a crash.
     pub(super) fn lose_with_power(&mut self, drive: usize, superblock: bool) {
         self.suspect[drive] = true;
         if superblock {
@@ -281,7 +281,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether a scrub that has ended is a failure.
+    /// True if the result of a scrub is a failure.
     pub(super) fn scrub_ended(&mut self, kind: SweepKind, mismatch_sectors: u64, named: Vec<Option<usize>>) -> Outcome {
         if !matches!(kind, SweepKind::Scrub { .. }) {
             return Ok(());
@@ -305,7 +305,7 @@ fn combinations(of: &[usize], count: usize) -> Vec<Vec<usize>> {
     of.iter().enumerate().flat_map(with).collect()
 }
 
-/// The first sector of a range that two images do not have in common.
+/// The first sector of a range in which two images differ.
 fn first_difference(one: &Image, other: &Image, range: Range<u64>) -> Option<u64> {
     range.step_by(8).find(|&sector| one.bytes_of(sector, 8) != other.bytes_of(sector, 8))
 }

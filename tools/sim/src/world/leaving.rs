@@ -58,7 +58,8 @@ impl World<'_> {
         }
     }
 
-    /// The drive that is to be cut short while no process runs, and where. `crashed`: by leaf and slot the drives that were in sync.
+    /// The drive that is to be cut short while no process runs, and the sector. `crashed`: by leaf and slot the drives that were
+    /// in sync.
     pub(super) fn shrinks_now(&mut self, crashed: Option<&[Vec<Option<usize>>]>) -> Option<(usize, u64)> {
         let (which, at) = self.shrinks_at_start?;
         self.node.as_ref()?;
@@ -76,7 +77,7 @@ impl World<'_> {
         Some((drive, self.end_of(drive, at)))
     }
 
-    /// Whether a member may be missing after a crash that comes now.
+    /// True if a member may be missing after a crash that comes now.
     pub(super) fn may_lose_in_crash(&self, whole: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
         let level = self.history.setup.level;
         level.is_redundant()
@@ -85,7 +86,7 @@ impl World<'_> {
             && self.may_lose(leaf, drive, false)
     }
 
-    /// True if a drive that was cut short, or hangs, may take a log with it that the superblocks of the others still count on.
+    /// True if a drive that was cut short or hangs may take a log with it on which the superblocks of the others still count.
     pub(super) fn takes_log_along(&self) -> bool {
         let short = |drive: usize| self.drives[drive].borrow().is_cut();
         let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
@@ -117,7 +118,7 @@ impl World<'_> {
         whole.into_iter().filter(|&(_, drive)| self.drives[drive].borrow().hangs())
     }
 
-    /// The member whose requests outlive the process that is being killed, so that the next one starts without it.
+    /// The member with requests that outlive the process being killed, so that the next one starts without it.
     pub(super) fn hangs_on(&self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
         let unheld = self.rules.mutant == Some(Mutant::OpenedWhileHeld);
         if !self.kill || !self.history.setup.holds || self.node.is_none() || unheld {
@@ -126,7 +127,7 @@ impl World<'_> {
         self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(whole, leaf, drive)).map(|(_, drive)| drive)
     }
 
-    /// Some of the drives that a dead process held are found by the process that starts now, if their requests have ended.
+    /// Some of the drives that a dead process held are found by the next start, if their requests have ended.
     pub(super) fn find_again(&mut self, held: &[usize]) {
         for &index in held {
             let mut drive = self.drives[index].borrow_mut();

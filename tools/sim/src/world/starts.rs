@@ -15,7 +15,7 @@ impl World<'_> {
         }
     }
 
-    /// A member is failed on command, and pulled once that is answered.
+    /// A member is failed by command, and pulled once that is answered.
     pub(super) fn unplug(&mut self, which: u64) -> Outcome {
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
             return Ok(());

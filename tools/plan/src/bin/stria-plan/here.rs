@@ -1,7 +1,8 @@
-//! This machine as a platform: what a request costs the engine here, measured over members in memory.
+//! This machine as a platform: the cost of a request in the engine, measured here over members in memory.
 //!
-//! A copy in memory stands for what the kernel takes for a request to a drive, as in the profile `stria`. Three rates give three times:
-//! reads of a RAID 0 (a client's request and one to a member), writes in place of a RAID 5 (four to members), and the same with the write log.
+//! A copy in memory stands for the kernel's part of a request to a drive, as in the profile `stria`. Three rates give three
+//! times: reads of a RAID 0 (a client request and one to a member), writes in place of a RAID 5 (four to members), and the same
+//! with the write log.
 
 use clap::Args;
 use serde_json::json;
@@ -39,14 +40,14 @@ pub struct Measure {
     seconds: u64,
 }
 
-/// What the engine costs here, in nanoseconds.
+/// The cost of the engine here, in nanoseconds.
 struct Costs {
     client: f64,
     member: f64,
     log: f64,
 }
 
-/// Nanoseconds of a request, reads or writes of 4 KiB at random.
+/// The nanoseconds of a request: reads or writes of 4 KiB at random.
 fn request_ns(array: &mut dyn BlockDevice, reads: bool, time: Duration) -> Result<f64, Failure> {
     let blocks = array.limits().size_sectors * 512 / BLOCK_BYTES as u64;
     let (mut chance, mut pool, mut completions) = (Chance::new(1, 1), Pool::default(), Vec::<Completion>::new());
@@ -92,7 +93,7 @@ fn costs(time: Duration) -> Result<Costs, Failure> {
     let mut arrays = [array(Level::Raid0, false)?, array(Level::Raid5, false)?, array(Level::Raid5, true)?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let round = time / (ROUNDS * arrays.len()) as u32;
-    // Rounds alternate, so that what disturbs the machine for a while disturbs all three.
+    // Rounds alternate, so that a disturbance of the machine affects all three.
     for _ in 0..ROUNDS {
         for (index, (array, times)) in arrays.iter_mut().zip(&mut times).enumerate() {
             times.push(request_ns(&mut **array, index == 0, round)?);
@@ -133,7 +134,7 @@ pub fn platform(time: Duration) -> Result<Profile<PlatformConfig>, Failure> {
     Ok(profile)
 }
 
-/// How long `--platform here` measures.
+/// The duration of the measurement of `--platform here`.
 pub const TIME: Duration = Duration::from_secs(10);
 
 /// Carries out the command.

@@ -6,7 +6,7 @@ use std::process::Command;
 use stria_plan::profile;
 use stria_terminal::Failure;
 
-/// What `smartctl` answers. Its exit code is a set of remarks on the drive; what it knows stands in the JSON either way.
+/// The answer of `smartctl`. Its exit code is a set of remarks on the drive; the JSON has what it knows either way.
 fn ask(arguments: &[&str]) -> Result<Value, Failure> {
     let output = Command::new("smartctl").args(["--json"]).args(arguments).output().map_err(|error| {
         let remedy = "install smartmontools, or name drives of the catalogue, such as --drives 8xp4510";

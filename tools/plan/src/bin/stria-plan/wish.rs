@@ -1,4 +1,4 @@
-//! What is asked of an array, as `advise` and `what-if` take it from the command line.
+//! The options of `advise` and `what-if` about an array.
 
 use crate::{here, smart};
 use clap::{Args, ValueEnum};
@@ -102,7 +102,7 @@ fn drive(name: &str) -> Result<Profile<CatalogueDrive>, Failure> {
     }
 }
 
-/// What this machine's drives were found to do against their models.
+/// The calibration of this machine's drives.
 fn kept(drive: &str, platform: &str) -> Result<Calibration, Failure> {
     let path = stria_terminal::state_folder().join(calibration::file_name(drive, platform));
     let text = std::fs::read_to_string(&path).map_err(|error| {

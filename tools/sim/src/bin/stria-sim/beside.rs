@@ -1,4 +1,4 @@
-//! `sim rebuild`: what clients feel of a rebuild on modelled SSDs, and how fast it is beside them.
+//! `sim rebuild`: the latency of clients during a rebuild on modelled SSDs, and the speed of the rebuild.
 
 use clap::Args;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn level(text: &str) -> Result<Level, String> {
     known.into_iter().find(|level| level.to_string() == text).ok_or_else(|| "use 1, 10, 4, 5 or 6".into())
 }
 
-/// Measures and shows.
+/// Measures, and prints the result.
 ///
 /// # Errors
 /// The array is impossible.
@@ -70,7 +70,7 @@ pub fn run(command: &Rebuild, json: bool) -> Result<(), Failure> {
     for (name, plan) in lines {
         let outcome = beside(&plan).map_err(Failure::Failed)?;
         let (p99_us, speed) = (outcome.p99_ns as f64 / 1e3, outcome.rebuild_bytes_per_s / 1e6);
-        // Of a whole drive at that speed.
+        // The time to fill a whole drive at that speed.
         let hours = drive.sectors as f64 * 512.0 / outcome.rebuild_bytes_per_s / 3600.0;
         let hours = if outcome.rebuild_bytes_per_s > 0.0 { format!("{hours:.1}") } else { "-".into() };
         values.push(

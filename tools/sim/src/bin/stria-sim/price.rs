@@ -39,7 +39,7 @@ fn level(text: &str) -> Result<Level, String> {
     known.into_iter().find(|level| level.to_string() == text).ok_or_else(|| "use 4, 5 or 6".into())
 }
 
-/// Measures and shows.
+/// Measures, and prints the result.
 ///
 /// # Errors
 /// An array is impossible.
