@@ -5,6 +5,7 @@ use crate::client::{self, SilentServe};
 use crate::view::{all_members, found_mismatch};
 use std::fmt::Write as _;
 use std::path::Path;
+use stria_block::shown;
 
 /// Nagios' exit codes.
 const OK: u8 = 0;
@@ -34,7 +35,7 @@ fn mdstat_array(text: &mut String, view: &ArrayView) {
         level => format!("raid{level}"),
     };
     let read_only = if view.read_only { " (read-only)" } else { "" };
-    let _ = write!(text, "{} : active{read_only} {level}", view.name);
+    let _ = write!(text, "{} : active{read_only} {level}", one_word(&view.name));
     // md lists the newest first.
     for member in view.members.iter().rev() {
         let _ = write!(text, " {}", mdstat_member(member));
@@ -85,10 +86,16 @@ fn mdstat_member(member: &MemberView) -> String {
         "replacing" => "(R)",
         _ => "",
     };
+    let name = one_word(name);
     match member.slot {
         Some(slot) => format!("{name}[{slot}]{mark}"),
         None => format!("{name}[-]{mark}"),
     }
+}
+
+/// A name from a drive as one visible word, since spaces and line ends part words here.
+fn one_word(name: &str) -> String {
+    shown(name).to_string().replace(' ', "_")
 }
 
 /// `n2` as md writes it: ` 2 near-copies`.

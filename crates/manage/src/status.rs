@@ -2,6 +2,7 @@
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, LatencyView, MemberView};
 use crate::progress::sweep_line;
+use crate::view::is_lost;
 use std::fmt::Write as _;
 use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table};
@@ -214,18 +215,22 @@ fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
+fn role(member: &MemberView) -> String {
+    if is_lost(member) { "LOST".into() } else { member.role.clone() }
+}
+
 /// If paths are too long for `width`, traffic is left out.
 fn members(view: &ArrayView, width: u16) -> String {
     let row = |member: &MemberView| {
         let (read, written) = (size::show(member.read_bytes), size::show(member.written_bytes));
-        vec![member.role.clone(), read, written, member.read_errors.to_string(), member.path.clone()]
+        vec![role(member), read, written, member.read_errors.to_string(), member.path.clone()]
     };
     let header = ["slot", "role", "read", "written", "errors", "member"];
     let shown = table(&header, &[2, 3, 4], in_order(view, row, &["MISSING", "", "", "", "-"]));
     if shown.lines().all(|line| line.chars().count() <= width.into()) {
         return shown;
     }
-    let row = |member: &MemberView| vec![member.role.clone(), member.read_errors.to_string(), member.path.clone()];
+    let row = |member: &MemberView| vec![role(member), member.read_errors.to_string(), member.path.clone()];
     table(&["slot", "role", "errors", "member"], &[2], in_order(view, row, &["MISSING", "", "-"]))
 }
 
@@ -239,7 +244,7 @@ fn members_in_full(view: &ArrayView) -> String {
         };
         let latency = |latency: &Option<LatencyView>| latency.as_ref().map_or("-".into(), show_latency);
         vec![
-            member.role.clone(),
+            role(member),
             member.read_count.to_string(),
             member.write_count.to_string(),
             size::show(member.read_bytes),

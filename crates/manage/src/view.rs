@@ -200,7 +200,12 @@ fn headline(view: &ArrayView) -> String {
 /// Five seconds: a member that leaves a request unanswered for so long is named in the headline.
 const SILENT_MS: u64 = 5000;
 
-/// The slots of the array and its spans that are empty or being filled.
+/// True if the member is gone, and keeps its slot, as the array cannot do without it.
+pub fn is_lost(member: &MemberView) -> bool {
+    member.failure.is_some() && member.role != "failed"
+}
+
+/// The slots of the array and its spans that are empty, being filled, or lost.
 fn gaps(view: &ArrayView) -> Vec<String> {
     let mut gaps = Vec::new();
     match &view.missing_slots[..] {
@@ -208,6 +213,8 @@ fn gaps(view: &ArrayView) -> Vec<String> {
         [slot] => gaps.push(format!("slot {slot} missing")),
         slots => gaps.push(format!("slots {} missing", slots.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "))),
     }
+    let lost = view.members.iter().filter(|member| is_lost(member));
+    gaps.extend(lost.filter_map(|member| Some(format!("slot {} lost", member.slot?))));
     let filled = view.members.iter().filter(|member| member.role == "rebuilding");
     gaps.extend(filled.filter_map(|member| Some(format!("slot {} rebuilding", member.slot?))));
     for span in view.spans.iter().filter(|span| span.health != HealthView::Optimal) {

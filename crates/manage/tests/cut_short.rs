@@ -196,7 +196,9 @@ fn without_redundancy_reads_fail() {
             client.reply().expect("an answer");
         }
         assert!(errors > 0);
-        place.wait_for("tank", "the array to have failed", |status| status["health"] == "failed");
+        let status = place.wait_for("tank", "the array to have failed", |status| status["health"] == "failed");
+        assert_eq!(status["headline"], "FAILED: slot 0 lost, more than the level survives");
+        assert!(place.run(&["status", "tank"]).stdout.contains("LOST"));
         assert_eq!(Path::new(drives[0]).metadata().expect("it is there").len(), 0);
         place.run(&["stop", "--force"]);
         let (_, log) = serve.ended();

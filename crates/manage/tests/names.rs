@@ -88,7 +88,20 @@ fn names_on_drives_are_shown_and_not_obeyed() {
         let file = Path::new(socket).file_name().expect("a file").to_str().expect("plain");
         assert_eq!(Path::new(socket).parent(), Some(&*place.path("run/stria")));
         assert!(file.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char)), "{file}");
-        for arguments in [&["status"][..], &["--json", "status"], &["scrub", name], &["stop"]] {
+        for arguments in [
+            &["fail", name, &images[1], "--force"][..],
+            &["status"],
+            &["--json", "status"],
+            &["status", "-v"],
+            &["status", "--mdstat"],
+            &["status", "--nagios"],
+            &["explain"],
+            &["events"],
+            &["alarm"],
+            &["health"],
+            &["scrub", name],
+            &["stop"],
+        ] {
             let mut command = place.command(arguments);
             let ran = command.env("STRIA_SOCKET", socket).output().expect("the program starts");
             harmless(&String::from_utf8(ran.stdout).expect("text"));
