@@ -23,7 +23,7 @@ use crate::handshake::Agreement;
 use crate::wire::{Errno, ReplyHead, RequestHeader, chunk, command};
 #[cfg(any(test, feature = "fuzzing"))]
 use crate::{handshake::OPTION_BYTES_MAX, wire::OPTION_HEADER_BYTES};
-use examine::{Refusal, Work, examine};
+use examine::{Refusal, Work, blocks, examine};
 use outbox::{Body, Outbox, Reply};
 use smallvec::smallvec;
 use std::io::IoSlice;
@@ -237,7 +237,7 @@ impl Session {
                 false => examine(&header, &self.facts, self.structured, self.allocation),
                 true => Err(Refusal { errno: Errno::Shutdown, message: "the array was stopped" }),
             };
-            let charge_bytes = verdict.as_ref().map_or(Work::CHARGE_BYTES_MIN, |work| work.charge_bytes(&header));
+            let charge_bytes = verdict.as_ref().map_or(Work::CHARGE_BYTES_MIN, |work| work.charge_bytes(&header, &self.facts));
             let bytes = self.bytes_in_flight + charge_bytes;
             let room =
                 self.requests_in_flight < self.caps.requests_max && (bytes <= self.caps.bytes_max || self.bytes_in_flight == 0);
@@ -271,7 +271,8 @@ impl Session {
             }
             Work::Read => {
                 self.paused = length >= ALONE_BYTES;
-                Operation::Read { into: smallvec![self.take(length)] }
+                let blocks = blocks(&slot.header, &self.facts);
+                Operation::Read { into: smallvec![self.take((blocks.end - blocks.start) as usize)] }
             }
             Work::Flush => Operation::Flush,
             Work::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
@@ -307,12 +308,9 @@ impl Session {
             }
         };
         self.slots[index as usize] = slot;
-        Request {
-            tag: u64::from(index),
-            start_sector: slot.header.offset_bytes / SECTOR_BYTES as u64,
-            sectors: u64::from(slot.header.length_bytes) / SECTOR_BYTES as u64,
-            operation,
-        }
+        let bytes = blocks(&slot.header, &self.facts);
+        let start_sector = bytes.start / SECTOR_BYTES as u64;
+        Request { tag: u64::from(index), start_sector, sectors: bytes.end / SECTOR_BYTES as u64 - start_sector, operation }
     }
 
     /// A request has ended. It may need another one (the flush after a discard with FUA).
@@ -323,7 +321,14 @@ impl Session {
         let slot = self.slots[completion.tag as usize];
         self.vacant.push(completion.tag as u32);
         match (completion.result, completion.operation) {
-            (Ok(()), Operation::Read { into }) => self.succeed(slot, Body::Buffers(into)),
+            (Ok(()), Operation::Read { into }) => {
+                let bytes = blocks(&slot.header, &self.facts);
+                let skip = (slot.header.offset_bytes - bytes.start) as usize;
+                let len = slot.header.length_bytes as usize;
+                let is_whole = len as u64 == bytes.end - bytes.start;
+                let into = if is_whole { into } else { part_of(into, skip, len) };
+                self.succeed(slot, Body::Buffers(into));
+            }
             (Ok(()), Operation::Extents { extents }) => {
                 let sectors = u64::from(slot.header.length_bytes) / SECTOR_BYTES as u64;
                 let block_sectors = u64::from(self.facts.block_min_bytes) / SECTOR_BYTES as u64;
@@ -513,6 +518,18 @@ impl Session {
     pub fn requests_in_flight(&self) -> usize {
         self.requests_in_flight
     }
+}
+
+/// `len` of these bytes, after `skip` others.
+fn part_of(buffers: Segments<Buffer>, mut skip: usize, mut len: usize) -> Segments<Buffer> {
+    let part = |mut buffer: Buffer| {
+        let skipped = skip.min(buffer.len());
+        drop(buffer.split_to(skipped));
+        let kept = buffer.split_to(len.min(buffer.len()));
+        (skip, len) = (skip - skipped, len - kept.len());
+        kept
+    };
+    buffers.into_iter().map(part).collect()
 }
 
 /// 1 KiB of the protocol's 4 KiB: error messages are short.

@@ -3,6 +3,7 @@
 use crate::export::Facts;
 use crate::session::extents;
 use crate::wire::{Errno, RequestHeader, command, command_flag};
+use std::ops::Range;
 use stria_block::Pool;
 
 /// What to do for a valid request.
@@ -31,13 +32,25 @@ impl Work {
     pub const CHARGE_BYTES_MIN: usize = 4 << 10;
 
     /// The memory that the request holds while it is in flight.
-    pub fn charge_bytes(self, header: &RequestHeader) -> usize {
+    pub fn charge_bytes(self, header: &RequestHeader, facts: &Facts) -> usize {
         match self {
-            Work::Read | Work::Write { .. } => Pool::held_bytes(header.length_bytes as usize),
+            Work::Read => {
+                let blocks = blocks(header, facts);
+                Pool::held_bytes((blocks.end - blocks.start) as usize)
+            }
+            Work::Write { .. } => Pool::held_bytes(header.length_bytes as usize),
             Work::Status { .. } => extents::REPLY_BYTES_MAX,
             Work::Nothing | Work::Flush | Work::WriteZeroes { .. } | Work::Disconnect => Self::CHARGE_BYTES_MIN,
         }
     }
+}
+
+/// The whole blocks, as bytes, that a valid request touches. Only a read may begin or end inside a block: clients that ask for no block
+/// size may read by bytes.
+pub fn blocks(header: &RequestHeader, facts: &Facts) -> Range<u64> {
+    let mask = u64::from(facts.block_min_bytes) - 1;
+    let end = header.offset_bytes + u64::from(header.length_bytes);
+    header.offset_bytes & !mask..(end + mask) & !mask
 }
 
 /// Why a request is refused.
@@ -88,11 +101,11 @@ pub fn examine(header: &RequestHeader, facts: &Facts, structured: bool, allocati
         };
         return refuse(errno, "the request reaches beyond the end of the export");
     }
-    let block_bytes = u64::from(facts.block_min_bytes);
-    if !offset.is_multiple_of(block_bytes) || !length.is_multiple_of(block_bytes) {
+    let blocks = blocks(header, facts);
+    if work != Work::Read && blocks != (offset..offset + length) {
         return refuse(Errno::Invalid, "the request is not aligned to the minimum block size of the export");
     }
-    if header.length_bytes > facts.payload_bytes_max {
+    if blocks.end - blocks.start > u64::from(facts.payload_bytes_max) {
         match work {
             Work::Read if structured => return refuse(Errno::Overflow, "the read is larger than the largest payload"),
             Work::Read | Work::Write { .. } => {
