@@ -18,13 +18,15 @@ pub mod stand_in;
 mod uapi;
 
 pub use error::UblkError;
+pub use queue::Copier;
 
 use crate::Export;
 use crate::apart::{self, Wake};
 use crate::device_note::{Note, mark};
 use crate::device_users::users;
 use driver::{
-    COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, delete, device_info, ids, open_queues, parameters, take_over,
+    COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, copier, delete, device_info, ids, open_queues, parameters,
+    take_over,
 };
 use kernel::KernelPort;
 use lane_client::{Crew, Place, QueueClient};
@@ -48,6 +50,8 @@ pub struct UblkOptions {
     pub id: Option<u32>,
     /// Queues, as many as the array has lanes. A device that is taken over has the queues with which it was made.
     pub queues: u16,
+    /// The side that copies data. A device that is taken over has the one with which it was made.
+    pub copier: Copier,
     /// The folder with a note for each device.
     pub notes: PathBuf,
 }
@@ -63,6 +67,8 @@ pub struct UblkEntry {
     pub uuid: [u8; 16],
     /// The process that serves it. `None`: it was left behind.
     pub pid: Option<i32>,
+    /// The side that copies its data.
+    pub copier: Copier,
 }
 
 /// What a device has done.
@@ -90,6 +96,7 @@ pub struct UblkDevice {
     /// The kind for on-lane clients on threads of their own.
     wakes: Vec<Arc<Wake>>,
     note: PathBuf,
+    copier: Copier,
     taken_over: bool,
 }
 
@@ -124,7 +131,7 @@ impl UblkDevice {
         };
         let note = note_path(&options.notes, info.id);
         let (crew, device) = (Arc::<Crew>::default(), Arc::downgrade(&export.device));
-        let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, taken_over };
+        let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, copier: copier(&info), taken_over };
         // Without it the device is still found by its mark.
         if let Err(error) = (Note { uuid, name: export.name.clone() }).write(&this.note) {
             log::warn!("{}: {error}; `stria ublk` will not list /dev/ublkb{}", this.note.display(), info.id);
@@ -153,7 +160,7 @@ impl UblkDevice {
         for index in 0..info.queues {
             let place = Place::take(&self.crew);
             let queue = Queue::new(limits.clone(), info.io_bytes_max, info.depth, export.read_only);
-            let port = KernelPort::open(&device, index, info.depth).map_err(failed)?;
+            let port = KernelPort::open(&device, index, info.depth, self.copier).map_err(failed)?;
             let client = QueueClient::new(format!("/dev/ublkb{id}"), queue, port, place).map_err(failed)?;
             if let Err(client) = export.device.take_in(Box::new(client)) {
                 let wake = Arc::new(Wake::new().map_err(failed)?);
@@ -185,6 +192,11 @@ impl UblkDevice {
     /// The block device.
     pub fn path(&self) -> PathBuf {
         block_path(self.id)
+    }
+
+    /// The side that copies its data.
+    pub fn copier(&self) -> Copier {
+        self.copier
     }
 
     /// Whether another server had made it.
@@ -248,7 +260,13 @@ pub fn list(notes: &Path) -> Result<Vec<UblkEntry>, UblkError> {
         .filter_map(|id| {
             let (note, info) = (Note::read(&note_path(notes, id))?, device_info(id).ok()?);
             let pid = (info.state == state::LIVE && is_alive(info.pid)).then_some(info.pid);
-            (info.mark == mark(&note.uuid)).then_some(UblkEntry { id, name: note.name, uuid: note.uuid, pid })
+            (info.mark == mark(&note.uuid)).then_some(UblkEntry {
+                id,
+                name: note.name,
+                uuid: note.uuid,
+                pid,
+                copier: copier(&info),
+            })
         })
         .collect();
     entries.sort_by_key(|entry| entry.id);

@@ -27,6 +27,7 @@ use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
+use stria_front::ublk::Copier;
 use stria_host::{ArrayLevel, OpenOptions};
 use stria_terminal::size;
 
@@ -274,6 +275,10 @@ pub struct ServeOptions {
     /// device that a dead server of the same array left is taken over: its users, a mounted file system too, go on.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub ublk: Option<Option<u32>>,
+    /// The side that copies the data of a new block device: Stria, by a system call for each request, or the kernel's driver, which makes
+    /// reads cheaper and writes dearer (docs/UBLK.md). A device that is taken over stays as it is.
+    #[arg(long, value_enum, value_name = "SIDE", default_value_t = UblkCopy::Server, requires = "ublk")]
+    pub ublk_copy: UblkCopy,
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
@@ -352,6 +357,24 @@ impl ServeOptions {
 
 /// Processors, in the order given.
 pub type Cpus = Vec<usize>;
+
+/// The side that copies data of a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UblkCopy {
+    /// Stria.
+    Server,
+    /// The kernel's driver.
+    Driver,
+}
+
+impl From<UblkCopy> for Copier {
+    fn from(side: UblkCopy) -> Self {
+        match side {
+            UblkCopy::Server => Self::Server,
+            UblkCopy::Driver => Self::Driver,
+        }
+    }
+}
 
 /// Where NBD clients are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -15,6 +15,7 @@ use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
 use crate::service::Service;
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
+use crate::ublk::BlockSpec;
 use crate::{control, sockets};
 use serde_json::json;
 use std::path::PathBuf;
@@ -89,7 +90,8 @@ fn open_all(
             numa_node: options.numa_node,
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
-        match service.start(array, name, options.how(), lanes, options.ublk) {
+        let block = options.ublk.map(|id| BlockSpec { id, copier: options.ublk_copy.into() });
+        match service.start(array, name, options.how(), lanes, block) {
             Ok((found, lane_count)) => {
                 ways.extend(found.into_iter().map(|(kind, uri)| (kind, name.clone(), uri)));
                 // The next array's lanes continue where these end.

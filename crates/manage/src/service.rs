@@ -15,7 +15,8 @@ use crate::event_log::EventLog;
 use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
-use crate::{ublk, view};
+use crate::ublk::BlockSpec;
+use crate::view;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -200,7 +201,7 @@ impl Service {
         lock(&self.failure).clone()
     }
 
-    /// Opens an array on lanes of its own and exports it as `name`, and with `ublk` as a block device, of a number if given. Returns
+    /// Opens an array on lanes of its own and exports it as `name`, and as a block device if asked for. Returns
     /// the ways to it, each with its kind, and the number of its lanes.
     ///
     /// # Errors
@@ -211,7 +212,7 @@ impl Service {
         name: &str,
         options: OpenOptions,
         how: LaneSpec,
-        ublk: Option<Option<u32>>,
+        block: Option<BlockSpec>,
     ) -> Result<(Vec<(&'static str, String)>, usize), HostError> {
         let notices = lock(&self.notices).clone();
         let locks = if options.read_only { check_free(std::slice::from_ref(planned), true) } else { Ok(Vec::new()) };
@@ -262,7 +263,7 @@ impl Service {
             disks: Mutex::default(),
             places: Mutex::default(),
         };
-        let block = ublk.map(|id| UblkDevice::start(&export, planned.uuid, &ublk::options(id, count))).transpose();
+        let block = block.map(|block| UblkDevice::start(&export, planned.uuid, &block.options(count))).transpose();
         let outcome = block.map_err(|error| error.to_string()).and_then(|block| {
             *lock(&served.block) = block;
             self.nbd.add_export(export).map_err(|error| error.to_string())

@@ -1,14 +1,31 @@
 //! How arrays become block devices of this machine (`serve --ublk`).
 
 use std::path::PathBuf;
-use stria_front::ublk::UblkOptions;
+use stria_front::ublk::{Copier, UblkOptions};
 
 /// The folder with a note for each device. Devices are root's, so it is root's folder whichever way the sockets are named.
 pub fn notes() -> PathBuf {
     "/run/stria".into()
 }
 
-/// How an array on so many lanes becomes a block device.
-pub fn options(id: Option<u32>, lane_count: usize) -> UblkOptions {
-    UblkOptions { id, queues: u16::try_from(lane_count).unwrap_or(u16::MAX), notes: notes() }
+/// The block device that an array becomes.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSpec {
+    /// Its number; `None`: any.
+    pub id: Option<u32>,
+    /// The side that copies data.
+    pub copier: Copier,
+}
+
+impl BlockSpec {
+    /// One of this number, or any, whose data the server copies.
+    pub fn numbered(id: Option<u32>) -> Self {
+        Self { id, copier: Copier::Server }
+    }
+
+    /// How an array on so many lanes becomes this device.
+    pub fn options(self, lane_count: usize) -> UblkOptions {
+        let queues = u16::try_from(lane_count).unwrap_or(u16::MAX);
+        UblkOptions { id: self.id, queues, copier: self.copier, notes: notes() }
+    }
 }

@@ -2,8 +2,9 @@
 //! formatted and mounted; a drive fails, the server is killed, upgraded and stopped, and the machine boots again.
 //! Method: this program runs again in two boots of a guest with Linux 6.12, two processors and NVMe drives (tests/nvme), whose
 //! blocks are of 4 KiB and whose names change from one boot to the next. On the first day the array is served by NBD and has
-//! ext4. On the second day it is served by ublk, on two lanes and so with two queues, and gets XFS. fsx, fio and the file
-//! systems' own checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge the export.
+//! ext4. On the second day it is served by ublk, on two lanes and so with two queues, whose data the driver copies, and gets XFS.
+//! fsx, fio and the file systems' own checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge
+//! the export.
 
 mod support;
 
@@ -175,8 +176,10 @@ fn second_day() {
     }
     let place = start();
     let serve_with = |options: &[&str]| place.serve(&[&DRIVES[..], &["--ublk"], options].concat());
-    let serve = serve_with(&["--lanes", "2"]);
+    let serve = serve_with(&["--lanes", "2", "--ublk-copy", "driver"]);
     assert_eq!(serve.devices, [("tank".to_owned(), "/dev/ublkb0".to_owned())]);
+    let is_copied_by_the_driver = || place.ok(&["ublk"]).contains(", data copied by the driver");
+    assert!(is_copied_by_the_driver());
     is_named(LINK, "/dev/ublkb0");
     assert!(place.ok(&["attach", "tank"]).contains("/dev/ublkb0"), "it is a device already");
     for (what, value) in [("logical_block_size", "4096"), ("physical_block_size", "4096"), ("write_cache", "write back")] {
@@ -213,8 +216,10 @@ fn second_day() {
     let (files, requests) = (fsx(200), Load::of(move || round().ends_well()));
     goes_on(&place);
     serve.kill();
+    // Without the option: the device stays as it was made.
     let serve = serve_with(&["--lanes", "2"]);
     goes_on(&place);
+    assert!(is_copied_by_the_driver());
     place.ok(&["fail", "tank", "0", "--force"]);
     goes_on(&place);
     serve.kill();

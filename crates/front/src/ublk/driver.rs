@@ -6,6 +6,7 @@
 use super::UblkOptions;
 use super::error::UblkError;
 use super::kernel;
+use super::queue::Copier;
 use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
 use crate::device_note::mark;
 use rustix::io::Errno;
@@ -31,7 +32,14 @@ pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(35);
 /// Between two looks at something that another process or the kernel must do.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What the driver must offer.
-pub(super) const FEATURES: u64 = feature::RECOVERY | feature::REISSUE | feature::IOCTL | feature::USER_COPY;
+pub(super) const FEATURES: u64 = EVERY_DEVICE | feature::USER_COPY | feature::NEED_GET_DATA;
+/// What every device is made with.
+const EVERY_DEVICE: u64 = feature::RECOVERY | feature::REISSUE | feature::IOCTL;
+
+/// The side that copies data of a device, which is settled when the device is made.
+pub(super) fn copier(info: &DeviceInfo) -> Copier {
+    if info.features & feature::USER_COPY == 0 { Copier::Driver } else { Copier::Server }
+}
 
 /// What Linux is told about a device.
 pub(super) fn parameters(limits: &Limits, read_only: bool) -> Parameters {
@@ -92,7 +100,11 @@ pub(super) fn add(uuid: &[u8; 16], options: &UblkOptions) -> Result<DeviceInfo, 
         io_bytes_max: IO_BYTES_MAX,
         id,
         pid: std::process::id() as i32,
-        features: FEATURES,
+        features: EVERY_DEVICE
+            | match options.copier {
+                Copier::Driver => feature::NEED_GET_DATA,
+                Copier::Server => feature::USER_COPY,
+            },
         mark: mark(uuid),
         ..DeviceInfo::default()
     };
@@ -116,13 +128,14 @@ pub(super) fn take_over(info: &DeviceInfo, parameters: &Parameters, options: &Ub
     }
     let mut given = vec![0; Parameters::BYTES];
     given[..4].copy_from_slice(&(Parameters::BYTES as u32).to_ne_bytes());
-    let present = ask("describe", control::GET_PARAMETERS, id, 0, given, COMMAND_LIMIT)?;
+    // Linux holds the device's lock while it takes the dead server's requests back, and these two commands wait for the lock.
+    let present = ask("describe", control::GET_PARAMETERS, id, 0, given, DEATH_LIMIT)?;
     if Parameters::decode(&present) != *parameters {
         return Err(UblkError::Different { id });
     }
     let end = Instant::now() + DEATH_LIMIT;
     loop {
-        match ask("begin the recovery of", control::START_RECOVERY, id, 0, Vec::new(), COMMAND_LIMIT) {
+        match ask("begin the recovery of", control::START_RECOVERY, id, 0, Vec::new(), DEATH_LIMIT) {
             Err(UblkError::Refused { source, .. }) if Errno::from_io_error(&source) == Some(Errno::BUSY) => {}
             outcome => return outcome.map(drop),
         }

@@ -1,12 +1,13 @@
 //! The system calls of ublk: control commands, and a queue's ring with the memory that it shares with the driver.
 //!
-//! All `unsafe` of this crate is here. A queue's entries name no memory of this process, as the driver copies a request's data when
-//! [`Port`] asks for it; only a control command does, whose buffer is the waiting thread's own. Descriptors are mapped read-only
-//! and copied out before they are looked at, so that a kernel that changes them meanwhile changes nothing that was checked.
+//! All `unsafe` of this crate is here. Where the server copies data, a queue's entries name no memory of this process; a control command
+//! does, whose buffer is the waiting thread's own. Where the driver copies, the memory that entries name is this port's ([`Lent`]) until
+//! the driver has finished with it. Descriptors are mapped read-only and copied out before they are looked at, so that a kernel that
+//! changes them meanwhile changes nothing that was checked.
 #![allow(unsafe_code)]
 
 use super::lane_client::Driver;
-use super::queue::Port;
+use super::queue::{Copier, Port};
 use super::uapi::{CONTROL_PATH, ControlCommand, Descriptor, IoCommand, data_position, io as command};
 use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -18,6 +19,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use stria_block::Buffer;
 
 /// The completion that ends a watch of the ring. Tags are smaller.
 const LAST: u64 = u64::MAX;
@@ -90,8 +92,27 @@ pub(super) struct KernelPort {
     descriptors: Descriptors,
     device: Arc<File>,
     queue: u16,
+    copier: Copier,
+    lent: Lent,
     /// Empty between two turns.
     completed: Vec<(u64, i32)>,
+}
+
+/// Memory into or out of which the driver copies.
+struct Lent {
+    /// For the data of writes, by tag, until the driver completes the tag. The driver may fill it at any time before.
+    writes: Vec<Option<Buffer>>,
+    /// The data of reads, until the kernel has taken their entries: the driver copies while it takes them.
+    reads: Vec<Buffer>,
+    /// What was in `reads`, for the queue.
+    returned: Vec<Buffer>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A queue that gives up does not hear of the driver any more: what the driver may still fill is never used for anything else.
+        self.writes.drain(..).flatten().for_each(std::mem::forget);
+    }
 }
 
 impl KernelPort {
@@ -99,19 +120,22 @@ impl KernelPort {
     ///
     /// # Errors
     /// When there is no io_uring (Linux 6.1, which ublk's own features exceed), or no memory for it.
-    pub fn open(device: &Arc<File>, queue: u16, depth: u16) -> io::Result<Self> {
+    pub fn open(device: &Arc<File>, queue: u16, depth: u16, copier: Copier) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_r_disabled().dontfork();
         // Each tag has one entry at most, and there is one more at the end.
         let uring = builder.setup_cqsize(2 * u32::from(depth)).build(u32::from(depth) + 1)?;
         let descriptors = Descriptors::map(device, queue, depth)?;
-        Ok(Self { uring, descriptors, device: Arc::clone(device), queue, completed: Vec::new() })
+        let writes = (0..depth).map(|_| None).collect();
+        let lent = Lent { writes, reads: Vec::new(), returned: Vec::new() };
+        Ok(Self { uring, descriptors, device: Arc::clone(device), queue, copier, lent, completed: Vec::new() })
     }
 
-    fn push(&mut self, number: u32, tag: u16, result: i32) {
-        let command = IoCommand { queue: self.queue, tag, result }.encode();
+    /// `address`: 0, or that of memory which `lent` stores, long enough for the tag's request.
+    fn push(&mut self, number: u32, tag: u16, result: i32, address: u64) {
+        let command = IoCommand { queue: self.queue, tag, result, address }.encode();
         let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build();
-        // SAFETY: the entry names no memory, and a file that lives as long as the ring.
+        // SAFETY: the memory stays until the driver has finished with it (see `Lent`), and the file lives as long as the ring.
         unsafe { self.uring.submission().push(&entry.user_data(tag.into())) }.expect("the ring has an entry for each tag");
     }
 }
@@ -143,6 +167,9 @@ impl Driver for KernelPort {
                 Err(error) => return Err(error.into()),
             }
         }
+        if self.uring.submission().is_empty() {
+            self.lent.returned.append(&mut self.lent.reads);
+        }
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.uring.completion().map(|completion| (completion.user_data(), completion.result())));
         let outcome = completed.drain(..).try_for_each(|(tag, result)| arrived(self, tag, result));
@@ -157,6 +184,10 @@ impl Driver for KernelPort {
 }
 
 impl Port for KernelPort {
+    fn copier(&self) -> Copier {
+        self.copier
+    }
+
     fn descriptor(&self, tag: u16) -> Descriptor {
         self.descriptors.get(tag)
     }
@@ -169,12 +200,38 @@ impl Port for KernelPort {
         self.device.write_all_at(from, data_position(self.queue, tag, at))
     }
 
+    fn ask_data(&mut self, tag: u16, mut into: Buffer) {
+        let address = into.as_mut_ptr() as u64;
+        self.lent.writes[usize::from(tag)] = Some(into);
+        self.push(command::GET_DATA, tag, 0, address);
+    }
+
+    fn asked_data(&mut self, tag: u16) -> Option<Buffer> {
+        self.lent.writes[usize::from(tag)].take()
+    }
+
+    fn commit_read(&mut self, tag: u16, result: i32, from: Buffer) {
+        let address = from.as_ptr() as u64;
+        self.lent.reads.push(from);
+        self.push(command::COMMIT_AND_FETCH, tag, result, address);
+    }
+
+    fn returned(&mut self) -> impl Iterator<Item = Buffer> {
+        self.lent.returned.drain(..)
+    }
+
     fn fetch(&mut self, tag: u16) {
-        self.push(command::FETCH, tag, 0);
+        self.push(command::FETCH, tag, 0, 0);
     }
 
     fn commit(&mut self, tag: u16, result: i32) {
-        self.push(command::COMMIT_AND_FETCH, tag, result);
+        let address = match self.copier {
+            // In copy mode the driver wants an address even for a read that has failed, and does not use it. Descriptors are mapped
+            // such that the kernel can copy neither into nor out of them.
+            Copier::Driver => self.descriptors.start.as_ptr() as u64,
+            Copier::Server => 0,
+        };
+        self.push(command::COMMIT_AND_FETCH, tag, result, address);
     }
 }
 

@@ -166,6 +166,7 @@ impl<D: Driver> QueueClient<D> {
             true => Ok(()),
             false => queue.arrived(port, tag, result, requests).map_err(End::from),
         })?;
+        queue.collect(port);
         let counted = (queue.counters(), queue.at_device() as u64);
         crew.count(&self.counted.0, &counted.0, self.counted.1, counted.1);
         self.counted = counted;

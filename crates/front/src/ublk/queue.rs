@@ -2,36 +2,63 @@
 //! out.
 //!
 //! ```text
-//!            ┌───────────── fetch, commit ◄─────────────┐
-//!            ▼                                          │
-//!   tag: Kernel ──arrived──► Device ──complete── result─┘        Kernel ──aborted──► Gone
+//!            ┌──────────────── fetch, commit ◄──────────────────┐
+//!            ▼                                                  │
+//!   tag: Kernel ──────── arrived ────────► Device ──complete── result
+//!            └─needs data─► Asked ─arrived──┘               Kernel, Asked ──aborted──► Gone
 //! ```
+//! The data of a request is copied by the server ([`Port::take_data`], [`Port::give_data`]), or by the driver: then a write is asked
+//! for its data first ([`Port::ask_data`]), and a read's data goes with its result ([`Port::commit_read`]).
 //!
 //! It has no ring, file or clock: [`Port`] is the driver's side, which tests play in memory. A request exists once at most: its
 //! tag is with the kernel or with the device. What a tag brings is checked like any client's request, since a wrong kernel must
 //! not become a wrong write.
 
 use super::uapi::{Descriptor, io as result_of, operation};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::io;
-use stria_block::{Completion, ErrorKind, Limits, Operation, Pool, Request, SECTOR_BYTES};
+use stria_block::{Buffer, Completion, ErrorKind, Limits, Operation, Pool, Request, SECTOR_BYTES};
+
+/// The side that copies between a request's pages and the server's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copier {
+    /// The driver, when it takes a command of the server (copy mode): the copy needs no system call.
+    Driver,
+    /// The server, by `pread` and `pwrite` (user copy).
+    Server,
+}
 
 /// The driver's side of a queue.
 pub(crate) trait Port {
+    /// The side that copies data.
+    fn copier(&self) -> Copier;
+
     /// The request that arrived with this tag.
     fn descriptor(&self, tag: u16) -> Descriptor;
 
-    /// Fills `into` with the data of a write.
+    /// Server: fills `into` with the data of a write.
     ///
     /// # Errors
     /// When the driver refuses.
     fn take_data(&self, tag: u16, into: &mut [u8]) -> io::Result<()>;
 
-    /// Gives a part of the data of a read, which belongs `at` this byte of the request.
+    /// Server: gives a part of the data of a read, which belongs `at` this byte of the request.
     ///
     /// # Errors
     /// When the driver refuses.
     fn give_data(&self, tag: u16, at: usize, from: &[u8]) -> io::Result<()>;
+
+    /// Driver: lends the memory for the data of a write, which arrives once the memory is filled.
+    fn ask_data(&mut self, tag: u16, into: Buffer);
+
+    /// Driver: the memory that was lent for the write that has arrived.
+    fn asked_data(&mut self, tag: u16) -> Option<Buffer>;
+
+    /// Driver: as [`Port::commit`], and lends the data of a read.
+    fn commit_read(&mut self, tag: u16, result: i32, from: Buffer);
+
+    /// Driver: the memory of reads whose data the driver has copied.
+    fn returned(&mut self) -> impl Iterator<Item = Buffer>;
 
     /// Asks for the tag's first request.
     fn fetch(&mut self, tag: u16);
@@ -63,6 +90,8 @@ mod errno {
 enum Slot {
     /// The driver will bring one.
     Kernel,
+    /// The driver fills memory with the data of a write, which will arrive.
+    Asked,
     /// The array works on one with this many bytes of data.
     Device { bytes: u32 },
     /// The device is being stopped.
@@ -118,9 +147,23 @@ impl Queue {
     /// When the driver breaks its own rules.
     pub fn arrived(&mut self, port: &mut impl Port, tag: u64, result: i32, requests: &mut Vec<Request>) -> Result<(), Broken> {
         let slot = usize::try_from(tag).ok().and_then(|tag| self.slots.get_mut(tag));
-        let slot = slot.filter(|slot| **slot == Slot::Kernel).ok_or(Broken::Tag(tag))?;
+        let slot = slot.filter(|slot| matches!(slot, Slot::Kernel | Slot::Asked)).ok_or(Broken::Tag(tag))?;
+        let before = std::mem::replace(slot, Slot::Kernel);
+        let tag = tag as u16;
+        // Memory that is not used below is freed.
+        let lent = if before == Slot::Asked { port.asked_data(tag) } else { None };
         match result {
             result_of::ARRIVED => {}
+            result_of::NEEDS_DATA if before == Slot::Kernel && port.copier() == Copier::Driver => {
+                match self.bytes_of(&port.descriptor(tag)) {
+                    Some(bytes) => {
+                        port.ask_data(tag, self.pool.take(bytes as usize));
+                        self.slots[usize::from(tag)] = Slot::Asked;
+                    }
+                    None => self.refuse(port, tag, errno::EINVAL),
+                }
+                return Ok(());
+            }
             result_of::ABORTED => {
                 *slot = Slot::Gone;
                 self.gone += 1;
@@ -128,9 +171,8 @@ impl Queue {
             }
             error => return Err(Broken::Fetch(error)),
         }
-        let tag = tag as u16;
         let descriptor = port.descriptor(tag);
-        match self.examine(port, tag, &descriptor) {
+        match self.examine(port, tag, &descriptor, lent) {
             Ok((operation, bytes)) => {
                 self.slots[usize::from(tag)] = Slot::Device { bytes };
                 self.at_device += 1;
@@ -138,17 +180,31 @@ impl Queue {
                 let (start_sector, sectors) = if is_flush { (0, 0) } else { (descriptor.start_sector, descriptor.sectors) };
                 requests.push(Request { tag: u64::from(tag), start_sector, sectors: sectors.into(), operation });
             }
-            Err(error) => {
-                self.counters.requests += 1;
-                self.counters.errors += 1;
-                port.commit(tag, error);
-            }
+            Err(error) => self.refuse(port, tag, error),
         }
         Ok(())
     }
 
-    /// The operation that a descriptor asks for, and how many bytes of data it moves; or the error with which it is refused.
-    fn examine(&mut self, port: &impl Port, tag: u16, descriptor: &Descriptor) -> Result<(Operation, u32), i32> {
+    fn refuse(&mut self, port: &mut impl Port, tag: u16, error: i32) {
+        self.counters.requests += 1;
+        self.counters.errors += 1;
+        port.commit(tag, error);
+    }
+
+    /// How many bytes of data a read or a write moves, if that many are allowed.
+    fn bytes_of(&self, descriptor: &Descriptor) -> Option<u32> {
+        descriptor.sectors.checked_mul(SECTOR_BYTES as u32).filter(|bytes| (1..=self.io_bytes_max).contains(bytes))
+    }
+
+    /// The operation that a descriptor asks for, and how many bytes of data it moves; or the error with which it is refused. `lent`:
+    /// what the driver has filled with the data of a write.
+    fn examine(
+        &mut self,
+        port: &impl Port,
+        tag: u16,
+        descriptor: &Descriptor,
+        lent: Option<Buffer>,
+    ) -> Result<(Operation, u32), i32> {
         let fua = descriptor.operation & operation::FUA != 0;
         let kind = descriptor.operation & operation::MASK;
         if kind == operation::FLUSH {
@@ -162,14 +218,20 @@ impl Queue {
         if descriptor.sectors == 0 || end.is_none_or(|end| end > self.limits.size_sectors) {
             return Err(errno::EINVAL);
         }
-        let bytes = descriptor.sectors.checked_mul(SECTOR_BYTES as u32).filter(|bytes| *bytes <= self.io_bytes_max);
+        let bytes = self.bytes_of(descriptor).ok_or(errno::EINVAL);
         match kind {
             operation::READ => {
-                let bytes = bytes.ok_or(errno::EINVAL)?;
+                let bytes = bytes?;
                 Ok((Operation::Read { into: smallvec![self.pool.take(bytes as usize)] }, bytes))
             }
+            operation::WRITE if port.copier() == Copier::Driver => {
+                let bytes = bytes?;
+                // Where memory is short, the driver may copy less than it asked for, and sends the rest as a request of its own.
+                let lent = lent.filter(|lent| lent.len() >= bytes as usize).ok_or(errno::EIO)?;
+                Ok((Operation::Write { from: smallvec![lent.freeze().slice(0, bytes as usize)], fua }, bytes))
+            }
             operation::WRITE => {
-                let bytes = bytes.ok_or(errno::EINVAL)?;
+                let bytes = bytes?;
                 let mut buffer = self.pool.take(bytes as usize);
                 if let Err(error) = port.take_data(tag, &mut buffer) {
                     log::error!("ublk: the data of a write of {bytes} bytes could not be fetched: {error}");
@@ -209,6 +271,12 @@ impl Queue {
             },
         };
         match completion.operation {
+            Operation::Read { into } if port.copier() == Copier::Driver => {
+                self.counters.read_bytes += result.max(0) as u64;
+                self.counters.errors += u64::from(result < 0);
+                let whole = self.whole(into, bytes as usize);
+                return port.commit_read(tag, result, whole);
+            }
             Operation::Read { into } => {
                 let mut at = 0;
                 for buffer in into {
@@ -233,6 +301,25 @@ impl Queue {
         }
         self.counters.errors += u64::from(result < 0);
         port.commit(tag, result);
+    }
+
+    /// The pieces of a read in one piece of memory.
+    fn whole(&mut self, mut pieces: SmallVec<[Buffer; 1]>, bytes: usize) -> Buffer {
+        if pieces.len() == 1 {
+            return pieces.remove(0);
+        }
+        let (mut whole, mut at) = (self.pool.take(bytes), 0);
+        for piece in pieces {
+            whole[at..at + piece.len()].copy_from_slice(&piece);
+            at += piece.len();
+            self.pool.give(piece);
+        }
+        whole
+    }
+
+    /// Takes back memory with which the driver has finished.
+    pub fn collect(&mut self, port: &mut impl Port) {
+        port.returned().for_each(|buffer| self.pool.give(buffer));
     }
 
     /// Requests that the device has.

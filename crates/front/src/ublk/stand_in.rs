@@ -7,7 +7,7 @@
 
 use super::kernel::KernelPort;
 use super::lane_client::{Crew, Driver, Place, QueueClient};
-use super::queue::{Port, Queue};
+use super::queue::{Copier, Port, Queue};
 use super::uapi::{Descriptor, data_position, io as result_of, operation};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use stria_block::{LaneClient, Limits, SECTOR_BYTES};
+use stria_block::{Buffer, LaneClient, Limits, SECTOR_BYTES};
 
 /// What every tag asks for again and again: a read or a write of so many bytes, each tag at a position of its own.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +73,15 @@ impl StandIn {
             file.write_all_at(&fields.concat(), u64::from(tag) * Descriptor::BYTES as u64)?;
             file.write_all_at(&vec![0; ask.bytes as usize], data_position(0, tag, 0))?;
         }
-        Ok(Self { port: KernelPort::open(&Arc::new(file), 0, depth)?, refused: Vec::new() })
+        Ok(Self { port: KernelPort::open(&Arc::new(file), 0, depth, Copier::Server)?, refused: Vec::new() })
     }
 }
 
 impl Port for StandIn {
+    fn copier(&self) -> Copier {
+        self.port.copier()
+    }
+
     fn descriptor(&self, tag: u16) -> Descriptor {
         self.port.descriptor(tag)
     }
@@ -88,6 +92,22 @@ impl Port for StandIn {
 
     fn give_data(&self, tag: u16, at: usize, from: &[u8]) -> io::Result<()> {
         self.port.give_data(tag, at, from)
+    }
+
+    fn ask_data(&mut self, tag: u16, into: Buffer) {
+        self.port.ask_data(tag, into);
+    }
+
+    fn asked_data(&mut self, tag: u16) -> Option<Buffer> {
+        self.port.asked_data(tag)
+    }
+
+    fn commit_read(&mut self, tag: u16, result: i32, from: Buffer) {
+        self.port.commit_read(tag, result, from);
+    }
+
+    fn returned(&mut self) -> impl Iterator<Item = Buffer> {
+        self.port.returned()
     }
 
     fn fetch(&mut self, tag: u16) {

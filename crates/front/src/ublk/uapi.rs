@@ -42,14 +42,20 @@ pub mod io {
     pub const FETCH: u32 = ioctl(3, 0x20, IoCommand::BYTES);
     /// Ends the tag's request, and fetches the next one.
     pub const COMMIT_AND_FETCH: u32 = ioctl(3, 0x21, IoCommand::BYTES);
+    /// Names the memory for the data of the tag's write; the driver fills it and completes the tag once more.
+    pub const GET_DATA: u32 = ioctl(3, 0x22, IoCommand::BYTES);
     /// A request has arrived.
     pub const ARRIVED: i32 = 0;
+    /// A write has arrived, whose data the driver copies once it has been told where to: [`GET_DATA`].
+    pub const NEEDS_DATA: i32 = 1;
     /// The device is being stopped: the tag brings no more requests. `-ENODEV`.
     pub const ABORTED: i32 = -19;
 }
 
 /// What the driver can do, and what a device is made with: `UBLK_F_*`.
 pub mod feature {
+    /// The server names the memory for a write's data when the write is there. Without it, each tag has memory beforehand.
+    pub const NEED_GET_DATA: u64 = 1 << 2;
     /// The device outlives its server.
     pub const RECOVERY: u64 = 1 << 3;
     /// What a dead server had in its hands is given to the next one.
@@ -245,17 +251,19 @@ pub struct IoCommand {
     pub tag: u16,
     /// With [`io::COMMIT_AND_FETCH`]: bytes moved, or a negative error number.
     pub result: i32,
+    /// The memory to or from which the driver copies; 0 with [`feature::USER_COPY`], where data is copied by [`data_position`].
+    pub address: u64,
 }
 
 impl IoCommand {
     const BYTES: u32 = 16;
 
-    /// Without an address: data is copied by [`data_position`].
     pub fn encode(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[0..2].copy_from_slice(&self.queue.to_ne_bytes());
         bytes[2..4].copy_from_slice(&self.tag.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.result.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.address.to_ne_bytes());
         bytes
     }
 }
@@ -307,6 +315,7 @@ mod tests {
         assert_eq!(control::GET_FEATURES, 0x8020_7513);
         assert_eq!(io::FETCH, 0xc010_7520);
         assert_eq!(io::COMMIT_AND_FETCH, 0xc010_7521);
+        assert_eq!(io::GET_DATA, 0xc010_7522);
     }
 
     #[test]

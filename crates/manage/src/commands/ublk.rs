@@ -5,7 +5,7 @@ use crate::ublk::notes;
 use serde_json::json;
 use stria_block::shown;
 use stria_format::md::uuid_text;
-use stria_front::ublk::{UblkError, list, remove};
+use stria_front::ublk::{Copier, UblkError, list, remove};
 use stria_terminal::output::say;
 use stria_terminal::{Failure, NOT_WELL};
 
@@ -31,12 +31,13 @@ pub fn ublk(command: Ublk, json: bool) -> Result<u8, Failure> {
                         "LEFT BEHIND by a dead server: `stria serve --ublk` goes on with it, `stria ublk remove {id}` gives it up"
                     ),
                 };
-                let words = || format!("/dev/ublkb{id}  {}  {uuid}  {state}", shown(&entry.name));
-                say(
-                    json,
-                    words,
-                    || json!({"device": format!("/dev/ublkb{id}"), "array": entry.name, "uuid": uuid, "pid": entry.pid}),
-                );
+                let (side, copied) = match entry.copier {
+                    Copier::Server => ("server", ""),
+                    Copier::Driver => ("driver", ", data copied by the driver"),
+                };
+                let words = || format!("/dev/ublkb{id}  {}  {uuid}  {state}{copied}", shown(&entry.name));
+                let device = format!("/dev/ublkb{id}");
+                say(json, words, || json!({"device": device, "array": entry.name, "uuid": uuid, "pid": entry.pid, "copy": side}));
             }
             if entries.is_empty() {
                 say(json, || "no array is a block device here".into(), || json!([]));

@@ -4,6 +4,7 @@ use crate::config;
 use crate::lane_spec::LaneSpec;
 use crate::serve::disk_serial;
 use crate::service::Service;
+use crate::ublk::BlockSpec;
 use stria_drive::DriveError;
 use stria_front::{Closing, SocketAccess, VhostUserServer};
 use stria_host::{HostError, OpenOptions, PlannedArray};
@@ -60,7 +61,7 @@ pub fn open(
         None => SocketAccess::default(),
     };
     let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };
-    let (ways, _) = service.start(planned, name, how, lanes, array.ublk.option())?;
+    let (ways, _) = service.start(planned, name, how, lanes, array.ublk.option().map(BlockSpec::numbered))?;
     let mut ways: Vec<String> = ways.into_iter().map(|(_, way)| way).collect();
     for path in &array.vhost_user {
         let added = service.add_disk(name, path.clone(), access, disk_serial(&planned.uuid));

@@ -7,6 +7,7 @@
 use super::{Served, Service, lock};
 use crate::api::{ApiError, ApiErrorKind, Done};
 use crate::settings::{SettingsRequest, WriteMode};
+use crate::ublk::BlockSpec;
 use crate::{sockets, view};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use stria_array::MemberState;
 use stria_drive::{DriveError, DriveKind};
 use stria_format::md::Change;
 use stria_front::Closing;
+use stria_front::ublk::UblkDevice;
 use stria_host::{ArrayReport, HostError, MemberReport, OpenOptions, PlannedArray};
 
 /// Settings of a served array, as they hold.
@@ -124,7 +126,8 @@ impl Service {
         drives: &[PathBuf],
         changes: &[Change],
     ) -> Result<Arc<Served>, ApiError> {
-        let (name, ublk) = (&served.name, lock(&served.block).as_ref().map(|block| Some(block.id())));
+        let present = |block: &UblkDevice| BlockSpec { id: Some(block.id()), copier: block.copier() };
+        let (name, block) = (&served.name, lock(&served.block).as_ref().map(present));
         self.stop_served(served, Closing::Disconnect)?;
         let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
         let changed = match changes.is_empty() {
@@ -143,7 +146,7 @@ impl Service {
             ..options
         };
         let planned = PlannedArray { drives: drives.to_vec(), ..served.planned.clone() };
-        let start = || self.start(&planned, name, options, served.how.clone(), ublk);
+        let start = || self.start(&planned, name, options, served.how.clone(), block);
         let started = sockets::once_free(start, is_busy).map_err(|error| {
             let text = format!("array \"{name}\" was stopped for a change and does not start again: {error}");
             self.events.push(view::plain_event(name, "warning", text.clone()));

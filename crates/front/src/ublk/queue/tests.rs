@@ -10,9 +10,11 @@ const DEPTH: u16 = 8;
 const SECTORS: u64 = 256;
 const IO_SECTORS_MAX: u32 = 32;
 
+const COPIERS: [Copier; 2] = [Copier::Driver, Copier::Server];
+
 /// The driver's side of a queue, which objects to a tag that is used twice at once.
-#[derive(Default)]
 struct Kernel {
+    copier: Copier,
     descriptors: Vec<Descriptor>,
     /// The memory of each request, by tag.
     data: RefCell<Vec<Vec<u8>>>,
@@ -20,14 +22,44 @@ struct Kernel {
     is_fetched: Vec<bool>,
     ended: Vec<(u16, i32)>,
     refuses_data: bool,
+    /// Memory for the data of writes, by tag.
+    asked: Vec<Option<Buffer>>,
+    /// Memory of reads that was copied.
+    copied: Vec<Buffer>,
 }
 
 impl Port for Kernel {
+    fn copier(&self) -> Copier {
+        self.copier
+    }
+
+    fn ask_data(&mut self, tag: u16, into: Buffer) {
+        assert!(!std::mem::replace(&mut self.is_fetched[usize::from(tag)], true), "tag {tag} is not the server's");
+        assert!(self.asked[usize::from(tag)].replace(into).is_none());
+    }
+
+    fn asked_data(&mut self, tag: u16) -> Option<Buffer> {
+        self.asked[usize::from(tag)].take()
+    }
+
+    fn commit_read(&mut self, tag: u16, result: i32, from: Buffer) {
+        if result >= 0 {
+            self.data.borrow_mut()[usize::from(tag)].copy_from_slice(&from[..result as usize]);
+        }
+        self.copied.push(from);
+        self.commit(tag, result);
+    }
+
+    fn returned(&mut self) -> impl Iterator<Item = Buffer> {
+        self.copied.drain(..)
+    }
+
     fn descriptor(&self, tag: u16) -> Descriptor {
         self.descriptors[usize::from(tag)]
     }
 
     fn take_data(&self, tag: u16, into: &mut [u8]) -> io::Result<()> {
+        assert_eq!(self.copier, Copier::Server);
         if self.refuses_data {
             return Err(io::Error::other("refused"));
         }
@@ -36,6 +68,7 @@ impl Port for Kernel {
     }
 
     fn give_data(&self, tag: u16, at: usize, from: &[u8]) -> io::Result<()> {
+        assert_eq!(self.copier, Copier::Server);
         if self.refuses_data {
             return Err(io::Error::other("refused"));
         }
@@ -63,12 +96,16 @@ struct Place {
 }
 
 impl Place {
-    fn new(limits: Limits, read_only: bool) -> Self {
+    fn new(copier: Copier, limits: Limits, read_only: bool) -> Self {
         let kernel = Kernel {
+            copier,
             descriptors: vec![Descriptor::default(); DEPTH.into()],
             data: RefCell::new(vec![Vec::new(); DEPTH.into()]),
             is_fetched: vec![false; DEPTH.into()],
-            ..Kernel::default()
+            ended: Vec::new(),
+            refuses_data: false,
+            asked: (0..DEPTH).map(|_| None).collect(),
+            copied: Vec::new(),
         };
         let queue = Queue::new(limits.clone(), IO_SECTORS_MAX * 512, DEPTH, read_only);
         let mut place = Self { kernel, queue, device: RamDevice::with_limits(limits), requests: Vec::new() };
@@ -77,8 +114,8 @@ impl Place {
         place
     }
 
-    fn plain() -> Self {
-        Self::new(RamDevice::new(SECTORS).limits().clone(), false)
+    fn plain(copier: Copier) -> Self {
+        Self::new(copier, RamDevice::new(SECTORS).limits().clone(), false)
     }
 
     /// The kernel has a request with this tag.
@@ -87,7 +124,18 @@ impl Place {
         assert!(std::mem::replace(&mut self.kernel.is_fetched[index], false), "the server does not wait for tag {tag}");
         self.kernel.descriptors[index] = Descriptor { operation, sectors, start_sector };
         self.kernel.data.borrow_mut()[index] = data;
-        self.queue.arrived(&mut self.kernel, tag.into(), result_of::ARRIVED, &mut self.requests).expect("a tag that was fetched");
+        if self.kernel.copier == Copier::Driver && operation & operation::MASK == operation::WRITE {
+            self.arrived(tag, result_of::NEEDS_DATA);
+            // None: it was refused.
+            let Some(into) = &mut self.kernel.asked[index] else { return };
+            into.copy_from_slice(&self.kernel.data.borrow()[index]);
+            self.kernel.is_fetched[index] = false;
+        }
+        self.arrived(tag, result_of::ARRIVED);
+    }
+
+    fn arrived(&mut self, tag: u16, result: i32) {
+        self.queue.arrived(&mut self.kernel, tag.into(), result, &mut self.requests).expect("a tag that was fetched");
     }
 
     /// The device carries a request out, or fails it.
@@ -101,6 +149,7 @@ impl Place {
             }
         }
         ended.into_iter().for_each(|completion| self.queue.complete(&mut self.kernel, completion));
+        self.queue.collect(&mut self.kernel);
     }
 
     /// One request from its arrival to its result.
@@ -115,13 +164,17 @@ impl Place {
 
 #[test]
 fn a_queue_is_a_plain_disk_in_whatever_order_requests_end() {
+    COPIERS.into_iter().for_each(is_a_plain_disk);
+}
+
+fn is_a_plain_disk(copier: Copier) {
     let mut chance = Chance::new(18, 0);
-    let mut place = Place::plain();
+    let mut place = Place::plain(copier);
     let mut disk = vec![0; SECTORS as usize * 512];
     let (mut fua_count, mut keep_count) = (0, 0);
     // The bytes that each read must bring, by tag.
     let mut awaited: Vec<Option<Vec<u8>>> = vec![None; DEPTH.into()];
-    for round in 0..30_000 {
+    for round in 0..20_000 {
         let free = (0..DEPTH).filter(|tag| place.kernel.is_fetched[usize::from(*tag)]).collect::<Vec<_>>();
         if !free.is_empty() && chance.one_in(2) {
             let tag = chance.pick(&free);
@@ -175,7 +228,11 @@ fn a_queue_is_a_plain_disk_in_whatever_order_requests_end() {
 
 #[test]
 fn hostile_descriptors_are_refused_and_never_reach_the_device() {
-    let mut place = Place::plain();
+    COPIERS.into_iter().for_each(refuses_hostile_descriptors);
+}
+
+fn refuses_hostile_descriptors(copier: Copier) {
+    let mut place = Place::plain(copier);
     for (operation, start, sectors, error) in [
         (operation::READ, SECTORS, 1, errno::EINVAL),
         (operation::WRITE, SECTORS - 1, 2, errno::EINVAL),
@@ -191,7 +248,8 @@ fn hostile_descriptors_are_refused_and_never_reach_the_device() {
         (0xff, 0, 1, errno::EOPNOTSUPP),
         (15, 0, 1, errno::EOPNOTSUPP),
     ] {
-        place.ask(0, operation, start, sectors, vec![1; 512]);
+        let data = vec![1; (sectors as usize * 512).min(1 << 20)];
+        place.ask(0, operation, start, sectors, data);
         assert!(place.requests.is_empty(), "{operation} {start} {sectors}");
         assert_eq!(place.kernel.ended.pop(), Some((0, error)), "{operation} {start} {sectors}");
     }
@@ -203,30 +261,37 @@ fn hostile_descriptors_are_refused_and_never_reach_the_device() {
 
 #[test]
 fn what_a_device_cannot_do_is_refused() {
-    let mut read_only = Place::new(RamDevice::new(SECTORS).limits().clone(), true);
+    COPIERS.into_iter().for_each(refuses_what_a_device_cannot_do);
+}
+
+fn refuses_what_a_device_cannot_do(copier: Copier) {
+    let mut read_only = Place::new(copier, RamDevice::new(SECTORS).limits().clone(), true);
     for operation in [operation::WRITE, operation::WRITE | operation::FUA, operation::DISCARD, operation::WRITE_ZEROES] {
         assert_eq!(read_only.result_of(operation, 0, 1, vec![1; 512]), errno::EROFS);
     }
     assert_eq!(read_only.result_of(operation::READ, 0, 1, vec![1; 512]), 512);
+    assert!(read_only.kernel.asked.iter().all(Option::is_none), "what was lent for a refused write is free again");
     assert_eq!(read_only.result_of(operation::FLUSH, 0, 0, Vec::new()), 0);
-    let mut no_discard = Place::new(Limits::plain(SECTORS), false);
+    let mut no_discard = Place::new(copier, Limits::plain(SECTORS), false);
     assert_eq!(no_discard.result_of(operation::DISCARD, 0, 1, Vec::new()), errno::EOPNOTSUPP);
     assert_eq!(no_discard.result_of(operation::WRITE_ZEROES, 0, 1, Vec::new()), 0);
-    let mut large_blocks = Place::new(Limits { logical_block_bytes: 4096, ..Limits::plain(SECTORS) }, false);
+    let mut large_blocks = Place::new(copier, Limits { logical_block_bytes: 4096, ..Limits::plain(SECTORS) }, false);
     assert_eq!(large_blocks.result_of(operation::WRITE, 1, 8, vec![1; 4096]), errno::EINVAL);
 }
 
+const ERRORS: [(ErrorKind, i32); 6] = [
+    (ErrorKind::NoSpace, errno::ENOSPC),
+    (ErrorKind::Unsupported, errno::EOPNOTSUPP),
+    (ErrorKind::Invalid, errno::EINVAL),
+    (ErrorKind::Failed, errno::EIO),
+    (ErrorKind::Gone, errno::EIO),
+    (ErrorKind::Medium, errno::EIO),
+];
+
 #[test]
 fn errors_of_the_device_are_those_of_the_block_layer() {
-    let mut place = Place::plain();
-    for (kind, error) in [
-        (ErrorKind::NoSpace, errno::ENOSPC),
-        (ErrorKind::Unsupported, errno::EOPNOTSUPP),
-        (ErrorKind::Invalid, errno::EINVAL),
-        (ErrorKind::Failed, errno::EIO),
-        (ErrorKind::Gone, errno::EIO),
-        (ErrorKind::Medium, errno::EIO),
-    ] {
+    for (copier, kind, error) in COPIERS.into_iter().flat_map(|copier| ERRORS.map(|(kind, error)| (copier, kind, error))) {
+        let mut place = Place::plain(copier);
         for operation in [operation::READ, operation::WRITE] {
             place.ask(3, operation, 0, 1, vec![9; 512]);
             let request = place.requests.pop().expect("a request");
@@ -239,7 +304,7 @@ fn errors_of_the_device_are_those_of_the_block_layer() {
 
 #[test]
 fn data_that_the_driver_does_not_pass_on_fails_the_request_alone() {
-    let mut place = Place::plain();
+    let mut place = Place::plain(Copier::Server);
     place.kernel.refuses_data = true;
     assert_eq!(place.result_of(operation::WRITE, 0, 2, vec![1; 1024]), errno::EIO);
     assert_eq!(place.result_of(operation::READ, 0, 2, vec![1; 1024]), errno::EIO);
@@ -251,7 +316,7 @@ fn data_that_the_driver_does_not_pass_on_fails_the_request_alone() {
 
 #[test]
 fn a_driver_that_breaks_its_rules_ends_the_queue() {
-    let mut place = Place::plain();
+    let mut place = Place::plain(Copier::Server);
     place.ask(2, operation::FLUSH, 0, 0, Vec::new());
     let mut arrived = |tag, result| place.queue.arrived(&mut place.kernel, tag, result, &mut place.requests);
     assert_eq!(arrived(2, 0), Err(Broken::Tag(2)), "the device has it");
@@ -264,7 +329,7 @@ fn a_driver_that_breaks_its_rules_ends_the_queue() {
 
 #[test]
 fn a_stopped_device_ends_once_its_last_request_has() {
-    let mut place = Place::plain();
+    let mut place = Place::plain(Copier::Server);
     place.ask(5, operation::WRITE, 0, 1, vec![7; 512]);
     for tag in (0..DEPTH).filter(|tag| *tag != 5) {
         place.queue.arrived(&mut place.kernel, tag.into(), result_of::ABORTED, &mut place.requests).expect("a tag that waits");
@@ -280,13 +345,59 @@ fn a_stopped_device_ends_once_its_last_request_has() {
     assert_eq!(again, Err(Broken::Tag(5)), "a tag is aborted once");
 }
 
+/// Where memory is short, the driver copies a part of what it asked for, and says so by the request's length.
+#[test]
+fn a_write_whose_data_the_driver_copied_in_part_is_done_in_part() {
+    let mut place = Place::plain(Copier::Driver);
+    place.kernel.is_fetched[4] = false;
+    place.kernel.descriptors[4] = Descriptor { operation: operation::WRITE, sectors: 16, start_sector: 8 };
+    place.arrived(4, result_of::NEEDS_DATA);
+    assert_eq!((place.requests.len(), place.queue.at_device()), (0, 0));
+    let lent = place.kernel.asked[4].as_mut().expect("memory for the data");
+    assert_eq!(lent.len(), 8192);
+    lent[..4096].fill(7);
+    lent[4096..].fill(0xee);
+    place.kernel.is_fetched[4] = false;
+    place.kernel.descriptors[4].sectors = 8;
+    place.arrived(4, result_of::ARRIVED);
+    let request = place.requests.pop().expect("a write");
+    place.carry_out(request, None);
+    assert_eq!(place.kernel.ended.pop(), Some((4, 4096)));
+    let memory = place.device.memory();
+    assert!(memory[8 * 512..16 * 512].iter().all(|byte| *byte == 7) && memory[16 * 512..].iter().all(|byte| *byte == 0));
+
+    // It can neither grow, nor arrive without having asked.
+    place.kernel.is_fetched[4] = false;
+    place.arrived(4, result_of::NEEDS_DATA);
+    place.kernel.is_fetched[4] = false;
+    place.kernel.descriptors[4].sectors = 9;
+    place.arrived(4, result_of::ARRIVED);
+    assert_eq!(place.kernel.ended.pop(), Some((4, errno::EIO)));
+    place.kernel.is_fetched[4] = false;
+    place.arrived(4, result_of::ARRIVED);
+    assert_eq!(place.kernel.ended.pop(), Some((4, errno::EIO)));
+    assert!(place.requests.is_empty());
+
+    // The device is stopped while the driver fills memory.
+    place.kernel.is_fetched[4] = false;
+    place.arrived(4, result_of::NEEDS_DATA);
+    place.arrived(4, result_of::ABORTED);
+    assert!(place.kernel.asked[4].is_none());
+    let again = place.queue.arrived(&mut place.kernel, 4, result_of::NEEDS_DATA, &mut place.requests);
+    assert_eq!(again, Err(Broken::Tag(4)));
+}
+
 /// The server dies with every tag in its hands: some requests are carried out, some are not, none is answered. The next server gets
 /// all of them again.
 #[test]
 fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
+    COPIERS.into_iter().for_each(does_repeated_requests_once);
+}
+
+fn does_repeated_requests_once(copier: Copier) {
     let mut chance = Chance::new(18, 1);
     for _ in 0..200 {
-        let mut place = Place::plain();
+        let mut place = Place::plain(copier);
         let mut disk = vec![0; SECTORS as usize * 512];
         // Requests of one moment do not overlap, as those of a file system.
         for tag in 0..DEPTH {
@@ -302,6 +413,7 @@ fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
             place.device.poll(0, &mut Vec::new());
             place.queue = Queue::new(place.device.limits().clone(), IO_SECTORS_MAX * 512, DEPTH, false);
             place.kernel.is_fetched.fill(false);
+            place.kernel.asked.fill_with(|| None);
             place.queue.begin(&mut place.kernel);
             for tag in 0..DEPTH {
                 let (descriptor, data) = (place.kernel.descriptor(tag), place.kernel.data.borrow()[usize::from(tag)].clone());
@@ -318,7 +430,11 @@ fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
 
 #[test]
 fn memory_is_returned_when_idle() {
-    let mut place = Place::plain();
+    COPIERS.into_iter().for_each(returns_memory_when_idle);
+}
+
+fn returns_memory_when_idle(copier: Copier) {
+    let mut place = Place::plain(copier);
     assert!(!place.queue.keeps_warm());
     assert_eq!(place.result_of(operation::WRITE, 0, 8, vec![1; 4096]), 4096);
     assert!(place.queue.keeps_warm());
