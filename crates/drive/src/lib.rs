@@ -17,6 +17,7 @@ mod job;
 mod lane;
 mod lock;
 pub mod numa;
+mod other_paths;
 mod parts;
 mod passthrough;
 mod registered;

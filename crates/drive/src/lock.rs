@@ -89,6 +89,11 @@ fn is_dying(pid: u32) -> bool {
     ended || fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
 }
 
+/// The process that has the lock on a file, in words.
+pub(crate) fn file_holder(metadata: &Metadata) -> Option<String> {
+    holding_pid(metadata).map(in_words)
+}
+
 /// The process that has the lock on `file`, in words.
 fn lock_holder(file: &File) -> String {
     let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata));

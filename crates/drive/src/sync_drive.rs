@@ -7,7 +7,7 @@ use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::passthrough::Passthrough;
 use crate::size::{Room, Size};
-use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock};
+use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -40,6 +40,8 @@ impl WeakDrive {
 struct Opened {
     /// Present until it is dropped.
     file: Option<File>,
+    /// Other paths to the same bytes, which nobody else may use meanwhile.
+    _other_paths: Vec<File>,
     info: DriveInfo,
     access: Access,
     io: IoOptions,
@@ -103,11 +105,15 @@ impl SyncDrive {
         if kind_of(path, &metadata)? != kind {
             return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
         }
+        let mut other_paths = Vec::new();
         if access == Access::Exclusive {
             if kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
                 return Err(write_protected(path));
             }
             lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
+            if kind == DriveKind::BlockDevice {
+                other_paths = other_paths::claim(path, metadata.rdev())?;
+            }
             if let Some(holder) = lock::loop_device_over(Identity::of(&metadata)) {
                 return Err(DriveError::Busy { path: path.to_owned(), holder });
             }
@@ -119,7 +125,7 @@ impl SyncDrive {
             info.transfer_bytes_max = passthrough.transfer_bytes_max;
         }
         let size = Size::of(&info, &file, &metadata);
-        Ok(Self(Arc::new(Opened { file: Some(file), info, access, io, passthrough, size })))
+        Ok(Self(Arc::new(Opened { file: Some(file), _other_paths: other_paths, info, access, io, passthrough, size })))
     }
 
     /// The kind of drive.

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -155,6 +155,37 @@ fn file_under_a_loop_device_is_busy() {
     let error = SyncDrive::open(&device.file, Access::Exclusive).unwrap_err().to_string();
     assert!(error.ends_with(&format!("is in use by the loop device {}; stop it first", device.device.display())), "{error}");
     probe(&device.file).expect("looking is free");
+}
+
+/// Before, each of two loop devices over one file, and the file beside one, could be written as if nothing used it.
+#[test]
+fn second_path_to_a_drive_in_use_is_busy() {
+    let folder = Folder::on_disk();
+    let Some(first) = Loop::new(&folder, 1 << 20, 512) else { return };
+    let second = Loop::over(&first.file, &[]).expect("a second one");
+    let half = Loop::over(&first.file, &["--offset", "524288"]).expect("a third one");
+    let refused = |path: &Path, by: &[&str]| {
+        let error = SyncDrive::open(path, Access::Exclusive).expect_err("in use").to_string();
+        assert!(by.iter().all(|by| error.contains(by)), "{error}");
+        probe(path).expect("looking is free");
+    };
+    let held = SyncDrive::open(&first.device, Access::Exclusive).expect("nothing uses it");
+    refused(&second.device, &["this very process"]);
+    refused(&half.device, &["this very process"]);
+    drop(held);
+    // The user of another path need not be ours.
+    let claim = SyncDrive::open(&second.device, Access::Exclusive).expect("free again");
+    drop(claim);
+    let excl = rustix::fs::OFlags::EXCL.bits() as i32;
+    let foreign = std::fs::File::options().read(true).custom_flags(excl).open(&half.device).expect("it opens");
+    refused(&first.device, &["by another path to the same drive", &half.device.display().to_string()]);
+    drop(foreign);
+    // What has the file locked uses it without any loop device.
+    let file = std::fs::File::open(&first.file).expect("it opens");
+    file.lock().expect("locked");
+    refused(&first.device, &["this very process, which uses the file behind it", &first.file.display().to_string()]);
+    drop(file);
+    SyncDrive::open(&first.device, Access::Exclusive).expect("free again");
 }
 
 #[test]

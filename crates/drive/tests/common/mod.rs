@@ -79,10 +79,14 @@ impl Loop {
         if !is_root("a loop device") {
             return None;
         }
-        let file = folder.file(&format!("loop-{block_bytes}"), len);
         let block = block_bytes.to_string();
-        match run("losetup", &[options, &["--find", "--show", "--sector-size", &block, file.to_str().unwrap()]].concat()) {
-            Ok(device) => Some(Self { device: device.into(), file }),
+        Self::over(&folder.file(&format!("loop-{block_bytes}"), len), &[options, &["--sector-size", &block]].concat())
+    }
+
+    /// Over a file that is there.
+    pub fn over(file: &Path, options: &[&str]) -> Option<Self> {
+        match run("losetup", &[options, &["--find", "--show", file.to_str().unwrap()]].concat()) {
+            Ok(device) => Some(Self { device: device.into(), file: file.to_owned() }),
             Err(error) => {
                 println!("skipped: no loop device: {error}");
                 None
