@@ -121,7 +121,7 @@ impl Mail {
         let address = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("{text} is no address ({error})"));
         let to = config.to.iter().map(|to| address(to)).collect::<Result<Vec<_>, _>>()?;
         if to.is_empty() {
-            return Err("nobody to send it to: name an address in `to`".into());
+            return Err("no recipient: name an address in `to`".into());
         }
         let from = match &config.from {
             Some(from) => address(from)?,
@@ -280,7 +280,7 @@ mod tests {
     fn what_cannot_work_is_refused_at_the_start() {
         let refused = |config: AlarmConfig| Channel::all(&config).err().map(|error| error.to_string()).unwrap_or_default();
         let mail = |mail: MailConfig| refused(AlarmConfig { mail: Some(mail), ..AlarmConfig::default() });
-        assert!(mail(MailConfig::default()).contains("nobody to send it to"));
+        assert!(mail(MailConfig::default()).contains("no recipient"));
         assert!(mail(MailConfig { to: vec!["no address".into()], ..MailConfig::default() }).contains("no address is no address"));
         let to = || vec!["root@localhost".to_owned()];
         assert!(mail(MailConfig { to: to(), smtp: Some("mailhost".into()), ..MailConfig::default() }).contains("URL"));

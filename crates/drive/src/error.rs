@@ -33,7 +33,9 @@ pub enum DriveError {
         holder: String,
     },
     /// The drive does not answer.
-    #[error("{path} does not answer: it is a loop device over {file}, which was given 5 s; look at what serves that file")]
+    #[error(
+        "{path} does not answer: it is a loop device over {file}, which did not answer within 5 s; check what serves that file"
+    )]
     Silent {
         /// As it was given.
         path: PathBuf,

@@ -150,7 +150,7 @@ impl Size {
             && let Some(left) = is_still_lacking(file, before.saturating_sub(ROOM_SLACK_BYTES), room_bytes)
         {
             self.lose(format!(
-                "member {name}: it was cut short while in use and made long again: of {before} bytes that it took {left} are left"
+                "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
             ));
         }
     }

@@ -358,7 +358,7 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
             "its file system is read-only, if only for this process: a unit of systemd writes where its ReadWritePaths= says (`systemctl edit stria`)"
                 .into(),
         ),
-        Some(Errno::TXTBSY) => unfit(&path, "it is a program that runs, or swap".into()),
+        Some(Errno::TXTBSY) => unfit(&path, "it is used as swap, or is the executable of a running program".into()),
         Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, "there is no drive behind this device node".into()),
         _ => DriveError::System { path, action: "open", source },
     }

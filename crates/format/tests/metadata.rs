@@ -279,7 +279,7 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     assert!(sentence.contains("drive3 (slot 3) is 4 events behind") && sentence.contains("--force"), "{sentence}");
     let start = started(&drives, &forced());
     assert_eq!(holders(&start).iter().flatten().count(), 3, "one is enough");
-    assert!(start.warnings[0].contains("what was written meanwhile is lost"));
+    assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl HealthConfig {
     /// Checks values against each other.
     ///
     /// # Errors
-    /// The pair that makes no sense.
+    /// The pair that is invalid.
     pub fn check(&self) -> Result<(), String> {
         for (name, watch, replace) in [
             ("wear", u64::from(self.wear_watch_percent), u64::from(self.wear_replace_percent)),

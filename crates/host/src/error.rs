@@ -21,7 +21,7 @@ pub enum HostError {
     /// Refused for safety: data might be lost. Names the option that overrides it.
     #[error("{0}")]
     Unsafe(String),
-    /// The request makes no sense, with any drives.
+    /// The request is invalid, with any drives.
     #[error("{0}")]
     Usage(String),
     /// Cannot be done as asked.

@@ -674,7 +674,7 @@ impl<D: BlockDevice> Layer<D> {
         let error = wrong.map(|block| {
             let sector = self.region.data.start + block * BLOCK_SECTORS;
             let (name, advice) = (&self.name, &self.advice);
-            let what = format!("{name}: the bytes at sector {sector} are not those that were written there (checksum){advice}");
+            let what = format!("{name}: the bytes at sector {sector} do not match their checksum{advice}");
             IoError::new(ErrorKind::Medium, what)
         });
         Verdict { doubtful, error }

@@ -364,7 +364,7 @@ impl Nbd {
     /// The options that `serve` takes.
     ///
     /// # Errors
-    /// The option that makes no sense.
+    /// The option that is invalid.
     pub fn options(&self) -> Result<NbdOptions, Failure> {
         let usage = |key: &'static str| move |error: String| Failure::Usage(format!("{key}: {error}"));
         let tls = match self.tls.as_deref() {

@@ -150,7 +150,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     }
 }
 
-/// Pats systemd's watchdog as long as this thread runs and every lane answers.
+/// Signals systemd's watchdog while this thread runs and every lane answers.
 async fn pat(supervisor: Arc<Supervisor>, service: Arc<Service>) {
     let Some(within) = notify::watchdog() else { return };
     // Twice in its time, and an answer may take as long as is left of that.
@@ -159,7 +159,7 @@ async fn pat(supervisor: Arc<Supervisor>, service: Arc<Service>) {
         let asked = Arc::clone(&service);
         match tokio::task::spawn_blocking(move || asked.lanes_answer(every)).await {
             Ok(Ok(())) => supervisor.tell("WATCHDOG=1"),
-            Ok(Err(silence)) => tracing::error!("{silence}: systemd's watchdog is not patted, and restarts this process"),
+            Ok(Err(silence)) => tracing::error!("{silence}: systemd's watchdog gets no signal, and restarts this process"),
             Err(panic) => tracing::error!("the lanes could not be asked: {panic}"),
         }
         tokio::time::sleep(every).await;

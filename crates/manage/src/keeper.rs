@@ -388,7 +388,7 @@ impl Work {
         match judgement {
             Judgement::Complete(planned) => self.open(index, &planned, how, &warnings),
             Judgement::Degraded(planned, lacks) if degraded => {
-                let (name, text) = (entry.name(), format!("{lacks}; the array starts without, as nothing came in time"));
+                let (name, text) = (entry.name(), format!("{lacks}; the array starts without, because no drive came in time"));
                 self.event(&name, "warning", text);
                 self.open(index, &planned, how, &warnings);
             }

@@ -115,7 +115,7 @@ fn array_uuid(line: &str) -> Option<Uuid> {
 /// Makes mdadm's configuration follow Stria's. Says what was done.
 pub fn keep_away(config: &Config) -> Result<Vec<String>, Failure> {
     let Some(changed) = update(config)? else { return Ok(Vec::new()) };
-    let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
+    let mut notes = vec![format!("{} was changed, so that mdadm leaves the array alone", changed.display())];
     if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
         notes.push("run `update-initramfs -u`, as the boot image has a copy of it".into());
     }

@@ -6,7 +6,7 @@ pub enum Failure {
     /// It failed, or cannot be done: exit code 1.
     #[error("{0}")]
     Failed(String),
-    /// It was asked for in a way that makes no sense: exit code 2.
+    /// The arguments are invalid: exit code 2.
     #[error("{0}")]
     Usage(String),
     /// Refused, because data might be lost; the sentence says how to insist: exit code 4.

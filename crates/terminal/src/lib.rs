@@ -69,7 +69,7 @@ fn print_error(exit_code: u8, message: &str) {
     output::print_json(&serde_json::json!({"error": {"exit_code": exit_code, "message": message}}));
 }
 
-/// A command line that makes no sense, or one that asks for help.
+/// A command line that is invalid, or one that asks for help.
 fn not_understood(error: &Error) -> ExitCode {
     // The parser has given up, so the flag is looked for by hand.
     let json = std::env::args_os().any(|argument| argument == "--json");

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// The array's name on its members.
 const NAME: &str = "lab";
-/// A first resync of large drives takes hours; a stop does not.
+/// The time for a stop of an array: a first resync of large drives takes hours, a stop does not.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What to make.
+/// The array to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
     /// `5`.
@@ -38,8 +38,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// Makes the array on its drives, whatever they hold, and serves it. The drives agree by resync unless they are new files,
-    /// which agree as they are: all zeros.
+    /// Makes the array on its drives, whatever they hold, and serves it. A resync makes the drives consistent; new files need
+    /// none, as they are all zeros.
     ///
     /// # Errors
     /// In the words of the program.
@@ -67,7 +67,7 @@ impl Array {
         std::fs::create_dir_all(sockets).map_err(|error| format!("{}: {error}", sockets.display()))?;
         let socket = sockets.join("control.sock");
         let mut array = Self { program: program.into(), spec, socket, serve: None, uri: String::new() };
-        // One that an interrupted run left behind.
+        // An array that an interrupted run left behind.
         if array.socket.exists() {
             let _ = array.command("stop", &["--force"]);
         }
@@ -94,12 +94,12 @@ impl Array {
         Ok(array)
     }
 
-    /// Where clients find it.
+    /// The address for clients.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// What it was made of.
+    /// The array that was made.
     pub fn spec(&self) -> &ArraySpec {
         &self.spec
     }
@@ -111,14 +111,14 @@ impl Array {
     pub fn status(&self) -> Result<Value, String> {
         let mut command = Command::new(&self.program);
         command.args(["--json", "status", "--socket"]).arg(&self.socket);
-        // Degraded is an exit code of its own.
+        // Degraded has an exit code of its own.
         let output = command.output().map_err(|error| error.to_string())?;
         let value: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("status of the array: {error}: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
         Ok(value.get(0).cloned().unwrap_or(value))
     }
 
-    /// What each member did since it is served, as far as the program counts it; spans included.
+    /// The requests of each member since the array is served, as far as the program counts them; spans included.
     ///
     /// # Errors
     /// As [`Self::status`].
@@ -128,7 +128,7 @@ impl Array {
         Ok(members)
     }
 
-    /// The rebuild or scrub that runs; none where nothing runs and nothing waits to be rebuilt.
+    /// The sweep that runs; `None` if none runs and none waits.
     ///
     /// # Errors
     /// As [`Self::status`].
@@ -149,7 +149,7 @@ impl Array {
         &self.spec.drives[0]
     }
 
-    /// The victim fails and is taken out.
+    /// The victim is failed and removed.
     ///
     /// # Errors
     /// In the words of the program.
@@ -159,7 +159,7 @@ impl Array {
         self.on_array("remove", &[&victim, "--force"])
     }
 
-    /// The victim comes back as a new, empty drive: its superblock is gone, so all of it is rebuilt.
+    /// The victim returns as a new, empty drive: its superblock is erased, so all of it is rebuilt.
     ///
     /// # Errors
     /// In the words of the program.
@@ -181,7 +181,7 @@ impl Array {
         self.on_array("scrub", &[])
     }
 
-    /// All of it is discarded.
+    /// Discards all of the array.
     ///
     /// # Errors
     /// In the words of the program.
@@ -189,12 +189,12 @@ impl Array {
         self.on_array("trim", &["--force"])
     }
 
-    /// Bytes that the members' files take on their file system; none for block devices.
+    /// Bytes that the members' files take on their file system; `None` for block devices.
     pub fn allocated_bytes(&self) -> Option<u64> {
         allocated_bytes(&self.spec.drives)
     }
 
-    /// Ends it in good order.
+    /// Stops it cleanly.
     ///
     /// # Errors
     /// In the words of the program.
@@ -231,7 +231,7 @@ impl Array {
 }
 
 impl Drop for Array {
-    /// An array that is dropped without [`Array::stop`] belongs to a run that broke off: it must not stay behind.
+    /// An array that is dropped without [`Array::stop`] belongs to an interrupted run: it must not stay.
     fn drop(&mut self) {
         if let Some(mut serve) = self.serve.take() {
             let stopped = self.command("stop", &["--force"]).is_ok();
@@ -249,12 +249,12 @@ impl Drop for Array {
 pub fn stop_left(program: &Path, sockets: &Path) {
     let socket = sockets.join("control.sock");
     if socket.exists() {
-        // Without a listener there is nothing to stop.
+        // Without a listener nothing has to be stopped.
         let _ = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
     }
 }
 
-/// Bytes that files take; none if one of them is no file.
+/// Bytes that files take; `None` if one of them is no file.
 pub fn allocated_bytes(paths: &[PathBuf]) -> Option<u64> {
     let of = |path: &PathBuf| {
         std::fs::metadata(path).ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.blocks() * 512)
@@ -297,7 +297,7 @@ fn sweep_of(view: &Value) -> Option<SweepSample> {
         done_bytes: sweep["done_bytes"].as_u64().unwrap_or(0),
         total_bytes: sweep["total_bytes"].as_u64().unwrap_or(0),
     });
-    // A spare that has not been taken yet: the rebuild is about to begin.
+    // True if a spare has not been taken yet: the rebuild is about to begin.
     let waits = || {
         let members = view["members"].as_array()?;
         let role = |member: &&Value| member["role"].as_str().is_some_and(|role| role.contains("rebuild") || role == "spare");

@@ -1,12 +1,13 @@
 //! What differs between two runs, and what is noise.
 //!
-//! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, where there is
-//! one), by the methods of [`stats`](crate::stats), with Holm's correction over all of them. A difference counts when it is
-//! significant *and* at least the tolerance: with enough rounds any trifle is significant. Rounds of one run share its circumstances;
-//! what differs from day to day shows only when several runs a side are compared: then a run is the unit, with its median.
+//! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, if there is
+//! one), by the methods of [`stats`](crate::stats), with Holm's correction over all of them. A difference counts if it is
+//! significant *and* at least the tolerance, because with enough rounds every tiny difference is significant. The rounds of one
+//! run share its circumstances. Differences from day to day show only if several runs a side are compared; then a run is the
+//! unit, with its median.
 //!
-//! A machine that others use differs from itself from minute to minute, and all rounds of a run share that. Where others used a share
-//! of the processors in a run (it is recorded with every measurement), one run a side cannot show a smaller difference in rates than that
+//! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
+//! processors that others used is recorded with every measurement. One run a side cannot show a difference in rates below that
 //! share, and none in p99 latency: such differences are reported, and called undecided.
 
 use crate::others::{self, BUSY_PERCENT};
@@ -17,19 +18,19 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The smallest change that is worth a word.
+/// The smallest change that is reported.
 pub const TOLERANCE: f64 = 0.03;
 
-/// What was compared at a point.
+/// The compared figure of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Metric {
-    /// More is better.
+    /// Rate: more is better.
     Rate,
-    /// Less is better.
+    /// Latency: less is better.
     LatencyP99,
 }
 
-/// How the second run stands to the first.
+/// The verdict on the second run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Change {
@@ -37,7 +38,7 @@ pub enum Change {
     Worse,
     /// Significant, but smaller than the tolerance.
     Trifling,
-    /// Significant among the rounds of one run a side, but others used the machine: that alone may have made it.
+    /// Significant among the rounds of one run a side, but the use of the machine by others may be the only cause.
     Undecided,
     /// The noise is larger than the difference.
     Noise,
@@ -46,15 +47,15 @@ pub enum Change {
 /// One line of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Of the first run.
+    /// The point of the first run.
     pub point: Point,
     /// "4 KiB random read, QD 32".
     pub label: String,
-    /// What was compared.
+    /// The compared figure.
     pub metric: Metric,
-    /// "IOPS", "MB/s", "ns".
+    /// Its unit: "IOPS", "MB/s", "ns".
     pub unit: &'static str,
-    /// What was found.
+    /// The difference.
     pub difference: Difference,
     /// Its probability after Holm's correction.
     pub p: f64,
@@ -62,28 +63,28 @@ pub struct Row {
     pub change: Change,
 }
 
-/// Two sides, of a run or several each.
+/// Two sides, each of one run or several.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Name of the first; of several, all names.
+    /// The name of the first run; of several, all names.
     pub before: String,
-    /// Name of the second.
+    /// The name of the second run.
     pub after: String,
-    /// Runs of each side.
+    /// The number of runs of each side.
     pub runs: (usize, usize),
-    /// What others used of the machine, percent of its processors: the larger of both sides; none if that is not known.
+    /// The use of the processors by others, in percent: the larger of both sides; `None` if that is not known.
     pub others_percent: Option<f64>,
     /// Points that both measured, in the order of points, rate before latency.
     pub rows: Vec<Row>,
     /// Points that only one measured.
     pub unmatched: usize,
-    /// Circumstances that differ: read the rest with them in mind.
+    /// Circumstances that differ, which the reader must keep in mind.
     pub caveats: Vec<String>,
     /// The tolerance.
     pub tolerance: f64,
 }
 
-/// What came of it, for an exit code.
+/// The overall result, for an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
     /// Nothing is significantly worse or better.
@@ -92,7 +93,7 @@ pub enum Outcome {
     Better,
     /// Something is worse.
     Worse,
-    /// Nothing in common, or nothing that was measured more than once.
+    /// The runs have nothing in common, or nothing was measured more than once.
     Nothing,
 }
 
@@ -109,7 +110,7 @@ pub fn compare_runs(a: &Run, b: &Run, tolerance: f64) -> Comparison {
     compare_sides(&[a], &[b], tolerance)
 }
 
-/// Compares the runs in these folders with those, a run as the unit where a side has several.
+/// Compares the runs in these folders. A run is the unit if a side has several.
 ///
 /// # Errors
 /// When one of them cannot be read.
@@ -119,7 +120,7 @@ pub fn compare_folders(before: &[PathBuf], after: &[PathBuf]) -> Result<Comparis
     Ok(compare_sides(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>(), TOLERANCE))
 }
 
-/// What each point of a side is compared by: records of its one run, or of each of its runs.
+/// The records of each point of a side: of its one run, or of each of its runs.
 struct Side<'a> {
     points: BTreeMap<Point, Vec<Vec<&'a Record>>>,
 }
@@ -137,7 +138,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The sample of a point: rounds of one run, or a median of each of several.
+/// The sample of a point: the rounds of one run, or the median of each of several.
 fn sample(runs: &[Vec<&Record>], by_run: bool, value: impl Fn(&Record) -> f64 + Copy) -> Vec<f64> {
     match by_run {
         false => runs.iter().flat_map(|records| select::values(records, value)).collect(),
@@ -151,7 +152,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     let (mut before, mut after) = (Side::of(a, false), Side::of(b, false));
     let have_one = |runs: &[&Run]| runs.iter().all(|run| run.manifest.targets.len() == 1);
     if !before.points.keys().any(|point| after.points.contains_key(point)) && have_one(a) && have_one(b) {
-        // One thing measured here and another there: its loads are what they have in common.
+        // Two targets that were each measured alone: the loads are what they have in common.
         (before, after) = (Side::of(a, true), Side::of(b, true));
     }
     let common: Vec<_> =
@@ -175,7 +176,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
     let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
     let others_percent = shares.iter().copied().reduce(f64::max);
-    // Several runs a side show by their scatter what the machine's load does; one run cannot.
+    // Several runs a side show the effect of other load by their scatter; one run cannot.
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
     let p: Vec<f64> = rows.iter().map(|row| row.difference.p).collect();
     for (row, p) in rows.iter_mut().zip(stats::holm(&p)) {
@@ -268,7 +269,7 @@ pub(crate) fn caveats(a: &Run, b: &Run) -> Vec<String> {
     caveats
 }
 
-/// What of the targets differs, where that is no change of the runs' subject.
+/// Differences of the targets that are not the subject of the comparison.
 fn targets_differ(before: &[TargetInfo], after: &[TargetInfo]) -> Option<String> {
     use crate::units::show_size;
     let models = |target: &TargetInfo| {
@@ -296,7 +297,7 @@ fn targets_differ(before: &[TargetInfo], after: &[TargetInfo]) -> Option<String>
 }
 
 impl Comparison {
-    /// What came of it.
+    /// The overall result.
     pub fn outcome(&self) -> Outcome {
         let any = |change| self.rows.iter().any(|row| row.change == change);
         match () {
@@ -364,7 +365,7 @@ impl Comparison {
 }
 
 impl Row {
-    /// Better or worse, and not by a trifle.
+    /// True if better or worse by at least the tolerance.
     pub fn is_significant(&self) -> bool {
         matches!(self.change, Change::Better | Change::Worse)
     }

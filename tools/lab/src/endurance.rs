@@ -1,10 +1,10 @@
-//! How long drives will last, and how long a rebuild takes.
+//! The remaining life of drives, and the time of a rebuild.
 
 use crate::result::DriveInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a drive reports about its wear.
+/// The wear that a drive reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Smart {
     /// Model, where it is known.
@@ -88,7 +88,7 @@ impl Smart {
         smart
     }
 
-    /// One of the attributes of a SATA drive. What they mean is in their names, which smartctl's drive database gives.
+    /// One of the attributes of a SATA drive. Their meaning follows from the names that smartctl's drive database gives them.
     fn ata(&mut self, attribute: &Value, sector: u64) {
         let name = attribute.get("name").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
         let Some(raw) = attribute.pointer("/raw/value").and_then(whole) else { return };
@@ -115,7 +115,7 @@ impl Smart {
         }
     }
 
-    /// Fills in what a drive's description leaves open.
+    /// Fills in what a drive's description lacks.
     pub fn fill(&self, drive: &mut DriveInfo) {
         let fill_text = |into: &mut String, from: &Option<String>| {
             if into.is_empty() {
@@ -138,20 +138,20 @@ fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).or_else(|| value.as_f64().map(|number| number as u64))
 }
 
-/// How long a drive lasts under a daily load.
+/// The life of a drive under a daily load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forecast {
-    /// Bytes that hosts may write in its whole life (TBW): as rated, or concluded from the wear that its writes cost so far.
+    /// Bytes that hosts may write in its whole life (TBW): as rated, or estimated from its wear so far.
     pub allowed_bytes: f64,
-    /// Whether it was concluded.
+    /// True if it was estimated.
     pub concluded: bool,
     /// Bytes that may still be written.
     pub left_bytes: f64,
     /// Bytes a day that reach this drive.
     pub daily_bytes: f64,
-    /// Whole-drive writes per day that these are.
+    /// The same in whole-drive writes per day.
     pub drive_writes_per_day: f64,
-    /// Until the allowance is used up.
+    /// The time until the allowance is used up.
     pub years_left: f64,
 }
 
@@ -188,7 +188,7 @@ pub fn drive_writes_per_day(allowed_bytes: f64, size_bytes: u64, years: f64) -> 
     allowed_bytes / (size_bytes as f64 * years * DAYS_PER_YEAR)
 }
 
-/// A drive's own write amplification between two looks at it; `None` unless it reports what its flash wrote.
+/// A drive's own write amplification between two reports; `None` if it does not report the writes of its flash.
 pub fn write_amplification(before: &DriveInfo, after: &DriveInfo) -> Option<f64> {
     let host = after.written_bytes?.checked_sub(before.written_bytes?)?;
     let media = after.media_written_bytes?.checked_sub(before.media_written_bytes?)?;

@@ -1,4 +1,4 @@
-//! Experiments: TOML files with what is varied and how it is measured.
+//! Experiments: TOML files that say what is varied and how it is measured.
 //!
 //! ```toml
 //! name = "mine"
@@ -52,21 +52,21 @@ pub struct SchemaError(pub String);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// How it is called on the command line.
+    /// Its name on the command line.
     pub name: String,
     /// A heading.
     pub title: String,
-    /// What it finds out.
+    /// The question that it answers.
     pub question: String,
-    /// It is a trial by nature: always scaled.
+    /// True if it is always a scaled trial.
     #[serde(default)]
     pub always_scaled: bool,
-    /// What a trial is.
+    /// How a trial is made short.
     #[serde(default)]
     pub scaled: Scaling,
     /// Arrays to build on the drives that are given; without them the experiment runs on `--target`.
     pub arrays: Option<Arrays>,
-    /// What is done, in order, on every target.
+    /// The parts, in order, which run on every target.
     pub section: Vec<SectionSpec>,
 }
 
@@ -74,15 +74,15 @@ pub struct Experiment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scaling {
-    /// Seconds for what takes a minute.
+    /// Seconds for a step that takes a minute.
     pub seconds: f64,
     /// Bytes of the target that are used.
     pub span: Size,
-    /// Rounds at most.
+    /// The most rounds.
     pub rounds_max: u32,
-    /// Repetitions at most of what is repeated for hours.
+    /// The most repetitions of steps that are repeated for hours.
     pub samples_max: u32,
-    /// Passes at most of what is not SNIA's.
+    /// The most passes of tests that are not SNIA's.
     pub passes_max: u32,
     /// Numbers of drives, instead of those of `arrays`.
     pub members: Vec<u32>,
@@ -97,7 +97,7 @@ impl Default for Scaling {
     }
 }
 
-/// Arrays to build: all products that can be.
+/// Arrays to build: all possible combinations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrays {
@@ -116,7 +116,7 @@ pub struct Arrays {
     pub bare: bool,
 }
 
-/// The text of a plain file; of a file larger than any experiment just enough to refuse it.
+/// The text of a plain file. Of a file that is larger than any experiment it reads just enough to refuse it.
 fn read(path: &Path) -> std::io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no plain file"));
@@ -172,12 +172,12 @@ impl Experiment {
         Self::parse(name, &text).map(|experiment| (experiment, text))
     }
 
-    /// Loads that a load's lists make together.
+    /// The number of loads of a load's lists.
     pub(crate) fn load_count(&self) -> usize {
         self.section.iter().flat_map(|section| &section.load).fold(0, |sum, load| sum.saturating_add(load.count()))
     }
 
-    /// The arrays to build; fewer in a trial, where the experiment says which.
+    /// The arrays to build; fewer in a trial, if the experiment names them.
     pub fn arrays(&self, scaled: bool) -> Option<Arrays> {
         let mut arrays = self.arrays.clone()?;
         if scaled && !self.scaled.members.is_empty() {
@@ -189,7 +189,7 @@ impl Experiment {
         Some(arrays)
     }
 
-    /// What of it only reads: loads of sweeps without preparation.
+    /// The part of it that only reads: loads of sweeps without preparation.
     ///
     /// # Errors
     /// When nothing is left.

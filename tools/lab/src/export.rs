@@ -32,9 +32,9 @@ pub enum ExportError {
     /// A table cannot be written.
     #[error("cannot write table {path}: {source}")]
     Table {
-        /// Which.
+        /// The table.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }

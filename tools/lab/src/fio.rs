@@ -17,18 +17,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a running fio is looked at.
+/// The pause between two checks of a running fio.
 const EVERY: Duration = Duration::from_millis(50);
-/// Longer than asked for before it is taken for stuck: opening, laying out, the last requests.
+/// The time beyond the asked one after which fio counts as stuck: opening, laying out, the last requests.
 const PATIENCE_SECONDS: f64 = 180.0;
-/// A load that ran for less of its time was broken off by something.
+/// A load that ran for a smaller part of its time was broken off.
 const SHORT_SHARE: f64 = 0.5;
 /// fio leaves out what is no whole request at the end of a thread's share.
 const FILLED_SHARE: f64 = 0.99;
 /// fio's JSON of 1024 threads with histograms takes a few MiB.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
-/// Why fio gave no result.
+/// The reason why fio gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
     /// It is not there.
@@ -50,17 +50,17 @@ pub struct Fio {
     engine: &'static str,
 }
 
-/// How a run of fio is accompanied.
+/// What accompanies a run of fio.
 pub struct Beside<'a> {
-    /// Machines on which it serves; none: this one.
+    /// Machines on which it serves; empty: this one.
     pub hosts: &'a [Host],
-    /// Ends it.
+    /// True if it is to end.
     pub stop: &'a AtomicBool,
-    /// Receives the process id, and the end of the process.
+    /// Called with the process id, and at the end of the process.
     pub running: &'a dyn Fn(Option<u32>),
 }
 
-/// Where a job goes.
+/// The place of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// A file or block device.
@@ -76,7 +76,7 @@ impl Place {
         if is_nbd { Self::Nbd(text.into()) } else { Self::Path(text.into()) }
     }
 
-    /// By its whole path, since fio is started in another folder.
+    /// The whole path, since fio is started in another folder.
     pub fn absolute(self) -> Self {
         match self {
             Self::Path(path) => Self::Path(std::path::absolute(&path).unwrap_or(path)),
@@ -84,8 +84,8 @@ impl Place {
         }
     }
 
-    /// Refuses a name that fio would take for another one: in its job files `;` and `#` end a line, `$` begins a variable, and it
-    /// has no way to write a line break, or bytes that are no text.
+    /// Refuses a name that fio would take for another one. In its job files `;` and `#` end a line, `$` begins a variable, and it
+    /// cannot express a line break, or bytes that are no text.
     ///
     /// # Errors
     /// With what to do.
@@ -120,7 +120,7 @@ impl std::fmt::Display for Place {
 pub struct Host {
     /// As fio's `--client` takes it.
     pub name: String,
-    /// What the target is called there, where it is not called as here.
+    /// The target's name there, if it differs.
     pub place: Option<Place>,
 }
 
@@ -131,7 +131,7 @@ impl Host {
         Self { name: name.into(), place }
     }
 
-    /// Refuses what is no name of a machine, and what might be taken for an option by fio or ssh.
+    /// Refuses a text that is no name of a machine, or that fio or ssh might take for an option.
     ///
     /// # Errors
     /// With what is allowed.
@@ -154,7 +154,7 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
     /// A load for a time.
@@ -167,7 +167,7 @@ pub enum Work<'a> {
         block_bytes: u64,
         /// Order.
         pattern: Pattern,
-        /// Zeros instead of random data.
+        /// True for zeros instead of random data.
         zeros: bool,
     },
     /// Discards of all of the span.
@@ -176,16 +176,16 @@ pub enum Work<'a> {
     Replay(&'a [(String, String)]),
 }
 
-/// What a job file says.
+/// The content of a job file.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// Places; with several, each has its own thread.
     pub places: &'a [Place],
-    /// Bytes over all places.
+    /// The number of bytes over all places.
     pub span_bytes: u64,
-    /// Where they begin, over all places too.
+    /// The first byte, over all places too.
     pub offset_bytes: u64,
-    /// What it does.
+    /// The work.
     pub work: Work<'a>,
     /// Seed of addresses and data.
     pub seed: u64,
@@ -339,7 +339,7 @@ impl Job<'_> {
         text
     }
 
-    /// What is missing of what was asked of a machine.
+    /// The limits of a machine that prevent a load.
     fn shortfall(&self, measured: &Measured) -> Option<String> {
         if measured.total.requests == 0 && !matches!(self.work, Work::Trim) {
             return Some("not one request was served".into());
@@ -367,7 +367,7 @@ impl Job<'_> {
     }
 }
 
-/// Sizes in bytes, so that units are read once only.
+/// Sizes in bytes, so that units are interpreted once only.
 fn bssplit(split: &str) -> String {
     let parts = parse_split(split).expect("it was checked when it was read");
     parts.iter().map(|(bytes, share)| format!("{bytes}/{share}")).collect::<Vec<_>>().join(":")
@@ -392,7 +392,7 @@ impl Fio {
         Ok(Self { version, engine: if has_ring && allowed { "io_uring" } else { "libaio" } })
     }
 
-    /// No fio: where all targets are models, nothing is asked of it.
+    /// No fio: if all targets are models, fio is not needed.
     pub fn unused() -> Self {
         Self { version: "the models of stria plan, in virtual time".into(), engine: "" }
     }
@@ -504,7 +504,7 @@ impl Fio {
             inside::write(folder, &raw_name, json.as_bytes()).map_err(|error| failed("cannot write fio's results", &error))?;
         }
         let mut measured = parse(&value).map_err(FioError::Failed)?;
-        // fio goes on without a host that it does not reach; a sum without that host would be taken for all.
+        // fio goes on without a host that it does not reach. A sum without that host would be taken for the sum of all.
         if measured.len() < hosts.len() {
             return Err(FioError::Failed(format!(
                 "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {}",
@@ -525,7 +525,7 @@ impl Fio {
     }
 }
 
-/// The results in fio's JSON: one per host (none is named where fio ran here).
+/// The results in fio's JSON: one for each host (without a name if fio ran here).
 ///
 /// # Errors
 /// When it holds no job.
@@ -584,7 +584,7 @@ fn one(job: &Value) -> Measured {
     }
 }
 
-/// None where there was nothing to time: an engine without a queue hands nothing over.
+/// `None` if there was nothing to measure: an engine without a queue has no submission latency.
 fn phase(value: &Value) -> Option<Phase> {
     let float = |key: &str| value[key].as_f64().unwrap_or(0.0);
     let phase = Phase { min_ns: float("min"), mean_ns: float("mean"), stddev_ns: float("stddev"), max_ns: float("max") };
@@ -622,7 +622,7 @@ fn histogram(part: &Value, requests: u64) -> Vec<(u64, u64)> {
     percentiles.into_iter().filter_map(bin).collect()
 }
 
-/// How many of so many requests are at or below a percentile.
+/// The number of requests at or below a percentile.
 fn rank(count: u64, percent: f64) -> u64 {
     (count as f64 * percent / 100.0).ceil().max(1.0) as u64
 }
@@ -676,7 +676,7 @@ pub fn together(hosts: &[Measured]) -> Measured {
     }
 }
 
-/// Times of several parts as if they were one.
+/// Latencies of several parts as one.
 #[derive(Clone, Copy, Default)]
 struct Pool {
     count: f64,
@@ -713,7 +713,7 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
             seen = seen.saturating_add(*requests);
             seen >= wanted
         });
-        // A bin stands for latencies on both sides of its own; none was beyond the extremes, where these are known.
+        // A bin stands for latencies on both sides of its own value; none was beyond the extremes, if these are known.
         let max_ns = if latency.max_ns > 0.0 { latency.max_ns } else { f64::INFINITY };
         bin.map_or(latency.mean_ns, |(ns, _)| (*ns as f64).min(max_ns).max(latency.min_ns))
     };

@@ -1,7 +1,7 @@
-//! Results of fio from elsewhere, as a run's folder: its JSON, plain or json+, by itself or in the folders of bench-fio.
+//! Results of fio from elsewhere, as a run's folder: its JSON, plain or json+, single files or the folders of bench-fio.
 //!
 //! fio reports the load and the figures. It does not report the drive, its preparation, the machine, and whether the state was
-//! steady: a run made of it says so.
+//! steady. The run says so.
 
 use crate::fio;
 use crate::result::{
@@ -14,18 +14,18 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Why nothing was imported.
+/// The reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// A file of theirs.
+    /// A file of fio's.
     #[error("{}: {problem}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
-    /// No results at all.
+    /// There are no results.
     #[error("there is no file of fio's JSON (fio --output-format=json) in what was named")]
     Nothing,
     /// The new folder.
@@ -33,15 +33,15 @@ pub enum ImportError {
     Folder(#[from] ResultError),
 }
 
-/// What the manifest of an imported run has for an experiment.
+/// The experiment that the manifest of an imported run names.
 pub(crate) const EXPERIMENT: &str = "import";
 
-/// What is imported.
+/// The import.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Files, or folders with files named `*.json` at any depth.
     pub from: Vec<PathBuf>,
-    /// What was measured.
+    /// The name of what was measured.
     pub target: String,
     /// A remark.
     pub note: String,
@@ -55,7 +55,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The year 5138.
 const TIME_MS_MAX: u64 = 100_000_000_000_000;
 
-/// Options of jobs that say nothing of what is measured, or that a point has a place for.
+/// Options of jobs that do not matter for the measurement, or have a key in a point.
 const KNOWN: [&str; 24] = [
     "rw",
     "readwrite",
@@ -83,7 +83,7 @@ const KNOWN: [&str; 24] = [
     "invalidate",
 ];
 
-/// What fio wrote of one job: its clones and hosts together.
+/// The results of one job: its clones and hosts together.
 struct Job {
     /// The file's index.
     file: usize,
@@ -185,7 +185,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
     Ok(manifest)
 }
 
-/// What fio's files do not say.
+/// The limits of fio's files, for a note.
 fn unknown(files: usize) -> String {
     let files = if files == 1 { "a file".to_owned() } else { format!("{files} files") };
     format!(
@@ -235,7 +235,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The JSON in a file, before and after which fio may have said something, and what it is.
+/// The JSON in a file, without messages of fio around it, and its kind.
 fn read(path: &Path) -> Result<(String, Value), String> {
     let text = text_of(path)?;
     let json = text.find('{').zip(text.rfind('}')).filter(|(start, end)| start < end).map(|(start, end)| &text[start..=end]);
@@ -293,7 +293,7 @@ fn options(value: &Value) -> BTreeMap<String, String> {
     value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// What a job's options say of its load, with fio's own defaults.
+/// The load of a job by its options, with fio's own defaults.
 fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize, target: &str) -> Result<Point, String> {
     let of = |names: &[&str]| names.iter().find_map(|name| options.get(*name)).map(String::as_str);
     let number = |name: &str, default: u32| of(&[name]).and_then(|text| text.trim().parse().ok()).unwrap_or(default);
@@ -310,7 +310,7 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
     };
     let sizes = of(&["bssplit", "bsrange", "bs", "blocksize"]).unwrap_or("4k");
     let is_mix = sizes.contains([',', ':', '/', '-']);
-    // What was measured is surer than the option: fio takes 4ki for 4000 bytes by default.
+    // The measured size is more certain than the option: fio takes 4ki for 4000 bytes by default.
     let mean = measured.total.bytes / measured.total.requests;
     let named = crate::units::parse_size(sizes).ok().filter(|bytes| bytes.abs_diff(mean) * 50 <= mean && !is_mix);
     // One request at a time is all that an engine without a queue does, whatever depth was asked of it.
@@ -346,7 +346,7 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
     })
 }
 
-/// Loads that differ only in options for which a point has no place get these as their variant, so that they do not pass for repeats.
+/// Loads that differ only in options without a key in a point get these as their variant, so that they do not count as repeats.
 fn tell_apart(jobs: &mut [Job]) {
     let is_log = |key: &str| key.starts_with("write_") && key.ends_with("_log") || key.starts_with("log_");
     let mut alike: BTreeMap<Point, Vec<usize>> = BTreeMap::new();
@@ -371,7 +371,7 @@ fn tell_apart(jobs: &mut [Job]) {
 }
 
 impl Job {
-    /// Where fio logged beside its JSON while this job ran, if it did.
+    /// The place of fio's logs beside its JSON while this job ran, if there are any.
     fn log(&self, json: &Path) -> Option<PathBuf> {
         let prefix = ["write_iops_log", "write_bw_log", "write_lat_log"].iter().find_map(|log| self.options.get(*log))?;
         Some(json.with_file_name(Path::new(prefix).file_name()?))

@@ -1,4 +1,4 @@
-//! Lines of a text file of anybody's: plain or packed, read one by one, each of a bounded length.
+//! Lines of a text file from an untrusted source: plain or packed, read one by one, each of bounded length.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Error, Read};
@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// A request takes 200 bytes, and blkparse adds the name of a process.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// What is unpacked before its ratio is looked at, and what that may be: text of traces shrinks to a tenth, endless repeats to a
-/// thousandth.
+/// The bytes that are unpacked before the ratio is checked, and the largest ratio: text of traces shrinks to a tenth, endless
+/// repeats to a thousandth.
 const UNPACKED_FREE: u64 = 64 << 20;
 const RATIO_MAX: u64 = 200;
 
@@ -25,7 +25,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What comes out of a packed file, as long as it is not absurdly more than what went in.
+/// Unpacks a file, until its ratio is absurd.
 struct Unpacked<R: Read> {
     inner: flate2::read::MultiGzDecoder<Counted<R>>,
     packed: std::rc::Rc<std::cell::Cell<u64>>,
@@ -61,7 +61,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// The next line without its end; none at the end of the file.
+/// The next line without its end; `None` at the end of the file.
 pub(crate) fn next<'a>(file: &mut dyn BufRead, line: &'a mut Vec<u8>) -> io::Result<Option<&'a str>> {
     line.clear();
     file.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', line)?;

@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Levels that the lab asks of md.
+/// Levels that the lab makes with md.
 pub const LEVELS: [&str; 6] = ["0", "1", "4", "5", "6", "10"];
-/// The array's name on its members: by it a run knows its own.
+/// The array's name on its members, by which a run knows its own.
 const NAME: &str = "stria-lab";
-/// In the folder of sockets: the device of the array, as long as it is there.
+/// In the folder of sockets: the device of the array, while it exists.
 const LEFT: &str = "md";
 
-/// What to make.
+/// The array to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MdSpec {
     /// `5`.
     pub level: String,
     /// Strip, for levels that have one.
     pub strip_bytes: Option<u64>,
-    /// The drives are taken to agree as they are: no first resync.
+    /// True if the drives count as consistent: no first resync.
     pub assume_clean: bool,
     /// Members in the order of their roles.
     pub drives: Vec<PathBuf>,
@@ -51,17 +51,17 @@ impl MdSpec {
         words
     }
 
-    /// Words that bring it back as it is.
+    /// Arguments that assemble it again.
     pub fn assemble(&self, device: &Path) -> Vec<String> {
         ["--assemble".into(), device.display().to_string(), "--run".into()].into_iter().chain(self.drives()).collect()
     }
 
-    /// Words that make strangers of its members.
+    /// Arguments that erase its members' superblocks.
     pub fn unmake(&self) -> Vec<String> {
         std::iter::once("--zero-superblock".into()).chain(self.drives()).collect()
     }
 
-    /// All that a run asks of mdadm, as one would type it.
+    /// All commands of mdadm for a run, as one would type them.
     pub fn command_lines(&self) -> Vec<String> {
         let device = free_device();
         let line = |words: Vec<String>| format!("mdadm {}", words.join(" "));
@@ -90,18 +90,18 @@ fn mdadm(program: &Path, words: &[String]) -> Result<String, String> {
     }
 }
 
-/// An array that is there.
+/// An array that exists.
 #[derive(Debug)]
 pub struct Md {
     program: PathBuf,
     spec: MdSpec,
     device: PathBuf,
-    /// Shows a later run that the array is there; removed with the array.
+    /// Shows a later run that the array exists; removed with the array.
     left: PathBuf,
 }
 
 impl Md {
-    /// Makes it of its drives, whatever they hold; `there_already`: it is brought back as it is.
+    /// Makes it on its drives, whatever they hold. `there_already`: it is assembled again.
     ///
     /// # Errors
     /// In mdadm's words.
@@ -110,18 +110,18 @@ impl Md {
         let noted = fs::create_dir_all(sockets).and_then(|()| fs::write(&left, device.display().to_string()));
         noted.map_err(|error| format!("{}: {error}", left.display()))?;
         let words = if there_already { spec.assemble(&device) } else { spec.create(&device) };
-        // From here on it is stopped with what follows.
+        // From here on it is stopped when dropped.
         let md = Self { program: program.into(), spec, device, left };
         mdadm(program, &words)?;
         Ok(md)
     }
 
-    /// Where clients find it.
+    /// The address for clients.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// Its members do not agree yet.
+    /// True if its members are not consistent yet.
     pub fn syncs(&self) -> bool {
         let folder = Path::new("/sys/class/block").join(self.device.file_name().unwrap_or_default()).join("md");
         // Levels without redundancy have none of these.
@@ -129,7 +129,7 @@ impl Md {
         differs("sync_action", "idle") || differs("resync_start", "none") || differs("degraded", "0")
     }
 
-    /// Ends it, and leaves nothing of it on its members.
+    /// Stops it, and erases its superblocks.
     ///
     /// # Errors
     /// In mdadm's words.
@@ -141,7 +141,7 @@ impl Md {
 }
 
 impl Drop for Md {
-    /// One that is dropped without [`Md::unmake`] belongs to a run that broke off: it stays on its members, but does not run.
+    /// An array that is dropped without [`Md::unmake`] belongs to an interrupted run: it stays on its members, but does not run.
     fn drop(&mut self) {
         if self.left.exists() && mdadm(&self.program, &stop(&self.device)).is_ok() {
             let _ = fs::remove_file(&self.left);

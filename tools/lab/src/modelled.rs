@@ -1,4 +1,4 @@
-//! Modelled drives and arrays as targets: `stria plan`'s models in virtual time in the place of a drive and of fio.
+//! Modelled drives and arrays as targets: the models of `stria plan` in virtual time, in the place of a drive and of fio.
 //!
 //! ```text
 //!   model:p4510                        a drive of the catalogue, on the platform stria
@@ -22,7 +22,7 @@ use stria_plan::subject::{Shape, Subject, SubjectSpec};
 const STRIP_BYTES: u64 = 64 << 10;
 /// 128: steps of a histogram between a latency and its double.
 const BIN_BITS: u32 = 7;
-/// How such a target is written.
+/// The form of such a target.
 const GRAMMAR: &str =
     "write model:DRIVE[@PLATFORM][:LEVEL:COUNT[:STRIP[:SPANS]]], as model:p4510:5:4:64K; LEVEL is 0, 1, 5, 6, 10, 50, 60 or bare";
 
@@ -49,7 +49,7 @@ impl On {
         Ok(Self { platform: platform.into(), drive: drive.into() })
     }
 
-    /// What an experiment measures there: the arrays that it names, as far as there are such, or else one drive.
+    /// The arrays of an experiment that are possible there, or one drive if it names none.
     pub(crate) fn targets(&self, arrays: Option<&Arrays>) -> Result<Vec<TargetSpec>, TargetError> {
         let spec = |level: &str, count: u32, strip: Option<u64>, spans: Option<u32>| {
             Self::spec(&self.platform, &self.drive, level, count, strip, spans)
@@ -159,7 +159,7 @@ fn subject(spec: &SubjectSpec) -> Result<Subject, TargetError> {
     Subject::new(spec.clone(), 1).map_err(TargetError::Usage)
 }
 
-/// What runs in the place of drives and of fio.
+/// The model that runs in the place of drives and of fio.
 pub struct Machine(RefCell<Subject>);
 
 impl std::fmt::Debug for Machine {
@@ -206,7 +206,7 @@ impl Machine {
         self.0.borrow_mut().trim()
     }
 
-    /// Nothing is asked for so long.
+    /// Lets the drives idle for so long.
     pub fn idle(&self, seconds: f64) {
         self.0.borrow_mut().idle((seconds * 1e9) as u64);
     }
@@ -318,7 +318,7 @@ fn figures(latencies: &Latencies, iops: f64, bytes_per_s: f64, seconds: f64) -> 
     sum([&Figures { requests, bytes, iops, mb_per_s: bytes_per_s / 1e6, latency, submission: None, completion: None }])
 }
 
-/// Why a load is not modelled.
+/// The reason why a load is not modelled.
 pub(crate) fn impossible(load: &Load) -> Option<&'static str> {
     match load.mode {
         IoMode::Cached | IoMode::WriteThrough | IoMode::Sparse => Some("page caches and files are not modelled"),

@@ -1,7 +1,7 @@
-//! What other programs do on the machine during a measurement: they make its figures less certain.
+//! Other programs' use of the machine during a measurement, which makes figures less certain.
 //!
-//! All processor time that is neither idle, nor this process's and that of the programs it started (fio, `stria serve`), nor the
-//! kernel's own threads, is others'. So is what a hypervisor gave to other machines.
+//! All processor time counts as others' that is not idle, not of this process, of the programs that it started (fio, `stria
+//! serve`), or of the kernel's own threads. So does the time that a hypervisor gave to other machines.
 
 use crate::result::{Record, Run};
 use crate::state::CpuTimes;
@@ -16,7 +16,7 @@ pub(crate) const BUSY_PERCENT: f64 = 10.0;
 /// The parent of all threads of the kernel.
 const KTHREADD: u32 = 2;
 
-/// A moment from which on others are watched.
+/// The moment from which others are watched.
 #[derive(Debug)]
 pub(crate) struct Others {
     times: CpuTimes,
@@ -28,7 +28,7 @@ impl Others {
         Self { times: CpuTimes::now(), known: known_ticks() }
     }
 
-    /// Adds what they used since then, in percent of all processors.
+    /// Adds what others used since then, in percent of all processors.
     pub fn tell(&self, extra: &mut BTreeMap<String, f64>) {
         let now = CpuTimes::now();
         let all = now.all - self.times.all;
@@ -57,7 +57,7 @@ fn known_ticks() -> f64 {
         processes.insert(pid, (number(1) as u32, own, waited));
     }
     let mut ours = BTreeSet::from([std::process::id(), KTHREADD]);
-    // A child may have a smaller number than its parent: until nothing is added.
+    // A child may have a smaller number than its parent, so this is repeated until nothing is added.
     loop {
         let before = ours.len();
         ours.extend(processes.iter().filter(|(_, (parent, ..))| ours.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>());
@@ -68,14 +68,14 @@ fn known_ticks() -> f64 {
     ours.iter().filter_map(|pid| processes.get(pid)).map(|(_, own, waited)| own + waited).sum()
 }
 
-/// What other programs used during a measurement, as a share of all processors; none if that is unknown.
+/// The share of all processors that other programs used during a measurement; `None` if it is unknown.
 fn during(record: &Record) -> Option<f64> {
     let others = record.extra.get(OTHERS)?;
     Some((others + record.extra.get(STOLEN).unwrap_or(&0.0)).clamp(0.0, 100.0))
 }
 
-/// What others used of the machine in a run, in percent of all processors: the mean over its measurements, and where these do not
-/// tell it, what it was just before.
+/// The use of the machine by others during a run, in percent of all processors: the mean over its measurements, or otherwise the
+/// value just before it.
 pub(crate) fn share_percent(run: &Run) -> Option<f64> {
     let told: Vec<f64> = run.records.iter().filter(|record| !record.preparation).filter_map(during).collect();
     let environment = &run.manifest.environment;
@@ -91,7 +91,7 @@ mod tests {
     use std::process::Command;
     use std::time::{Duration, Instant};
 
-    /// A child of this process is none of them; a process that it did not start is.
+    /// Children of this process do not count; a process that it did not start does.
     #[test]
     fn own_programs_are_no_others() {
         let spin = "end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done";

@@ -1,4 +1,4 @@
-//! From an experiment and its targets to what will run, how long it takes and how much it writes.
+//! From an experiment and its targets to the steps, their duration, and the bytes that they write.
 
 mod copies;
 mod cost;

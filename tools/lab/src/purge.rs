@@ -1,4 +1,4 @@
-//! Making drives as new, with the best way that works: never without leave, and never silently by a lesser way.
+//! Makes drives as new, by the best way that works: never without permission, and never silently by a worse way.
 
 mod ata;
 
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// How it was done, and what was tried before in vain.
+/// The way that worked, and those that failed before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// `nvme format`.
@@ -37,7 +37,7 @@ pub fn refuse_busy(path: &Path) -> Result<(), String> {
 /// When it is in use, not even overwriting works, or a person must see to the drive.
 pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), String>) -> Result<Purged, String> {
     refuse_busy(path)?;
-    // What a link from /dev/disk points to: a partition must not pass for its drive.
+    // The target of a link from /dev/disk: a partition must not count as its drive.
     let path = &path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut purged = Purged::default();
@@ -121,7 +121,7 @@ pub fn punch(path: &Path, offset: u64, bytes: u64) -> Result<(), String> {
         .map_err(|error| format!("{}: its file system cannot give blocks back: {error}", path.display()))
 }
 
-/// Overwrites what makes a drive a member, so that it comes back as a stranger.
+/// Overwrites the superblock of a member, so that the drive returns as a new one.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,9 +1,9 @@
-//! What an array does that no single drive does: it runs degraded, is rebuilt, scrubbed and trimmed, under load.
+//! The states of an array that no single drive has: degraded, rebuilding, scrubbing and trimmed, under load.
 
 use crate::plan::{Load, RaidAction, Rounds, Stage, Step};
 use crate::result::{ArrayState, DriveState};
 
-/// Measurements at most while a sweep runs.
+/// The most measurements while a sweep runs.
 const WHILE_SWEEP_MAX: u32 = 10_000;
 
 /// Optimal, degraded, rebuilding (service and rebuild together), rebuilt, scrubbing, trimmed; each with all loads.
@@ -19,7 +19,7 @@ pub fn stages(loads: &[Load], passes: u32, fill: Step) -> Vec<Stage> {
     let mut stages = vec![
         Stage::once("preparation", vec![Step::Purge, fill]),
         measure("optimal", ArrayState::Optimal, DriveState::Used),
-        // How long it takes without load: the time under load is compared with this.
+        // The duration without load, for comparison with the duration under load.
         Stage::once("rebuild alone", vec![Step::Raid(RaidAction::Fail), Step::Raid(RaidAction::Refill), Step::WaitForSweep]),
     ];
     stages.push(Stage::once("fail", vec![Step::Raid(RaidAction::Fail)]));

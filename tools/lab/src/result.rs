@@ -51,7 +51,7 @@ pub enum ResultError {
         /// Why.
         source: io::Error,
     },
-    /// It is there but makes no sense.
+    /// It is there but invalid.
     #[error("{}: {problem}", path.display())]
     Content {
         /// Which file.

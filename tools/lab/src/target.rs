@@ -29,7 +29,7 @@ pub const DRIVE_BYTES: u64 = 256 << 20;
 /// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It makes no sense.
+    /// It is invalid.
     #[error("{0}")]
     Usage(String),
     /// It would be overwritten, and the user did not allow that.

@@ -192,7 +192,9 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, 
             // An array that a client may have written makes none of its own beside others.
             Ok(member) if member.doubt.is_some() && !sure.is_empty() && !sure.contains(&uuid(member)) => {
                 let error = member.doubt.as_ref().map_or_else(String::new, ToString::to_string);
-                let reason = format!("{error}; the other one, at its end, may be the work of a client of its array");
+                let reason = format!(
+                    "{error}; the other superblock, at the end of the drive, may have been written by a client of its array"
+                );
                 strangers.push(Stranger { drive, name: candidate.name.clone(), reason });
             }
             Ok(member) => {
@@ -250,7 +252,7 @@ impl<'a> Found<'a> {
 }
 
 const ANOTHER_SHAPE: &str =
-    "its superblock describes another array shape than those of the other members; it cannot be used with them";
+    "its superblock describes another array shape than the superblocks of the other members; it cannot be used with them";
 
 /// The shape of an array; it must be the same on all current members.
 fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
@@ -384,7 +386,7 @@ impl Sorter<'_> {
                     unusable(format!("it has space for {room} sectors, and {} are needed; use a larger drive", truth.size))
                 }
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
-                    unusable("it and the array do not both have a partial parity log; add it anew".into())
+                    unusable("either it or the array has a partial parity log, but not both; add it anew".into())
                 }
                 _ => Verdict::Spare,
             };
@@ -633,7 +635,7 @@ impl Sorter<'_> {
             None => self.log(found, level, warnings.is_empty()),
         };
         if let Some(excess) = &log.excess {
-            let what = format!("its write log asks for more than any run leaves ({excess}), so other software wrote it");
+            let what = format!("its write log holds more than any run leaves ({excess}), so other software wrote it");
             let meaning = "writes that were in flight when the array stopped may be torn";
             if !options.force {
                 return fail(Damaged, format!("{what}; --force starts without the log, and then {meaning}"));
@@ -653,7 +655,7 @@ impl Sorter<'_> {
                     DirtyDegraded,
                     format!(
                         "{degraded} of {} members are missing or incomplete and the array was not stopped cleanly, so \
-                         that blocks written last may reconstruct to garbage; attach the missing members (slots {}), \
+                         that the blocks written last may be reconstructed wrong; attach the missing members (slots {}), \
                          or accept that with --force",
                         self.slot_count(),
                         list(&self.not_in_sync())
@@ -661,7 +663,7 @@ impl Sorter<'_> {
                 );
             }
             if !log.holds {
-                warnings.push("started degraded although not stopped cleanly: blocks written last may be garbage".into());
+                warnings.push("started degraded although not stopped cleanly: the blocks written last may be wrong".into());
                 resync_sector = CLEAN;
             }
         }
@@ -771,7 +773,7 @@ impl Sorter<'_> {
             return Err(fail(
                 Unserved,
                 "its members are unequal and its superblocks do not say in which of two ways Linux striped them; \
-                 tell them once: mdadm --assemble --update=layout-alternate (or layout-original, if it was written \
+                 record it once: mdadm --assemble --update=layout-alternate (or layout-original, if it was written \
                  under Linux before 3.14)"
                     .into(),
             ));
@@ -851,7 +853,7 @@ impl Sorter<'_> {
                 continue;
             }
             warnings.push(format!(
-                "{} was used in slot {slot} although it missed {events_behind} superblock updates: what was written meanwhile is lost",
+                "{} was used in slot {slot} although it missed {events_behind} superblock updates: data that was written meanwhile is lost",
                 found.candidate.name
             ));
             self.verdicts.insert(found.drive, Verdict::InSync { slot });
@@ -859,8 +861,7 @@ impl Sorter<'_> {
             for verdict in self.verdicts.values_mut() {
                 if matches!(*verdict, Verdict::Rebuilding { slot: held, .. } | Verdict::Replacement { slot: held, .. } if held == slot)
                 {
-                    let reason =
-                        format!("{} was taken for its slot, {slot}, as asked by --force; add it anew", found.candidate.name);
+                    let reason = format!("--force put {} into its slot, {slot}; add it anew", found.candidate.name);
                     *verdict = Verdict::Unusable { reason };
                 }
             }

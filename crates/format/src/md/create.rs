@@ -130,7 +130,7 @@ pub enum CreateError {
     /// The geometry is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The wish makes no sense, whatever the drives are.
+    /// The wish is invalid, whatever the drives are.
     #[error("{0}")]
     Usage(String),
     /// These drives cannot make it, in words.

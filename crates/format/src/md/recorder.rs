@@ -300,7 +300,7 @@ impl MdMetadata {
         let log_start = self.common.sector_at(header.bblog_offset).get();
         if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
             return refuse(format!(
-                "its blocks of {} bytes do not fit the places of the array's metadata and strips; use a drive with blocks of 512 bytes",
+                "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
                 drive.logical_block_bytes
             ));
         }

@@ -128,7 +128,7 @@ impl Frontend {
         let Setup { size, addresses } = self.setups[index];
         let (descriptors, available, used) =
             addresses.ok_or_else(|| refused(format!("queue {index} is started without addresses")))?;
-        let odd = |error: virtio_queue::Error| refused(format!("queue {index} cannot be: {error}"));
+        let odd = |error: virtio_queue::Error| refused(format!("queue {index} is invalid: {error}"));
         let mut queue = Queue::new(QUEUE_SIZE_MAX).map_err(odd)?;
         queue.try_set_size(size).map_err(odd)?;
         queue.try_set_desc_table_address(self.translate(descriptors)?).map_err(odd)?;
@@ -247,7 +247,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
         let mut mapped =
             regions.iter().zip(files).map(|(region, file)| Self::region(region, file)).collect::<Result<Vec<_>>>()?;
         mapped.sort_by_key(GuestMemoryRegion::start_addr);
-        let map = Map::from_regions(mapped).map_err(|error| refused(format!("the shared memory cannot be: {error}")))?;
+        let map = Map::from_regions(mapped).map_err(|error| refused(format!("the shared memory is invalid: {error}")))?;
         self.use_memory(map, regions.to_vec());
         Ok(None)
     }
@@ -385,7 +385,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
             return Err(refused(format!("more than {MEMORY_SLOTS_MAX} regions of memory")));
         }
         let mapped = Arc::new(Self::region(region, file)?);
-        let map = self.map.insert_region(mapped).map_err(|error| refused(format!("the shared memory cannot be: {error}")))?;
+        let map = self.map.insert_region(mapped).map_err(|error| refused(format!("the shared memory is invalid: {error}")))?;
         let regions = self.regions.iter().copied().chain([**region]).collect();
         self.use_memory(map, regions);
         Ok(None)

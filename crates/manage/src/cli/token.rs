@@ -42,7 +42,7 @@ pub enum TokenAction {
     },
     /// List them.
     List,
-    /// Remove one: it counts no more at once, and its sessions end.
+    /// Remove one: it is invalid at once, and its sessions end.
     Remove {
         /// Its name.
         name: String,

@@ -18,7 +18,7 @@ use stria_terminal::output::{print, print_json, say};
 /// Runs the command.
 ///
 /// # Errors
-/// When the file cannot be read or written, or the name makes no sense.
+/// When the file cannot be read or written, or the name is invalid.
 pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
     let path = Config::read(&config::path(command.config.config.as_deref()))?.api.tokens;
     let mut lines = read_tokens(&path).map_err(Failure::Failed)?;
@@ -75,7 +75,7 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
                 return Err(Failure::Failed(format!("there is no token {name}: `stria token list` shows all")));
             }
             write(&path, &lines)?;
-            say(json, || format!("token {name} counts no more"), || json!({"removed": name}));
+            say(json, || format!("token {name} is removed"), || json!({"removed": name}));
         }
     }
     Ok(())

@@ -69,7 +69,7 @@ impl Api {
     /// Checks the keys against each other and the machine. Files are read by [`ApiOptions::tls`].
     ///
     /// # Errors
-    /// The key that makes no sense, and the remedy.
+    /// The key that is invalid, and the remedy.
     pub fn options(&self) -> Result<ApiOptions, String> {
         let listen = self.listen.iter().map(|text| crate::monitor::address(text)).collect::<Result<Vec<_>, _>>()?;
         let tls = match (&self.tls_cert, &self.tls_key) {

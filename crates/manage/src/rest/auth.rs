@@ -191,7 +191,7 @@ pub fn secret() -> String {
 /// Reads the file of tokens. One that is not there is empty.
 ///
 /// # Errors
-/// The line that makes no sense.
+/// The line that is invalid.
 pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, String> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -375,7 +375,7 @@ fn plan_create(rest: &Rest, action: &Action, create: &CreateAction) -> Result<Ba
 /// The array in the terms of `stria_host`.
 ///
 /// # Errors
-/// What makes no sense.
+/// What is invalid.
 pub fn spec(create: &CreateAction, force: bool) -> Result<CreateSpec, ApiError> {
     let level: ArrayLevel = create.level.parse().map_err(|error: String| invalid(error))?;
     let (ArrayLevel::Single(single) | ArrayLevel::Striped(single)) = level;

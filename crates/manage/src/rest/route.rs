@@ -32,7 +32,7 @@ pub trait Input: Sized + Send + 'static {
     /// Reads it.
     ///
     /// # Errors
-    /// Why it makes no sense.
+    /// Why it is invalid.
     fn read(query: &str, body: &[u8]) -> Result<Self, ApiError>;
     /// Describes it: parameters, or the schema of a body.
     fn document(generator: &mut SchemaGenerator) -> InputDocument;
@@ -56,7 +56,7 @@ pub struct Query<T>(pub T);
 pub struct Body<T>(pub T);
 
 fn invalid(what: &str, error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::new(ApiErrorKind::Invalid, format!("the {what} makes no sense: {error}; see /api/v1/openapi.json"))
+    ApiError::new(ApiErrorKind::Invalid, format!("the {what} is invalid: {error}; see /api/v1/openapi.json"))
 }
 
 impl Input for Nothing {

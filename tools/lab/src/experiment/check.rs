@@ -1,19 +1,19 @@
-//! Checks an experiment: every value within sensible bounds, with an error that its author can act on.
+//! Checks an experiment: every value must lie within sensible bounds. An error says what its author can do.
 
 use super::{Arrays, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;
 use crate::trace::synthetic::{APPLICATIONS, Application};
 use std::collections::BTreeMap;
 
-/// Loads of all sections together.
+/// The most loads of all sections together.
 const LOADS_MAX: usize = 10_000;
-/// Arrays that `arrays` names.
+/// The most arrays that `arrays` names.
 const ARRAYS_MAX: usize = 4096;
 const SECTIONS_MAX: usize = 256;
-/// A heading or a question.
+/// The longest heading or question.
 const WORDS_BYTES_MAX: usize = 2000;
 
-/// Words that reach terminals, pages and job files: printable, and not endless.
+/// Texts that reach terminals, pages and job files must be printable and short.
 fn printable(key: &str, words: &str) -> Result<(), String> {
     match words.len() <= WORDS_BYTES_MAX && !words.chars().any(char::is_control) {
         true => Ok(()),
@@ -21,7 +21,7 @@ fn printable(key: &str, words: &str) -> Result<(), String> {
     }
 }
 
-/// Keys of a section that only some tests know; the rest is for all.
+/// Keys of a section that only some tests know; the others are for all.
 const KEYS: &[(&str, &[SectionKind])] = {
     use SectionKind::{Composite, Dirth, FileCopy, Hir, Iops, Latency, Raid, Replay, States, Sweep, Throughput, Wsat, Xsr};
     &[
@@ -40,7 +40,7 @@ const KEYS: &[(&str, &[SectionKind])] = {
     ]
 };
 
-/// A key that would be ignored is a misunderstanding.
+/// A key without effect is a misunderstanding of the author.
 pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result<(), String> {
     let tables = table.get("section").and_then(toml::Value::as_array).into_iter().flatten();
     for (section, table) in experiment.section.iter().zip(tables) {
@@ -130,7 +130,7 @@ impl Arrays {
 }
 
 impl SectionSpec {
-    /// It stands after those `before` it.
+    /// The replay comes after `before` it.
     fn check(&self, before: &[SectionSpec]) -> Result<(), String> {
         let key = |key: &str| format!("section \"{}\": {key}", self.name);
         if self.name.is_empty() || self.name.contains('/') || before.iter().any(|other| other.name == self.name) {

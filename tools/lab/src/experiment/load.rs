@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A load: what is given as a list is varied, and all products are measured.
+/// A load. Keys with lists are varied, and all combinations are measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {
@@ -25,10 +25,10 @@ pub struct LoadSpec {
     /// Threads.
     #[serde(default = "single")]
     pub threads: Many<u32>,
-    /// Share of the data that could be compressed: 0 is random, 100 is zeros.
+    /// Share of the data that can be compressed: 0 is random, 100 is zeros.
     #[serde(default = "none")]
     pub compressible_percent: Many<u8>,
-    /// How requests are made.
+    /// The mode of access.
     #[serde(default = "direct")]
     pub mode: Many<IoMode>,
     /// A name for a load whose requests differ: `database`.
@@ -40,9 +40,9 @@ pub struct LoadSpec {
     pub zones: Option<String>,
     /// A flush after so many writes.
     pub flush_every: Option<u32>,
-    /// So many equal parts of the addresses, measured one after the other.
+    /// The number of equal parts of the addresses, which are measured one after the other.
     pub parts: Option<u32>,
-    /// More options of fio's, for this load; those that the lab sets itself are refused.
+    /// More options of fio for this load; options that the lab sets itself are refused.
     #[serde(default)]
     pub fio: BTreeMap<String, Text>,
 }
@@ -63,7 +63,7 @@ fn direct() -> Many<IoMode> {
     Many(vec![IoMode::Direct])
 }
 
-/// A value of fio's, written as text, number or truth.
+/// A value of a fio option, written as text, number or boolean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Text {
@@ -89,7 +89,7 @@ impl fmt::Display for Text {
 }
 
 impl LoadSpec {
-    /// All products of its lists.
+    /// All combinations of its lists.
     pub(super) fn count(&self) -> usize {
         let lists = [
             self.pattern.0.len(),

@@ -1,4 +1,4 @@
-//! Options of fio's that an experiment may set for a load: a list of what is allowed, each with the form of its values.
+//! Options of fio that an experiment may set for a load: a list of allowed options, each with the form of its values.
 //!
 //! An experiment may come from anybody. fio has options that run programs, load libraries, and read and write files of any name, and
 //! every release adds some, so what is not in this list is refused. A value has a form of its own; none has a place for a path,
@@ -6,7 +6,7 @@
 
 use super::Text;
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// 0 or 1.
@@ -33,7 +33,7 @@ use Form::{Distribution, Flag, Pattern, Processors, Rates, Size, Time, Whole, Wo
 
 /// In the order of docs/LAB.md, which is tested to have the same.
 const ALLOWED: &[(&str, Form)] = &[
-    // How requests are made.
+    // The way in which requests are made.
     ("ioengine", Word(&["io_uring", "libaio", "posixaio", "psync", "pvsync", "pvsync2", "sync", "vsync", "mmap"])),
     ("hipri", Flag),
     ("hipri_percentage", Whole(0, 100)),
@@ -59,7 +59,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("fdatasync", Whole(0, 1_000_000_000)),
     ("end_fsync", Flag),
     ("fsync_on_close", Flag),
-    // How fast.
+    // Speed.
     ("rate", Rates),
     ("rate_min", Rates),
     ("rate_iops", Rates),
@@ -77,7 +77,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("latency_percentile", Whole(1, 100)),
     ("latency_run", Flag),
     ("max_latency", Time),
-    // Where.
+    // Addresses.
     ("random_distribution", Distribution),
     ("percentage_random", Whole(0, 100)),
     ("norandommap", Flag),
@@ -85,7 +85,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("random_generator", Word(&["tausworthe", "lfsr", "tausworthe64"])),
     ("blockalign", Size),
     ("ba", Size),
-    // What.
+    // Data.
     ("zero_buffers", Flag),
     ("refill_buffers", Flag),
     ("scramble_buffers", Flag),
@@ -96,7 +96,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("dedupe_mode", Word(&["repeat", "working_set"])),
     ("dedupe_working_set_percentage", Whole(0, 100)),
     ("dedupe_global", Flag),
-    // Whether it is what was written; the lab adds verify_state_save=0.
+    // Verification; the lab adds verify_state_save=0.
     (
         "verify",
         Word(&[
@@ -128,7 +128,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("verify_async", Whole(0, 64)),
     ("verify_backlog", Whole(0, 1_000_000)),
     ("verify_backlog_batch", Whole(0, 1_000_000)),
-    // On which processors.
+    // Processors.
     ("cpus_allowed", Processors),
     ("cpus_allowed_policy", Word(&["shared", "split"])),
     ("nice", Whole(-20, 19)),
@@ -136,7 +136,7 @@ const ALLOWED: &[(&str, Form)] = &[
     ("prioclass", Whole(1, 3)),
 ];
 
-/// What other keys of an experiment say.
+/// Options that other keys of an experiment set.
 const BY_KEYS: &[(&str, &str)] = &[
     ("bs", "block"),
     ("blocksize", "block"),

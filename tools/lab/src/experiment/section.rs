@@ -1,4 +1,4 @@
-//! A part of an experiment: which test, on what kind of drive, how long and how often.
+//! A part of an experiment: the test, the state of the drive, and the lengths and numbers of measurements.
 
 use super::LoadSpec;
 use crate::result::SectionKind;
@@ -29,7 +29,7 @@ pub struct SectionSpec {
     /// A heading; the name if not given.
     #[serde(default)]
     pub title: String,
-    /// Which test.
+    /// The test.
     pub test: SectionKind,
     /// Preparation of a sweep.
     #[serde(default)]
@@ -73,13 +73,13 @@ pub struct SectionSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopySpec {
-    /// What they are, in words: `many small files`.
+    /// Their description: `many small files`.
     pub name: String,
-    /// Sizes and their shares of the files in percent: `"4K/60:64K/40"`.
+    /// Sizes of the files and their shares in percent: `"4K/60:64K/40"`.
     pub sizes: String,
-    /// Bytes of all together; at most a third of the target's span.
+    /// Bytes of all files together; at most a third of the target's span.
     pub total: Size,
-    /// Files at a time.
+    /// Files that are copied at a time.
     #[serde(default = "one")]
     pub threads: u32,
 }

@@ -1,4 +1,4 @@
-//! What a step costs: seconds, bytes written, and what was on the target before.
+//! The cost of a step: seconds, bytes written, and the bytes that were on the target before.
 
 use super::Step;
 
@@ -28,13 +28,13 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
     }
 }
 
-/// Whether a step writes to the target, or makes it lose what it holds.
+/// True if a step writes to the target, or makes it lose its content.
 pub fn destroys(step: &Step) -> bool {
     match step {
         Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) | Step::Copy(_) | Step::Replay(_) => {
             true
         }
-        // Options of fio's may make a write of anything.
+        // Options of fio may turn any load into writes.
         Step::Load(load) | Step::Demand(_, load) => load.read_percent < 100 || !load.options.is_empty(),
         Step::WaitForSweep | Step::Idle { .. } => false,
     }

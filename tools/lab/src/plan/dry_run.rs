@@ -1,4 +1,4 @@
-//! What would run, how long it takes and how much it writes, before anything runs.
+//! The steps, their duration, and the bytes that they write, before anything runs.
 
 use super::{Goal, Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, section_id, stages, step_cost};
 use crate::experiment::Experiment;
@@ -8,18 +8,18 @@ use crate::target::TargetSpec;
 use crate::units::{show_seconds, show_size};
 use serde::Serialize;
 
-/// What will run on what.
+/// The plan of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The experiment.
     pub experiment: String,
-    /// The mark of a trial.
+    /// The reduction of a trial.
     pub scaled: Option<String>,
     /// Parts, in the order in which they run.
     pub sections: Vec<PlannedSection>,
     /// Seconds, at least.
     pub seconds_min: f64,
-    /// Seconds, at most, when nothing becomes steady early.
+    /// Seconds, at most, if nothing becomes steady early.
     pub seconds_max: f64,
     /// Bytes written to targets, at most.
     pub bytes_max: u64,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub drive_bytes_max: u64,
     /// That as a share of what the maker allows, in percent; absent when that is not known.
     pub endurance_percent: Option<f64>,
-    /// What mdadm is asked for each md array that is made for the run, on a device that is free now.
+    /// The commands of mdadm for each md array of the run, on a device that is free now.
     pub commands: Vec<String>,
     /// The speed that was assumed for loads that write for a time.
     pub assumed_mb_per_s: f64,
@@ -52,9 +52,9 @@ pub struct PlannedSection {
     pub seconds: (f64, f64),
     /// Bytes written, fewest and most.
     pub bytes: (u64, u64),
-    /// What is done, stage by stage, in words.
+    /// The stages, in words.
     pub words: Vec<String>,
-    /// Everything on it is overwritten.
+    /// True if everything on it is overwritten.
     pub destroys: bool,
 }
 

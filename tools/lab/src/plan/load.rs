@@ -1,4 +1,4 @@
-//! A load that fio makes for some time, and all loads that a line of an experiment asks for.
+//! A load that fio makes for some time, and all loads of a line of an experiment.
 
 use crate::experiment::{LoadSpec, parse_split};
 use crate::result::{ArrayState, DriveState, IoMode, Pattern};
@@ -22,7 +22,7 @@ pub struct Load {
     pub pattern: Pattern,
     /// Bytes of a request, or their mean.
     pub block_bytes: u64,
-    /// Requests that differ.
+    /// The mix of requests, if they differ.
     pub mix: Option<Mix>,
     /// Share of reads.
     pub read_percent: u8,
@@ -32,23 +32,23 @@ pub struct Load {
     pub threads: u32,
     /// Share of the data that could be compressed.
     pub compressible_percent: u8,
-    /// How requests are made.
+    /// The mode of access.
     pub mode: IoMode,
     /// A flush after so many writes.
     pub flush_every: Option<u32>,
-    /// Measured.
+    /// The time that is measured.
     pub seconds: f64,
-    /// Before that.
+    /// The time before it that does not count.
     pub warmup_seconds: f64,
-    /// No result.
+    /// True if the load gives no result.
     pub preparation: bool,
     /// See [`crate::result::Point::variant`].
     pub variant: String,
-    /// The drive then.
+    /// The state of the drive.
     pub drive_state: DriveState,
-    /// The array then.
+    /// The state of the array.
     pub array_state: ArrayState,
-    /// Keep a sample a second.
+    /// True to store a sample a second.
     pub series: bool,
     /// One of so many equal parts of the span, counted from 0; absent: all of it.
     pub part: Option<(u32, u32)>,
@@ -81,14 +81,14 @@ impl Load {
         }
     }
 
-    /// More words of what is varied.
+    /// More words for what is varied.
     pub(super) fn also(&mut self, words: &str) {
         let between = if self.variant.is_empty() { "" } else { ", " };
         self.variant = format!("{}{between}{words}", self.variant);
     }
 }
 
-/// All products of a load's lists.
+/// All combinations of a load's lists.
 pub(super) fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<Load> {
     let mix = (!spec.mix.is_empty()).then(|| Mix {
         name: spec.mix.clone(),

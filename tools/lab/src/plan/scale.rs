@@ -1,20 +1,20 @@
-//! How long things take, and how often they are done: by the method, or less in a trial.
+//! Durations and numbers: by the method, or less in a trial.
 
 use crate::experiment::Scaling;
 use crate::result::Scaled;
 use crate::units::{counted, show_seconds, show_size};
 
-/// How long things take, and how often they are done.
+/// The durations and numbers of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Scale(Option<Scaling>);
 
 impl Scale {
-    /// The method's own times, or those of a trial.
+    /// Those of the method, or of a trial.
     pub fn new(scaling: Option<Scaling>) -> Self {
         Self(scaling)
     }
 
-    /// It is a trial.
+    /// True for a trial.
     pub fn is_scaled(&self) -> bool {
         self.0.is_some()
     }
@@ -27,7 +27,7 @@ impl Scale {
             .map_or(seconds, |scaling| (seconds * scaling.seconds / 60.0).clamp(scaling.seconds.min(0.5), 10.0 * scaling.seconds))
     }
 
-    /// How much of a trace is replayed, as a share.
+    /// The share of a trace that is replayed.
     pub fn share(&self) -> f64 {
         self.0.as_ref().map_or(1.0, |scaling| scaling.seconds / 60.0)
     }
@@ -54,7 +54,7 @@ impl Scale {
         if span >= 1 << 20 { span >> 20 << 20 } else { span }
     }
 
-    /// What a report prints about it.
+    /// Its description in a report.
     pub fn words(&self) -> Option<Scaled> {
         self.0.as_ref().map(|scaling| Scaled {
             time_share: scaling.seconds / 60.0,

@@ -49,7 +49,7 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             stages.push(Stage::new("passes", steps, Rounds::Times(passes)));
             stages
         }
-        // The reviews' own protocol: there is no test of SNIA's for it. Everything relative to fresh.
+        // The protocol of reviews, for which SNIA has no test. Everything is relative to fresh.
         SectionKind::States => {
             let measure = |title: &str, before: Vec<Step>, state| {
                 let mut stages = vec![Stage::once(title, before)];
@@ -97,7 +97,7 @@ pub fn stages_apart(experiment: &Experiment, at: usize, span_bytes: u64, small_b
     own
 }
 
-/// What the points of stages show of their loads, and how long each is measured.
+/// The properties of the stages' loads that vary, and the duration of each measurement.
 fn shown(stages: &[Stage]) -> Vec<(Load, f64)> {
     let named = |name: &str| Some(Mix { name: name.into(), block_split: None, zones: None });
     let shown = |step: &Step| match step {

@@ -1,24 +1,24 @@
-//! What is done together, in which order, and how often.
+//! Steps that are done together, their order, and their repetition.
 
 use super::{AppTrace, CopySet, Load};
 use crate::result::{Pattern, Record};
 use crate::snia::{Demand, WINDOW_ROUNDS};
 
-/// What is done to an array.
+/// Something that is done to an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaidAction {
-    /// Its first member fails.
+    /// Its first member is failed.
     Fail,
-    /// That member comes back empty: a rebuild begins.
+    /// That member returns empty: a rebuild begins.
     Refill,
-    /// Everything is compared.
+    /// A scrub compares everything.
     Scrub,
 }
 
 /// A step of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Make it as new.
+    /// Purge.
     Purge,
     /// Write all of the span, so many times; a preparation with a record.
     Fill {
@@ -31,17 +31,17 @@ pub enum Step {
     },
     /// Measure.
     Load(Load),
-    /// Measure at the threads and depth that the earlier rounds found.
+    /// Measure with the threads and depth that the earlier rounds found.
     Demand(Demand, Load),
     /// Measure, and do this to the array as soon as the load runs.
     LoadDuring(Load, RaidAction),
     /// Do this to the array.
     Raid(RaidAction),
-    /// Until no rebuild or scrub runs.
+    /// Wait until no rebuild or scrub runs.
     WaitForSweep,
-    /// Leave it alone.
+    /// Idle.
     Idle {
-        /// So long.
+        /// The duration.
         seconds: f64,
     },
     /// Discard all of the span, through the target.
@@ -63,7 +63,7 @@ impl Step {
     }
 }
 
-/// What of a load is tracked.
+/// The figure of a load that is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Requests per second.
@@ -75,7 +75,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Of a record.
+    /// Its value in a record.
     pub fn of(self, record: &Record) -> f64 {
         match self {
             Self::Iops => record.total.iops,
@@ -94,27 +94,27 @@ impl Metric {
     }
 }
 
-/// What is to become steady, and when that is given up.
+/// The figure that is to become steady, and the limit of rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// Index of the tracked step in the stage.
     pub step: usize,
-    /// What of it.
+    /// The figure.
     pub metric: Metric,
-    /// In words.
+    /// The figure in words.
     pub tracked: String,
     /// Rounds at most.
     pub rounds_max: u32,
-    /// Every so-manieth round counts.
+    /// Only every so-manieth round counts.
     pub stride: u32,
-    /// Or until so much is written.
+    /// Or until so many bytes are written.
     pub bytes_max: Option<u64>,
 }
 
-/// How often a stage is done.
+/// The repetition of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rounds {
-    /// So often.
+    /// A number of times.
     Times(u32),
     /// Until what is tracked is steady.
     UntilSteady(Goal),
@@ -125,11 +125,11 @@ pub enum Rounds {
 /// Steps that are done together, in rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// For progress.
+    /// Its name in the progress.
     pub title: String,
-    /// What.
+    /// The steps.
     pub steps: Vec<Step>,
-    /// How often.
+    /// The repetition.
     pub rounds: Rounds,
 }
 

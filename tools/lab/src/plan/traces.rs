@@ -10,11 +10,11 @@ const SEED: u64 = 0;
 /// A look-alike that is replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppTrace {
-    /// Of what.
+    /// The application.
     pub application: Application,
-    /// Its first requests only, as a share of all: a trial.
+    /// The share of its requests that are replayed, from the first: below 1 in a trial.
     pub share: f64,
-    /// The drive then.
+    /// The state of the drive.
     pub drive_state: DriveState,
 }
 

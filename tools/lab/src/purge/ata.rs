@@ -10,23 +10,23 @@ pub const PASSWORD: &str = "stria";
 /// Drives that take longer are disks, for which zeros do the same and can be interrupted.
 const MINUTES_MAX: u32 = 60;
 
-/// What a drive reports about its locks.
+/// The state of a drive's locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// It knows these commands.
+    /// True if it knows these commands.
     pub supported: bool,
-    /// It has a password.
+    /// True if it has a password.
     pub enabled: bool,
-    /// It does nothing without it.
+    /// True if it is locked: it does nothing without the password.
     pub locked: bool,
-    /// It takes none of these commands until its power was off.
+    /// True if it is frozen: it takes none of these commands until its power was off.
     pub frozen: bool,
-    /// How long an erase takes, by the drive; a lower bound where the drive says "more than".
+    /// The duration of an erase, by the drive; a lower bound if the drive says "more than".
     pub minutes: Option<u32>,
 }
 
 impl Security {
-    /// Of what `hdparm -I` prints.
+    /// Parses the output of `hdparm -I`.
     pub fn parse(identity: &str) -> Self {
         let mut security = Self::default();
         let lines = identity.lines().skip_while(|line| line.trim_end() != "Security:").skip(1);
@@ -46,12 +46,12 @@ impl Security {
     }
 }
 
-/// Why a drive was not erased.
+/// The reason why a drive was not erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotErased {
-    /// It is as it was, or at least without a password: another way may be tried.
+    /// It is unchanged, or at least without a password: another way may be tried.
     Refused(String),
-    /// It has a password still. A person must know.
+    /// It still has a password. A person must know.
     Locked(String),
 }
 
@@ -62,14 +62,14 @@ pub fn is_sata(device: &Path) -> bool {
     device.components().any(|part| matches!(part, Component::Normal(name) if name.to_str().is_some_and(is_port)))
 }
 
-/// A drive as hdparm reaches it.
+/// A drive, by hdparm.
 struct Drive<'a> {
     hdparm: &'a Path,
     path: &'a Path,
 }
 
 impl Drive<'_> {
-    /// Runs to its end whatever happens at the terminal: a stop between password and erase would leave the drive locked.
+    /// Runs to its end whatever happens at the terminal: an interrupt between password and erase would leave the drive locked.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(self.hdparm);
         command.args(words).arg(self.path).stdin(Stdio::null()).process_group(0);
@@ -91,7 +91,7 @@ impl Drive<'_> {
         self.run(&["-I"]).map(|identity| Security::parse(&identity))
     }
 
-    /// Takes the password away, by unlocking first where that is needed; what still stands in the way.
+    /// Removes the password, after unlocking if needed. Returns the state that remains.
     fn open(&self) -> Result<(), String> {
         let before = self.security();
         if before.as_ref().is_ok_and(|security| !security.enabled) {

@@ -68,7 +68,7 @@ pub enum KeepError {
     /// It cannot be resumed, or another process runs it.
     #[error("{0}")]
     Resume(String),
-    /// It makes no sense.
+    /// It is invalid.
     #[error("{0}")]
     Usage(String),
     /// The target is in use.

@@ -200,7 +200,7 @@ impl Runner<'_> {
     }
 }
 
-/// Why a load makes no sense on a target.
+/// Why a load is invalid on a target.
 fn impossible(load: &Load, target: &Target) -> Option<String> {
     let name = &target.info.name;
     let is_nbd = matches!(target.places.first(), Some(Place::Nbd(_)));

@@ -88,7 +88,7 @@ impl Purpose {
     /// One load.
     ///
     /// # Errors
-    /// A sentence, where the load makes no sense.
+    /// A sentence, where the load is invalid.
     pub fn mix(block_bytes: u64, read_share: f64, depth: u32, pattern: Pattern) -> Result<Self, String> {
         if !block_bytes.is_multiple_of(4096) || !(4096..=4 << 20).contains(&block_bytes) {
             return Err(format!("requests of {block_bytes} bytes are not modelled: take a multiple of 4K, at most 4M"));

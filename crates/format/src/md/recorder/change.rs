@@ -66,12 +66,12 @@ impl MdMetadata {
         candidate: &dyn Fn(MemberId) -> &'a Candidate,
     ) -> Result<Vec<Vec<MetadataWrite>>, String> {
         if !self.redundant {
-            return Err("it has no redundancy: a bitmap and a write log have nothing to protect there, and its data take all of each drive, \
-                        so that there is no room for checksums"
+            return Err("it has no redundancy: a bitmap and a write log would protect nothing, and its data takes all of each drive, so that \
+                        there is no space for checksums"
                 .into());
         }
         if self.common.minor_version() == 0 {
-            return Err("its metadata are of version 1.0, which Stria serves and does not lay out: use mdadm".into());
+            return Err("its metadata is of version 1.0, which Stria serves but does not change: use mdadm".into());
         }
         if !runs && !self.common.clean() {
             return Err(
@@ -143,7 +143,7 @@ impl MdMetadata {
             let end = header.super_offset + offset + bitmap.size_sectors().next_multiple_of(BLOCK);
             if end > header.data_offset || had_log && LogRoom::of(&keeper.superblock, bitmap.size_sectors()).is_none() {
                 return Err(format!(
-                    "{name} has too little room for a bitmap between its superblock and its data; choose larger chunks"
+                    "{name} has too little space for a bitmap between its superblock and its data; choose larger chunks"
                 ));
             }
         }
@@ -165,7 +165,7 @@ impl MdMetadata {
             self.keepers.values().any(|keeper| is_whole(&keeper.superblock))
         };
         if !(0..self.common.header.raid_disks).all(whole) {
-            return Err("a slot lacks its member, and the bitmap tells what that member misses: bring the array back to full redundancy first".into());
+            return Err("a slot lacks its member, and the bitmap records what that member misses: bring the array back to full redundancy first".into());
         }
         let altered = self.altered(|superblock| {
             superblock.header.bitmap_offset = 0;
@@ -198,7 +198,7 @@ impl MdMetadata {
                 return if off {
                     Ok(Vec::new())
                 } else {
-                    Err(format!("{name} has no 532 KiB between metadata and data for a write log"))
+                    Err(format!("{name} has too little space for a write log: it takes 532 KiB between metadata and data"))
                 };
             };
             let found = candidate(member).found.as_ref().ok().and_then(|found| found.log.as_ref());
@@ -228,8 +228,8 @@ impl MdMetadata {
             if region.end_sector() > drive_sectors {
                 let lacks = region.end_sector() - drive_sectors;
                 return Err(format!(
-                    "{} has no room for them: checksums lie behind the data, which end {lacks} sectors too late, and Stria cannot make the data \
-                     shorter yet; `create --integrity` leaves the room",
+                    "{} has no space for them: checksums lie behind the data, which ends {lacks} sectors too late, and Stria cannot make the data \
+                     shorter yet; `create --integrity` leaves the space",
                     keeper.name
                 ));
             }

@@ -26,7 +26,7 @@ use stria_terminal::progress::{ProgressBar, bar};
 use stria_terminal::size::show;
 use stria_terminal::{Failure, absolute, program};
 
-/// How often a line shows the progress where there is no terminal.
+/// The pause between two lines of progress if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// The laboratory: measure any storage that fio can reach, by SNIA's method, and report.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| lab(cli.command, json))
 }
 
-/// Carries a command of the laboratory out; gives the exit code.
+/// Carries out a command of the laboratory. Returns the exit code.
 fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
     match command {
         Lab::List => list(json),
@@ -236,7 +236,7 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Where the models are wrong, by how much, and what is kept.
+/// Prints the deviations of the models, and what is stored.
 fn verified_words(verdict: &Verdict) -> String {
     let row = |line: &Line| {
         let time = |ns: f64| format!("{:.0} us", ns / 1e3);
@@ -263,7 +263,7 @@ fn verified_words(verdict: &Verdict) -> String {
     )
 }
 
-/// Prints how a run ended, and its page.
+/// Prints the end of a run, and the path of its page.
 fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -> Result<u8, Failure> {
     let page = html.map_or_else(|| folder.join("report.html"), Path::to_path_buf);
     report::write(folder, &page).map_err(Failure::failed)?;
@@ -306,7 +306,7 @@ fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// With a bar on a terminal and lines elsewhere; the first interrupt ends the run in good order, a second one at once.
+/// Shows a bar on a terminal and lines elsewhere. The first interrupt ends the run cleanly, a second one at once.
 fn with_progress<T>(json: bool, work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> T) -> Result<T, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -88,7 +88,7 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
     Source::open(Path::new(&origin.trace), format).map_err(Failure::failed)
 }
 
-/// Goes on with the replay in a folder; none if there is none. What it overwrites the user names again.
+/// Resumes the replay in a folder; `None` if the folder has none. The user must name again what it overwrites.
 pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8>, Failure> {
     let Some(mut request) = asked(folder).map_err(failure)? else { return Ok(None) };
     request.destroy = destroy.contains(&request.target.to_string());

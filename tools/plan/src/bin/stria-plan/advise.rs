@@ -35,7 +35,7 @@ pub struct Advise {
 /// Carries out the command.
 ///
 /// # Errors
-/// Usage, where the wish makes no sense; failed, where no array fulfils it, or the page cannot be written.
+/// Usage, where the wish is invalid; failed, where no array fulfils it, or the page cannot be written.
 pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
     let mut wish = command.asked.wish()?;
     (wish.capacity_bytes_min, wish.losses_min) = (command.capacity, command.survive);

@@ -140,7 +140,7 @@ impl WishArgs {
     /// The wish, without a bound on space, failures and cost.
     ///
     /// # Errors
-    /// Usage, where it makes no sense.
+    /// Usage, where it is invalid.
     pub fn wish(&self) -> Result<Wish, Failure> {
         let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
         let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
