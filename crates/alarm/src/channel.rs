@@ -1,4 +1,4 @@
-//! One way of telling: a program, mail, a webhook, the journal.
+//! One way of telling: a program, mail, a webhook, the journal, a terminal.
 
 use crate::config::{AlarmConfig, JournalConfig, MailConfig};
 use crate::event::{Message, Phase};
@@ -6,9 +6,12 @@ use crate::journal::Journal;
 use lettre::message::{Mailbox, header::ContentType};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::{SendmailTransport, SmtpTransport, Transport};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,6 +39,7 @@ pub(crate) enum Channel {
     Mail(Box<Mail>),
     Webhook { agent: Agent, url: String },
     Journal(Journal),
+    Console(PathBuf),
 }
 
 /// Mail, ready to be sent.
@@ -77,6 +81,13 @@ impl Channel {
             }
             channels.push(Self::Webhook { agent: agent(), url: url.clone() });
         }
+        if let Some(console) = &config.console {
+            if !console.is_absolute() {
+                let reason = format!("{} is no absolute path, such as /dev/console", console.display());
+                return Err(AlarmError { channel: "console", reason });
+            }
+            channels.push(Self::Console(console.clone()));
+        }
         let socket = match &config.journal {
             JournalConfig::Off => None,
             JournalConfig::Socket(path) => Some(path.as_path()),
@@ -92,12 +103,13 @@ impl Channel {
             Self::Mail(_) => "mail",
             Self::Webhook { .. } => "webhook",
             Self::Journal(_) => "journal",
+            Self::Console(_) => "console",
         }
     }
 
     /// True if people read the channel. It carries only events that need action then.
     pub fn is_for_people(&self) -> bool {
-        matches!(self, Self::Mail(_) | Self::Webhook { .. })
+        matches!(self, Self::Mail(_) | Self::Webhook { .. } | Self::Console(_))
     }
 
     /// True if a message that could not be sent may succeed later. A program is not started twice for one event.
@@ -112,6 +124,7 @@ impl Channel {
             Self::Mail(mail) => mail.send(message),
             Self::Webhook { agent, url } => post(agent, url, message),
             Self::Journal(journal) => journal.send(message).map_err(|error| error.to_string()),
+            Self::Console(console) => show(console, message).map_err(|error| format!("{}: {error}", console.display())),
         }
     }
 }
@@ -207,6 +220,14 @@ fn post(agent: &Agent, url: &str, message: &Message) -> Result<(), String> {
     request.send(body.to_string()).map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// Shows it on a terminal, whoever works there. A terminal that takes nothing is not waited for.
+fn show(console: &Path, message: &Message) -> io::Result<()> {
+    let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32;
+    let mut console = OpenOptions::new().append(true).custom_flags(flags).open(console)?;
+    // At once, so that lines of others come before or after it.
+    console.write_all(format!("\r\nstria: {}: {}\r\n", message.subject(), message.cause.text).as_bytes())
+}
+
 /// Runs `PROGRAM EVENT ARRAY [COMPONENT]`. What mdadm has no argument for is in the environment.
 fn run(program: &Path, message: &Message) -> Result<(), String> {
     let cause = &message.cause;
@@ -277,6 +298,20 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_shows_what_happened_and_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let console = folder.path().join("console");
+        assert!(show(&console, &message(Phase::Raised)).is_err(), "it is not made where there is none");
+        std::fs::write(&console, "login: ").expect("a file");
+        show(&console, &message(Phase::Raised)).expect("it is shown");
+        show(&console, &message(Phase::Cleared)).expect("it is shown");
+        let told = std::fs::read_to_string(&console).expect("text");
+        let lines: Vec<&str> = told.split("\r\n").filter(|line| !line.is_empty()).collect();
+        assert_eq!((lines.len(), lines[0]), (3, "login: "), "{told}");
+        assert!(lines[1].ends_with(": member /dev/sdc failed") && lines[2].starts_with("stria: over: "), "{told}");
+    }
+
+    #[test]
     fn what_cannot_work_is_refused_at_the_start() {
         let refused = |config: AlarmConfig| Channel::all(&config).err().map(|error| error.to_string()).unwrap_or_default();
         let mail = |mail: MailConfig| refused(AlarmConfig { mail: Some(mail), ..AlarmConfig::default() });
@@ -285,6 +320,7 @@ mod tests {
         let to = || vec!["root@localhost".to_owned()];
         assert!(mail(MailConfig { to: to(), smtp: Some("mailhost".into()), ..MailConfig::default() }).contains("URL"));
         assert!(refused(AlarmConfig { webhook: Some("example.org".into()), ..AlarmConfig::default() }).contains("no URL"));
+        assert!(refused(AlarmConfig { console: Some("tty1".into()), ..AlarmConfig::default() }).contains("no absolute path"));
         assert!(refused(AlarmConfig { program: Some("hook".into()), ..AlarmConfig::default() }).contains("no absolute path"));
     }
 }

@@ -17,6 +17,8 @@ pub struct AlarmConfig {
     pub webhook: Option<String>,
     /// The journal of systemd.
     pub journal: JournalConfig,
+    /// A terminal that shows alarms, such as `/dev/console`.
+    pub console: Option<PathBuf>,
     /// The time after which a cause that lasts is told again.
     #[serde(with = "humantime_serde")]
     pub repeat: Duration,
@@ -35,6 +37,7 @@ impl Default for AlarmConfig {
             mail: None,
             webhook: None,
             journal: JournalConfig::default(),
+            console: None,
             repeat: Duration::from_secs(24 * 3600),
             rebuild_step: 20,
             spares: BTreeMap::new(),

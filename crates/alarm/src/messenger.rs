@@ -19,7 +19,7 @@ const LAST_MESSAGES: Duration = Duration::from_secs(5);
 /// The fate of a test message on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Outcome {
-    /// `program`, `mail`, `webhook` or `journal`.
+    /// `program`, `mail`, `webhook`, `console` or `journal`.
     pub channel: String,
     /// The reason why it was not delivered.
     pub error: Option<String>,
