@@ -2,11 +2,25 @@
 SHELL := /bin/bash -o pipefail
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build install deb demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions boot-trial lint
+.PHONY: build static container site install deb demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions boot-trial lint
 
 build:
 	scripts/setup
 	$(CARGO) build --release --locked --workspace --exclude stria-testkit --exclude stria-walls
+
+# A program that needs nothing but the kernel, for any distribution: target/x86_64-unknown-linux-musl/release/stria.
+static:
+	scripts/setup static
+	$(CARGO) build --release --locked --target $$(uname -m)-unknown-linux-musl -p stria-manage
+
+# The container image "stria", of that program (docs/CONTAINER.md).
+container: static
+	packaging/container/make
+
+# The documentation as a web site that needs no network: target/site/index.html.
+site: build
+	scripts/setup site
+	packaging/site/make
 
 # Below $DESTDIR$PREFIX; PREFIX is /usr/local if not given.
 install:

@@ -93,7 +93,9 @@ fn ring_remedy(source: &io::Error) -> &'static str {
             "this user may not lock enough memory: raise the limit that `ulimit -l` shows to 64 MiB or more (LimitMEMLOCK= in a \
              systemd unit, memlock in limits.conf), or free memory"
         }
-        Some(Errno::NOSYS) => "it needs Linux 5.11 or later, with io_uring built in",
+        Some(Errno::NOSYS) => {
+            "it needs Linux 5.11 or later, with io_uring built in; in a container, a seccomp profile that allows it (docs/CONTAINER.md)"
+        }
         Some(Errno::PERM | Errno::ACCESS) => {
             "it is forbidden here: set sysctl kernel.io_uring_disabled=0, and use a container profile that allows it"
         }

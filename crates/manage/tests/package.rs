@@ -98,3 +98,83 @@ fn a_debian_package_has_all_of_it() {
     let control = run_tool("dpkg-deb", &["--field", package.trim()]).expect("it was here before");
     assert!(control.contains("Package: stria\n") && control.contains("Depends: libc6 (>= 2."), "{control}");
 }
+
+/// The identifier that GitHub, and pandoc after it, gives a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+    kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+}
+
+/// A page's text without its examples of code, in which brackets mean other things.
+fn prose(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.split("```")
+        .step_by(2)
+        .flat_map(|part| part.lines())
+        .filter(|line| !line.starts_with("    "))
+        .fold(String::new(), |text, line| text + line + "\n")
+}
+
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("there").path()) {
+        match path.is_dir() {
+            true if ["target", ".git", "node_modules", "shared"].iter().any(|name| path.ends_with(name)) => {}
+            true => pages(&path, found),
+            false if path.extension().is_some_and(|end| end == "md") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn every_link_of_the_documentation_leads_to_a_page_and_a_heading() {
+    let mut found = Vec::new();
+    pages(&project("").canonicalize().expect("the project"), &mut found);
+    let (mut count, mut faults) = (0, Vec::new());
+    for page in &found {
+        let text = prose(page);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            if link.contains(':') {
+                continue;
+            }
+            count += 1;
+            let (place, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if place.is_empty() { page.clone() } else { page.parent().expect("a folder").join(place) };
+            if !target.exists() {
+                faults.push(format!("{}: {link} is not here", page.display()));
+            } else if !heading.is_empty()
+                && !prose(&target).lines().any(|line| line.starts_with('#') && anchor(line.trim_start_matches('#')) == heading)
+            {
+                faults.push(format!("{}: {link}: there is no such heading", page.display()));
+            }
+        }
+    }
+    assert!(found.len() > 40 && count > 60, "{} pages, {count} links", found.len());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgrade_only_restarts_it() {
+    let place = Place::new();
+    let (root, stubs, told) = (place.path("root"), place.path("stubs"), place.path("told"));
+    fs::create_dir_all(root.join("run/systemd/system")).expect("a folder");
+    fs::create_dir(&stubs).expect("a folder");
+    for program in ["getent", "groupadd", "deb-systemd-helper", "udevadm", "systemctl"] {
+        stria_testkit::script(&stubs.join(program), &format!("#!/bin/sh\necho {program} \"$@\" >>{}\n", told.display()));
+    }
+    let configure = |last: &str| {
+        let _ = fs::remove_file(&told);
+        let mut script = Command::new("sh");
+        script.arg(project("packaging/deb/postinst")).args(["configure", last]);
+        let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap_or_default());
+        let output = script.env("PATH", path).env("DPKG_ROOT", &root).output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        let told = fs::read_to_string(&told).expect("it told");
+        (told.contains("systemctl start stria.service"), told.contains("systemctl try-restart stria.service"))
+    };
+    assert_eq!(configure(""), (true, false), "the first time");
+    assert_eq!(configure("0.1.0"), (false, true), "an upgrade");
+    let masked = root.join("var/lib/systemd/deb-systemd-helper-masked");
+    fs::create_dir_all(&masked).and_then(|()| fs::write(masked.join("stria.service"), "")).expect("a file");
+    assert_eq!(configure("0.1.0"), (true, false), "after a removal");
+}
