@@ -8,7 +8,7 @@
 //! | [`DriveSpace`] | of a member's drive, counted from the start of the drive | metadata, where a data area lies |
 //! | [`StripeSpace`] | of the data of one stripe, in address order | coalesced writes |
 //! | [`StripSpace`] | of a strip: the same rows of every strip of a stripe | plans, log records, replay |
-//! | [`SweepSpace`] | a position of a sweep: a member's for a rebuild, of the sync space otherwise | windows, watermarks |
+//! | `SweepSpace` | a position of a sweep: a member's for a rebuild, of the sync space otherwise | windows, watermarks |
 //!
 //! On parity levels the sync space is the rows of the members, on mirrors the array's sectors. The functions at the end say which:
 //! no other way leads from one space to another.

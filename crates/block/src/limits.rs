@@ -3,7 +3,7 @@
 /// Virtual or real time in nanoseconds since an arbitrary start; only differences have a meaning.
 pub type Nanos = u64;
 
-/// The submitter's number for a request. The [`Completion`] returns it.
+/// The submitter's number for a request. The [`Completion`](crate::Completion) returns it.
 pub type Tag = u64;
 
 /// What a device can do. Read once; a device never grows or shrinks while it is in use.

@@ -1,7 +1,7 @@
 //! Words for people and JSON for programs, on standard output; errors and questions on standard error.
 //!
 //! All that is written passes here and through [`stria_block::shown`], so that names from drives and clients command no terminal.
-//! Line ends stay in words of several lines: put such words together of names that were [`shown`] before.
+//! Line ends stay in words of several lines: put such words together of names that were `shown` before.
 
 use crate::{Failure, absolute};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};

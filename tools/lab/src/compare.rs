@@ -1,7 +1,7 @@
 //! What differs between two runs, and what is noise.
 //!
 //! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, if there is
-//! one), by the methods of [`stats`](crate::stats), with Holm's correction over all of them. A difference counts if it is
+//! one), by the methods of [statistics](crate::stats), with Holm's correction over all of them. A difference counts if it is
 //! significant *and* at least the tolerance, because with enough rounds every tiny difference is significant. The rounds of one
 //! run share its circumstances. Differences from day to day show only if several runs a side are compared; then a run is the
 //! unit, with its median.

@@ -272,18 +272,18 @@ pub fn csv(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
     each(runs, out, "csv", |table, path| table.csv(path))
 }
 
-/// As [`csv`], as Parquet, without compression.
+/// As [`csv`](fn@csv), as Parquet, without compression.
 ///
 /// # Errors
-/// As [`csv`].
+/// As [`csv`](fn@csv).
 pub fn parquet(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
     each(runs, out, "parquet", |table, path| table.parquet(path).map_err(io::Error::other))
 }
 
-/// As [`csv`], as one OpenDocument spreadsheet.
+/// As [`csv`](fn@csv), as one OpenDocument spreadsheet.
 ///
 /// # Errors
-/// As [`csv`], and when there are more rows than a spreadsheet takes.
+/// As [`csv`](fn@csv), and when there are more rows than a spreadsheet takes.
 pub fn ods(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = out.join("tables.ods");
     let tables = tables(runs, out)?;

@@ -66,7 +66,7 @@ pub fn write(run: &Path, out: &Path) -> Result<(), ReportError> {
 /// Writes one page of several runs, side by side; the first is what the others are compared with.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write`](fn@write).
 pub fn write_together(runs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
     save(&drawn(runs)?.html, out)
 }

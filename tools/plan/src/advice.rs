@@ -3,7 +3,7 @@
 //! - [`purpose`]: what an array is for, as loads.
 //! - [`wish`]: what is asked for, and which arrays come into question.
 //! - [`trial`]: what one of them reaches. [`wear`]: what that takes of its drives.
-//! - [`what_if`]: one array, and what would change with a drive more, another strip, a failed drive, twice the load.
+//! - [`mod@what_if`]: one array, and what would change with a drive more, another strip, a failed drive, twice the load.
 //! - [`explain`]: where each figure comes from. [`page`]: the answer as HTML.
 //! - This module: the ranking, and why.
 

@@ -2,7 +2,7 @@
 //!
 //! - [`published`]: the numbers, by their place in `reference/published.toml`.
 //! - [`row`]: a number, its model, and how it counts; a sentence and whether it holds.
-//! - [`experiment`]: the runs that the cases are made of.
+//! - `experiment`: the runs that the cases are made of.
 //! - One module for each publication: what it measured, run on the models.
 //! - [`page`]: the table as a page and as CSV.
 

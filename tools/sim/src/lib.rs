@@ -5,7 +5,7 @@
 //! runs them. [`tree`] provides modelled drives to `stria-tree`, which opens arrays as on the host; [`lanes`] runs their lanes in one
 //! thread; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
 //! places only faults that the redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
-//! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`reference`]
+//! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`mod@reference`]
 //! computes redundancy again from the bytes.
 //!
 //! [`campaign`] runs many seeds, [`trace`] prints one line by line, [`shrink`] makes a failing history short, [`exhaustive`]

@@ -73,7 +73,7 @@ pub enum UblkError {
     InUse {
         /// The device.
         id: u32,
-        /// Its users, as [`UblkDevice::users`] describes them.
+        /// Its users, as `UblkDevice::users` describes them.
         users: String,
     },
     /// A queue cannot be served.

@@ -232,7 +232,7 @@ pub fn space(wish: &Wish, candidate: &Candidate) -> (u64, usize) {
     (made(wish, candidate).size_sectors() * SECTOR_BYTES, groups(candidate.level, candidate.members).2)
 }
 
-/// Tries an array. Its result without a drive is computed by [`complete`].
+/// Tries an array. Its result without a drive is computed by [`completed`].
 pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial {
     let (usable_bytes, survives) = space(wish, candidate);
     let parts = figures(wish, || made(wish, candidate));

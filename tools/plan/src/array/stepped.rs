@@ -1,4 +1,4 @@
-//! An array by its steps alone ([`steps`](super::steps)): the plain twin of the [engine](super::engine), which tests compare it with.
+//! An array by its steps alone ([`super::steps`]): the plain twin of the [engine](super::engine), which tests compare it with.
 //!
 //! Writes of levels with parity take turns on a stripe. Nothing else of an engine is here: no coalescing, no metadata.
 

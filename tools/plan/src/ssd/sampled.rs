@@ -3,7 +3,7 @@
 //! Pages are cut into groups of `every` neighbours, and a hash picks one page of each. Only writes and trims of picked pages
 //! reach the [`PageMap`], whose spare share is the drive's own, so that its write amplification is the drive's (as in the
 //! sampling of caches by hashed addresses, C. Waldspurger et al., "SHARDS", 2015). Each copy that it makes stands for `every`
-//! copies on the drive. They are owed, and paid along with the pages that the host writes next, in a share of [`SMOOTH_BLOCKS`]: a
+//! copies on the drive. They are owed, and paid along with the pages that the host writes next, in a share of `SMOOTH_BLOCKS`: a
 //! real drive collects a little with every write. With `every` = 1 the map is the whole drive's.
 
 use super::jump;
@@ -82,7 +82,7 @@ impl SampledMap {
         self.owed_pages = 0;
     }
 
-    /// The state that random overwrites lead to, made at once: see [`jump`](super::jump). The open block's share of copies is owed.
+    /// The state that random overwrites lead to, made at once: see [`super::jump`]. The open block's share of copies is owed.
     pub fn jump_to_used(&mut self, seed: u64) {
         let shape = self.map.shape();
         self.map = jump::overwritten(shape, seed);
