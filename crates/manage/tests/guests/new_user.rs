@@ -6,16 +6,14 @@
 //! fsx, fio and the file systems' own checks judge the bytes. Clients of NBD need no guest: QEMU's and libnbd's own tools judge
 //! the export.
 
-mod support;
-
+use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
+use crate::support::{Place, Serve, noise, run_tool, same, tool};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use stria_testkit::nvme;
-use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
-use support::{Place, Serve, noise, run_tool, same, tool};
 
 const DRIVES: [&str; 5] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1", "/dev/nvme4n1"];
 const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["nbd", "ublk_drv", "xfs"] };
@@ -248,7 +246,10 @@ fn the_first_days_of_an_array_go_well() {
         assert!(Path::new(&fsx).exists(), "{fsx} is missing; run: scripts/setup test");
         let drives = [nvme::Drive { bytes: 4 << 30, options: nvme::BLOCKS_OF_4096 }; 5];
         let programs = [&PROGRAMS[..], &[&fsx]].concat();
-        print!("{}", nvme::run_boots_on(LINUX_6_12, "new-user", &["first_day", "second_day"], &drives, &programs));
+        print!(
+            "{}",
+            nvme::run_boots_on(LINUX_6_12, "new-user", &["new_user::first_day", "new_user::second_day"], &drives, &programs)
+        );
     }
 }
 

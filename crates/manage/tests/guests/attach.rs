@@ -3,15 +3,13 @@
 //! Method: this program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme). There fio and mke2fs of the machine
 //! outside use the device while the real `stria` is killed and started again.
 
-mod support;
-
+use crate::support::Place;
+use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use stria_testkit::nvme;
-use support::Place;
-use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
 const SPARE: &str = "/dev/nvme4n1";
@@ -165,7 +163,7 @@ fn guests_half() {
 fn an_attached_array_outlives_its_server() {
     if nvme::wanted() {
         let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
-        print!("{}", nvme::run_test_on(LINUX_6_12, "attach", "guests_half", &drives, &PROGRAMS));
+        print!("{}", nvme::run_test_on(LINUX_6_12, "attach", "attach::guests_half", &drives, &PROGRAMS));
     }
 }
 

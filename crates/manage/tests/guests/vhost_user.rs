@@ -2,14 +2,12 @@
 //! Method: the real `stria serve` is killed while a driver works. One driver is a plain one that uses the rings in shared memory,
 //! which is quick; the other is Linux in a QEMU guest, with fio and a file system.
 
-mod support;
-
+use crate::support::{Place, Serve, guest};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use stria_testkit::nvme;
 use stria_testkit::vhost_user::{FLUSH, GET_ID, Machine, QUEUES, READ, SLOTS, WRITE};
-use support::{Place, Serve, guest};
 
 const OK: u8 = 0;
 
@@ -105,7 +103,7 @@ fn people_see_the_disk_and_who_uses_it() {
     let uuid: String =
         disk.place.status("tank")["uuid"].as_str().expect("a UUID").chars().filter(char::is_ascii_hexdigit).collect();
     assert_eq!((status, String::from_utf8(serial).expect("text")), (OK, uuid[..20].to_owned()));
-    let text = support::unwrapped(&disk.place.ok(&["status", "tank"]));
+    let text = crate::support::unwrapped(&disk.place.ok(&["status", "tank"]));
     assert!(text.contains("by vhost-user: 3 requests, 0 B read, 4 KiB written"), "{text}");
     // A disk in use is not stopped without --force.
     disk.place.run(&["stop", "tank"]).refused(4, &["in use by process", "vhost-user", "--force"]);

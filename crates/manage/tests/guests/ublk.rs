@@ -2,14 +2,12 @@
 //! Method: this program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme). There the real `stria` serves a RAID
 //! 5 to the kernel, and fio and mke2fs of the machine outside use it.
 
-mod support;
-
+use crate::support::Place;
+use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use stria_testkit::nvme;
-use support::Place;
-use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
 const SPARE: &str = "/dev/nvme4n1";
@@ -158,6 +156,6 @@ fn guests_half() {
 fn an_array_is_a_block_device_that_outlives_its_server() {
     if nvme::wanted() {
         let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
-        print!("{}", nvme::run_test_on(LINUX_6_12, "ublk", "guests_half", &drives, &PROGRAMS));
+        print!("{}", nvme::run_test_on(LINUX_6_12, "ublk", "ublk::guests_half", &drives, &PROGRAMS));
     }
 }
