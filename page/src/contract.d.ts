@@ -106,6 +106,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/arrays/{name}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its members could do, as it was measured last */
+        get: operations["get_arrays_name_limits"];
+        put?: never;
+        /** Measures what its members could do, by reads */
+        post: operations["post_arrays_name_limits"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{name}/price": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Measures what the running sweep costs clients */
+        post: operations["post_arrays_name_price"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -186,6 +221,23 @@ export interface paths {
         get: operations["get_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What each level would make of drives */
+        post: operations["post_forecast"];
         delete?: never;
         options?: never;
         head?: never;
@@ -280,6 +332,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Pages of the laboratory and the planner */
+        get: operations["get_reports"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reports/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One page of the laboratory or the planner */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the page */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/html": string;
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/routine": {
         parameters: {
             query?: never;
@@ -290,6 +395,24 @@ export interface paths {
         /** Scrubs and self-tests by schedule */
         get: operations["get_routine"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/routine/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The schedules as they are set */
+        get: operations["get_routine_settings"];
+        /** Sets the schedules, and applies them */
+        put: operations["put_routine_settings"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1143,6 +1266,24 @@ export interface components {
              */
             written_bytes_per_s: number;
         };
+        /** @description The clients of an array over some seconds. */
+        ClientSide: {
+            /**
+             * Format: double
+             * @description Bytes read and written.
+             */
+            bytes_per_s: number;
+            /**
+             * Format: double
+             * @description The mean time of a request by Little's law: requests under way over requests a second. Null: there were none.
+             */
+            mean_us: number | null;
+            /**
+             * Format: double
+             * @description Requests answered.
+             */
+            requests_per_s: number;
+        };
         /** @description A connected client. */
         ClientView: {
             /**
@@ -1514,6 +1655,40 @@ export interface components {
              */
             strip_bytes: number | null;
         };
+        /** @description What is to be forecast. */
+        ForecastRequestInput: {
+            /** @description The drives that would be members. */
+            drives: string[];
+            /**
+             * @description The drive of the planner's catalogue that they are taken for; by their model if not given.
+             * @default null
+             */
+            like?: string | null;
+            /**
+             * @description `database`, `vm`, `media`, `backup` or `desktop`; `vm` if not given.
+             * @default null
+             */
+            purpose?: string | null;
+            /**
+             * Format: uint
+             * @description Spares beside them.
+             * @default 0
+             */
+            spares?: number;
+        };
+        /** @description What each level makes of the drives. */
+        Forecasts: {
+            /** @description True: the planner's models say it. False: nothing but laws is known, for the reason in `text`. */
+            by_plan: boolean;
+            /** @description Drives that the planner knows. */
+            known: components["schemas"]["KnownDrive"][];
+            /** @description Each level that was planned. */
+            levels: components["schemas"]["LevelForecast"][];
+            /** @description The drive of the catalogue that was taken. */
+            like: string | null;
+            /** @description The drive and purpose that the models are of, or why there are none. */
+            text: string;
+        };
         /** @description The health of an array: the worst of it and its spans. */
         HealthView: "optimal" | "degraded" | "failed";
         /** @description An action that is being carried out, or was. It goes on without the client that began it. */
@@ -1558,6 +1733,13 @@ export interface components {
         };
         /** @description The state of a job. */
         JobState: "running" | "done" | "failed";
+        /** @description A drive that the planner knows. */
+        KnownDrive: {
+            /** @description Its key, for `like`. */
+            key: string;
+            /** @description Its name. */
+            name: string;
+        };
         /** @description A thread that an array runs on. */
         LaneView: {
             /** @description True if NBD clients live on it, rather than on threads of their own. */
@@ -1643,6 +1825,76 @@ export interface components {
              */
             slow_count: number;
         };
+        /** @description What one level makes of the drives. */
+        LevelForecast: {
+            /**
+             * Format: double
+             * @description Bytes of them.
+             */
+            bytes_per_s: number;
+            /**
+             * Format: double
+             * @description The speed with one drive missing, as a share of the speed with all.
+             */
+            degraded_share: number | null;
+            /** @description `0`, `1`, `5`, `6`, `10`. */
+            level: string;
+            /**
+             * Format: double
+             * @description The probability that any data are lost within a year.
+             */
+            loss_per_year: number;
+            /**
+             * Format: double
+             * @description The mean time of a request.
+             */
+            mean_us: number;
+            /**
+             * Format: double
+             * @description The time that 99 of 100 reads do not exceed.
+             */
+            read_p99_us: number | null;
+            /**
+             * Format: double
+             * @description The time to fill a spare while clients are idle.
+             */
+            rebuild_s: number | null;
+            /**
+             * Format: double
+             * @description Requests of the purpose a second.
+             */
+            requests_per_s: number;
+            /**
+             * Format: uint64
+             * @description The strip that was best.
+             */
+            strip_bytes: number | null;
+            /**
+             * Format: double
+             * @description Bytes written to drives for each byte of clients.
+             */
+            wear: number;
+        };
+        /** @description What the members of an array could do, each by itself and all together. */
+        Limits: {
+            /**
+             * Format: uint64
+             * @description When it was measured, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /** @description Each member. */
+            members: components["schemas"]["MemberLimit"][];
+            /**
+             * Format: double
+             * @description Bytes of long reads from all members at once: less than the sum, if a bus or a processor limits them.
+             */
+            together_bytes_per_s: number;
+        };
+        /** @description What is known of an array's limits, for a route. */
+        LimitsKnown: {
+            /** @description The last measurement since the daemon started; null: none yet. */
+            limits: components["schemas"]["Limits"] | null;
+        };
         /** @description The write log since the array started. */
         LogView: {
             /**
@@ -1705,6 +1957,28 @@ export interface components {
             urgency: components["schemas"]["Urgency"];
             /** @description The fault. */
             what: string;
+        };
+        /** @description What one member could do. */
+        MemberLimit: {
+            /** @description Why nothing is known. */
+            error: string | null;
+            /** @description The member's path. */
+            path: string;
+            /**
+             * Format: double
+             * @description Bytes of reads of 1 MiB, one after another, 4 under way.
+             */
+            read_bytes_per_s: number;
+            /**
+             * Format: uint64
+             * @description The median time of a read of 4 KiB with no other beside it.
+             */
+            read_us: number;
+            /**
+             * Format: double
+             * @description Reads of 4 KiB at random places, 32 under way.
+             */
+            reads_per_s: number;
         };
         /** @description The work of one member. */
         MemberRate: {
@@ -1879,8 +2153,67 @@ export interface components {
             /** @description The sum over clients. */
             total: components["schemas"]["ClientRate"];
         };
+        /** @description A page. */
+        Report: {
+            /**
+             * Format: uint64
+             * @description When it was made, in milliseconds since 1970.
+             */
+            changed_ms: number;
+            /** @description The name of its file. */
+            name: string;
+        };
+        /** @description The pages that can be looked at. */
+        Reports: {
+            /** @description The pages, the newest first. */
+            files: components["schemas"]["Report"][];
+            /** @description The folder on the server: what is put there is listed here. */
+            folder: string;
+        };
         /** @description The rights of a user, each with those before it. */
         Role: "view" | "operate" | "admin";
+        /** @description When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`. */
+        RoutineSettings: {
+            /**
+             * @description The hours in which such work runs, `22:00-06:00`; empty: all.
+             * @default
+             */
+            hours: string;
+            /** @description Long ones. */
+            long_self_test: string;
+            /** @description Scrubs of all arrays with redundancy. */
+            scrub: string;
+            /**
+             * @description Scrubs of single arrays, by name.
+             * @default {}
+             */
+            scrubs: {
+                [key: string]: string;
+            };
+            /** @description Short self-tests of drives. */
+            self_test: string;
+        };
+        /** @description When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`. */
+        RoutineSettingsInput: {
+            /**
+             * @description The hours in which such work runs, `22:00-06:00`; empty: all.
+             * @default
+             */
+            hours?: string;
+            /** @description Long ones. */
+            long_self_test: string;
+            /** @description Scrubs of all arrays with redundancy. */
+            scrub: string;
+            /**
+             * @description Scrubs of single arrays, by name.
+             * @default {}
+             */
+            scrubs?: {
+                [key: string]: string;
+            };
+            /** @description Short self-tests of drives. */
+            self_test: string;
+        };
         /** @description Routine work, as `stria routine` shows it. */
         RoutineView: {
             /** @description True if it was interrupted, and goes on from there. */
@@ -2011,6 +2344,25 @@ export interface components {
             urgency: components["schemas"]["Urgency"];
             /** @description The reasons why all else is well, in sentences. */
             well: string[];
+        };
+        /** @description What a sweep costs clients: their work with it and without it, in turn. */
+        SweepPrice: {
+            /**
+             * Format: uint64
+             * @description When it was measured, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /** @description While it was held. */
+            held: components["schemas"]["ClientSide"];
+            /** @description `resync`, `rebuild`, `scrub`, `repair`. */
+            kind: string;
+            /** @description While it ran. */
+            running: components["schemas"]["ClientSide"];
+            /**
+             * Format: uint64
+             * @description The sweep's speed meanwhile.
+             */
+            sweep_bytes_per_s: number;
         };
         /** @description A sweep. */
         SweepView: {
@@ -2303,6 +2655,99 @@ export interface operations {
             };
         };
     };
+    get_arrays_name_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitsKnown"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_arrays_name_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Limits"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_arrays_name_price: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepPrice"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_audit: {
         parameters: {
             query?: {
@@ -2507,6 +2952,39 @@ export interface operations {
             };
         };
     };
+    post_forecast: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForecastRequestInput"];
+            };
+        };
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forecasts"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_jobs: {
         parameters: {
             query?: never;
@@ -2633,6 +3111,35 @@ export interface operations {
             };
         };
     };
+    get_reports: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reports"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_routine: {
         parameters: {
             query?: never;
@@ -2649,6 +3156,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RoutineView"][];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_routine_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoutineSettings"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    put_routine_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RoutineSettingsInput"];
+            };
+        };
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Told"];
                 };
             };
             /** @description a refusal */

@@ -9,11 +9,15 @@
 
 pub mod auth;
 mod drives;
+mod forecast;
 mod jobs;
 mod looks;
+mod measure;
 mod page;
 mod plans;
+mod reports;
 mod route;
+mod schedules;
 mod server;
 mod stream;
 mod summary;
@@ -31,10 +35,13 @@ use crate::routine::Routine;
 use crate::service::Service;
 use auth::Guard;
 use axum::http::Method;
+use forecast::{ForecastRequest, Planner};
 use jobs::Jobs;
 use looks::Looks;
+use measure::Measurements;
 use plans::{Plans, is_harmless};
 use route::{Body, Call, Nothing, Query, Route, route};
+use schedules::RoutineSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -81,6 +88,8 @@ pub struct Rest {
     plans: Plans,
     jobs: Jobs,
     looks: Looks,
+    measurements: Measurements,
+    planner: Planner,
     /// The present run.
     boot: String,
 }
@@ -110,6 +119,8 @@ impl Rest {
             plans: Plans::default(),
             jobs: Jobs::default(),
             looks: Looks::default(),
+            measurements: Measurements::default(),
+            planner: Planner::default(),
             boot: format!("{:x}", now_ms()),
         })
     }
@@ -176,6 +187,30 @@ fn routes() -> Vec<Route> {
         route(get.clone(), "/arrays/{name}", View, "One array, by name or UUID", |call: Call<Nothing>| {
             plans::entry(&call.rest, &call.name)
         }),
+        route(
+            get.clone(),
+            "/arrays/{name}/limits",
+            View,
+            "What its members could do, as it was measured last",
+            |call: Call<Nothing>| measure::known(&call.rest, &call.name),
+        ),
+        route(
+            post.clone(),
+            "/arrays/{name}/limits",
+            Operate,
+            "Measures what its members could do, by reads",
+            |call: Call<Nothing>| measure::limits(&call.rest, &call.name),
+        ),
+        route(
+            post.clone(),
+            "/arrays/{name}/price",
+            Operate,
+            "Measures what the running sweep costs clients",
+            |call: Call<Nothing>| measure::price(&call.rest, &call.name),
+        ),
+        route(post.clone(), "/forecast", View, "What each level would make of drives", |call: Call<Body<ForecastRequest>>| {
+            forecast::forecast(&call.rest, &call.input.0)
+        }),
         route(get.clone(), "/drives", View, "The drives of the machine, what lies on them, and their health", drives_of),
         route(post.clone(), "/plans", Operate, "Says what an action would do, and gives a token to carry it out", offer),
         route(post.clone(), "/actions", Operate, "Carries out an action that loses nothing", act),
@@ -195,6 +230,19 @@ fn routes() -> Vec<Route> {
         }),
         route(get.clone(), "/routine", View, "Scrubs and self-tests by schedule", |call: Call<Nothing>| {
             Ok::<Vec<RoutineView>, _>(call.rest.routine.shown())
+        }),
+        route(get.clone(), "/routine/settings", View, "The schedules as they are set", |call: Call<Nothing>| {
+            schedules::settings(&call.rest)
+        }),
+        route(
+            put.clone(),
+            "/routine/settings",
+            Admin,
+            "Sets the schedules, and applies them",
+            |call: Call<Body<RoutineSettings>>| schedules::set(&call.rest, &call.input.0),
+        ),
+        route(get.clone(), "/reports", View, "Pages of the laboratory and the planner", |call: Call<Nothing>| {
+            Ok::<reports::Reports, _>(reports::list(&call.rest))
         }),
         route(get.clone(), "/alarms", View, "The causes of alarms that last", |call: Call<Nothing>| {
             Ok::<Vec<StandingView>, _>(call.rest.monitor.standing())
@@ -228,6 +276,7 @@ pub fn document() -> Value {
         vec![
             ("/api/v1/openapi.json", text("This document", "view", "application/json", "the document")),
             ("/api/v1/stream", text("State and events as they change", "view", "text/event-stream", stream)),
+            ("/api/v1/reports/{name}", text("One page of the laboratory or the planner", "view", "text/html", "the page")),
             ("/metrics", text("Figures for Prometheus", "view", "text/plain", "Prometheus' text")),
         ],
     );

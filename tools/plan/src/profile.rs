@@ -163,6 +163,11 @@ const MODELS: &[(&str, &str)] = &[
     ("ST9300605SS", "savvio10k5"),
 ];
 
+/// The parts of model names by which drives of this profile are known.
+pub fn models_of_key(key: &str) -> Vec<&'static str> {
+    MODELS.iter().filter(|(_, known)| *known == key).map(|(part, _)| *part).collect()
+}
+
 /// The profile of a drive that reports this model name.
 pub fn key_of_model(model: &str) -> Option<&'static str> {
     MODELS.iter().find(|(part, _)| model.contains(part)).map(|(_, key)| *key)

@@ -7,6 +7,7 @@ use super::{Array, Block, Config, Uuid};
 use crate::replace::replace;
 use crate::settings::WriteMode;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use stria_terminal::Failure;
@@ -127,6 +128,43 @@ impl Edit {
         };
         let list: toml_edit::Array = drives.iter().map(|drive| drive.display().to_string()).collect();
         part.insert("drives", value(list));
+        Ok(())
+    }
+
+    /// Sets keys of `[routine]`, and the schedules of single arrays; an empty text takes a key out, so that its default holds.
+    ///
+    /// # Errors
+    /// When the file is written in a way that commands cannot change.
+    pub fn routine(&mut self, keys: &[(&str, &str)], scrubs: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let path = self.path.display().to_string();
+        let part = self.document.entry("routine").or_insert_with(|| Item::Table(Table::new()));
+        let Some(part) = part.as_table_mut() else {
+            return Err(Failure::Failed(format!("{path}: write [routine] as a part of its own, then commands can change it")));
+        };
+        let put = |table: &mut Table, key: &str, text: &str| match text {
+            "" => drop(table.remove(key)),
+            text if table.get(key).and_then(Item::as_str) == Some(text) => {}
+            text => drop(table.insert(key, value(text))),
+        };
+        for (key, text) in keys {
+            put(part, key, text);
+        }
+        let single = part.entry("scrubs").or_insert_with(|| Item::Table(Table::new()));
+        let Some(single) = single.as_table_mut() else {
+            return Err(Failure::Failed(format!(
+                "{path}: write [routine.scrubs] as a part of its own, then commands can change it"
+            )));
+        };
+        let gone: Vec<String> = single.iter().map(|(key, _)| key.to_owned()).filter(|key| !scrubs.contains_key(key)).collect();
+        for key in gone {
+            single.remove(&key);
+        }
+        for (array, text) in scrubs {
+            put(single, array, text);
+        }
+        if single.is_empty() {
+            part.remove("scrubs");
+        }
         Ok(())
     }
 

@@ -471,7 +471,7 @@ pub fn entry(rest: &Rest, name: &str) -> Result<ArrayEntry, ApiError> {
     })
 }
 
-fn served(rest: &Rest, name: &str) -> Result<(ArrayEntry, ArrayView), ApiError> {
+pub fn served(rest: &Rest, name: &str) -> Result<(ArrayEntry, ArrayView), ApiError> {
     let entry = entry(rest, name)?;
     match entry.view.clone() {
         Some(view) => Ok((entry, view)),

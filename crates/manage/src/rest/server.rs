@@ -11,7 +11,7 @@ use super::jobs::array_of;
 use super::route::{RawCall, Route};
 use super::stream::{self, Seen};
 use super::types::{Action, Login, Via};
-use super::{Rest, page};
+use super::{Rest, page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
 use crate::view;
@@ -286,7 +286,8 @@ fn guarded(mut response: Response<Body>, is_secure: bool) -> Response<Body> {
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), usb=()"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // A report has a stricter policy of its own.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     if is_secure {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
@@ -393,6 +394,13 @@ impl Server {
                     };
                     return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, seen, &state, last);
                 }
+                path if path.starts_with("/api/v1/reports/") => {
+                    let name =
+                        percent_encoding::percent_decode_str(&path["/api/v1/reports/".len()..]).decode_utf8_lossy().into_owned();
+                    let server = Arc::clone(&self);
+                    let page = blocking(move || Ok(reports::page(&server.rest, &name))).await;
+                    return page.unwrap_or_else(IntoResponse::into_response);
+                }
                 "/metrics" => {
                     let server = Arc::clone(&self);
                     return match blocking(move || server.rest.monitor.figures()).await {
@@ -429,8 +437,8 @@ impl Server {
         };
         let route = &self.routes[index];
         let (status, least, by) = (route.status, route.role, caller.shown());
-        // Bodies with tokens or a configuration stay out of the record. A plan is a question.
-        let is_order = *method != Method::GET && path != "/api/v1/plans" && path != "/api/v1/config/check";
+        // Bodies with tokens or a configuration stay out of the record. A plan and a forecast are questions.
+        let is_order = *method != Method::GET && !matches!(path, "/api/v1/plans" | "/api/v1/config/check" | "/api/v1/forecast");
         let order = if path == "/api/v1/actions" {
             String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned()
         } else {

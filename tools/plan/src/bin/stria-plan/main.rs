@@ -234,8 +234,11 @@ fn catalogue(as_json: bool) -> Result<u8, Failure> {
     let platforms: Vec<(String, String)> =
         profile::platforms().map_err(Failure::failed)?.into_iter().map(|profile| (profile.key, profile.name)).collect();
     if as_json {
-        let list = |all: &[(String, String)]| all.iter().map(|(key, name)| json!({"key": key, "name": name})).collect::<Vec<_>>();
-        print_json(&json!({ "drives": list(&drives), "platforms": list(&platforms) }));
+        let drive = |(key, name): &(String, String)| json!({"key": key, "name": name, "models": profile::models_of_key(key)});
+        let platform = |(key, name): &(String, String)| json!({"key": key, "name": name});
+        let (drives, platforms): (Vec<_>, Vec<_>) =
+            (drives.iter().map(drive).collect(), platforms.iter().map(platform).collect());
+        print_json(&json!({ "drives": drives, "platforms": platforms }));
         return Ok(0);
     }
     for (header, all) in [("DRIVE", drives), ("PLATFORM", platforms)] {

@@ -1,0 +1,72 @@
+//! Schedules of routine work, as a form shows and sets them: `[routine]` of the configuration.
+
+use super::Rest;
+use super::types::Told;
+use crate::api::{ApiError, ApiErrorKind};
+use crate::config::{RoutineConfig, edit::Edit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use stria_terminal::Failure;
+
+/// When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoutineSettings {
+    /// Scrubs of all arrays with redundancy.
+    pub scrub: String,
+    /// Scrubs of single arrays, by name.
+    #[serde(default)]
+    pub scrubs: BTreeMap<String, String>,
+    /// Short self-tests of drives.
+    pub self_test: String,
+    /// Long ones.
+    pub long_self_test: String,
+    /// The hours in which such work runs, `22:00-06:00`; empty: all.
+    #[serde(default)]
+    pub hours: String,
+}
+
+fn failed(failure: Failure) -> ApiError {
+    ApiError::new(ApiErrorKind::Failed, failure.to_string())
+}
+
+/// The schedules of the configuration.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn settings(rest: &Rest) -> Result<RoutineSettings, ApiError> {
+    let RoutineConfig { scrub, scrubs, self_test, long_self_test, .. } = rest.config()?.routine;
+    // Hours are shown as they were written.
+    let text = std::fs::read_to_string(&rest.config_path).unwrap_or_default();
+    let written = text.parse::<toml::Table>().unwrap_or_default();
+    let hours = written.get("routine").and_then(|part| part.get("hours")).and_then(|hours| hours.as_str());
+    Ok(RoutineSettings {
+        scrub: scrub.to_string(),
+        scrubs: scrubs.into_iter().map(|(name, schedule)| (name, schedule.to_string())).collect(),
+        self_test: self_test.to_string(),
+        long_self_test: long_self_test.to_string(),
+        hours: hours.unwrap_or_default().to_owned(),
+    })
+}
+
+/// Writes them into the configuration, which keeps its comments, and applies it.
+///
+/// # Errors
+/// When a schedule makes no sense; then nothing has changed.
+pub fn set(rest: &Rest, wanted: &RoutineSettings) -> Result<Told, ApiError> {
+    let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
+    let defaults = RoutineConfig::default();
+    let own = |text: &String, usual: String| if *text == usual { String::new() } else { text.clone() };
+    let keys = [
+        ("scrub", own(&wanted.scrub, defaults.scrub.to_string())),
+        ("self-test", own(&wanted.self_test, defaults.self_test.to_string())),
+        ("long-self-test", own(&wanted.long_self_test, defaults.long_self_test.to_string())),
+        ("hours", wanted.hours.clone()),
+    ];
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, text)| (*key, text.as_str())).collect();
+    edit.routine(&keys, &wanted.scrubs).map_err(failed)?;
+    edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
+    edit.save().map_err(failed)?;
+    Ok(Told { message: rest.keeper.reload()? })
+}
