@@ -9,13 +9,18 @@ import { t } from "./words.ts";
 
 const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_silent", "wrong_bytes", "bad_blocks", "unreadable", "lane_silent", "mismatch", "alarm", "sweep_stopped"]);
 
+/** So many events are shown at first, and so many more each time; the server sends no more than the most. */
+const PAGE = 200;
+const MOST = 1000;
+
 export function Activity() {
   const [array, set_array] = useState("");
   const [text, set_text] = useState("");
   const [orders, set_orders] = useState(false);
+  const [limit, set_limit] = useState(PAGE);
   const newest = events.value.at(-1)?.time_ms;
-  const load = () => (orders ? server.audit(200) : server.events({ array, text, limit: 200 }));
-  const { value, error } = useLoaded(load, [array, text, orders, newest]);
+  const load = () => (orders ? server.audit(limit) : server.events({ array, text, limit }));
+  const { value, error } = useLoaded(load, [array, text, orders, limit, newest]);
   const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && event.text.includes(text))).reverse();
   return (
     <>
@@ -57,7 +62,16 @@ export function Activity() {
             <Line key={`${event.time_ms} ${event.sequence}`} event={event} />
           ))}
         </ol>
-        {value?.more && <p class="note">{t("older_events")}</p>}
+        {value?.more &&
+          (limit < MOST ? (
+            <div class="buttons">
+              <button type="button" onClick={() => set_limit(Math.min(MOST, limit + PAGE))}>
+                {t("show_older")}
+              </button>
+            </div>
+          ) : (
+            <p class="note">{t("older_events")}</p>
+          ))}
       </section>
     </>
   );

@@ -1,14 +1,16 @@
 // The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
 import { useState } from "preact/hooks";
 import { drives_of, family, label } from "./cases.ts";
-import { bytes, count, micros, percent, rate } from "./format.ts";
+import { bytes, count, micros, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
-import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word } from "./parts.tsx";
+import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
-import type { ArrayEntry, ArrayView, MemberView } from "./types.ts";
+import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
 import { type Key, t } from "./words.ts";
+
+type Fault = { message: string; status: number };
 
 const level_name = (level: string) => (level === "jbod" ? "JBOD" : t("raid", { level }));
 
@@ -143,24 +145,60 @@ function load(member: MemberView, reads_per_s: number, writes_per_s: number): nu
   return (reads_per_s * (member.read_latency?.median_us ?? 0) + writes_per_s * (member.write_latency?.median_us ?? 0)) / 1e6;
 }
 
-/** What the array does now, beside what its members do and have done. */
+/** The share of what a member could do that it does now. A request takes the time that its size, or its mere number, takes at full speed. */
+export function used(limit: MemberLimit | undefined, now: MemberRate | undefined): number | null {
+  if (!limit || limit.error || !now || limit.reads_per_s <= 0 || limit.read_bytes_per_s <= 0) return null;
+  const time = (count: number, bytes: number) => (count <= 0 ? 0 : Math.max(count / limit.reads_per_s, bytes / limit.read_bytes_per_s));
+  return time(now.reads_per_s, now.read_bytes_per_s) + time(now.writes_per_s, now.written_bytes_per_s);
+}
+
+/** Seconds over which the roof is averaged: one second alone jumps. */
+const OVER_S = 5;
+
+/** What the array does now, beside what its members could do. */
 function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const { rates } = entry;
+  const known = useLoaded(() => server.limits(entry.name), [entry.name]);
+  const [busy, set_busy] = useState(false);
+  const [error, set_error] = useState<Fault | null>(null);
   const members = drives_of(view).filter((member) => member.role !== "failed" && member.role !== "spare");
   const past = history(entry.name);
   if (!rates) return null;
+  const limits = known.value?.limits ?? null;
+  const measure = async () => {
+    set_busy(true);
+    set_error(null);
+    try {
+      await server.measure_limits(entry.name);
+      known.reload();
+    } catch (reason) {
+      set_error(reason as Fault);
+    }
+    set_busy(false);
+  };
   const rows = members.map((member) => {
     const now = rates.members.find((one) => one.path === member.path);
-    const key = member_key(entry.name, member.path);
+    const limit = limits?.members.find((one) => one.path === member.path);
     const done = (now?.read_bytes_per_s ?? 0) + (now?.written_bytes_per_s ?? 0);
-    const best = peak(key);
-    return { member, now, done, best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0) };
+    const best = peak(member_key(entry.name, member.path));
+    return { member, now, limit, done, best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0), used: used(limit, now) };
   });
+  const is_known = rows.some((row) => row.used !== null);
   const written = rows.reduce((sum, row) => sum + (row.now?.written_bytes_per_s ?? 0), 0);
-  const busiest = rows.reduce<(typeof rows)[number] | null>((most, row) => (row.load > (most?.load ?? 0.05) ? row : most), null);
+  const weight = (row: (typeof rows)[number]) => (is_known ? (row.used ?? 0) : row.load);
+  const busiest = rows.reduce<(typeof rows)[number] | null>((most, row) => (weight(row) > (most ? weight(most) : is_known ? 0.02 : 0.05) ? row : most), null);
   const scale = Math.max(1, ...rows.map((row) => row.best));
   const price = rates.total.written_bytes_per_s > 1e5 ? written / rates.total.written_bytes_per_s : null;
+  // At the present mix of requests the array could do so many times what it does now.
+  const factor = is_known && busiest?.used ? 1 / busiest.used : null;
+  const lately = past.slice(-OVER_S);
+  const mean = (of: (sample: Sample) => number) => (lately.length === 0 ? 0 : lately.reduce((sum, sample) => sum + of(sample), 0) / lately.length);
+  const requests_per_s = mean((sample) => sample.requests);
+  const mean_us = requests_per_s >= 1 ? (mean((sample) => sample.under_way) / requests_per_s) * 1e6 : null;
+  const alone_us = Math.max(0, ...rows.map((row) => row.limit?.read_us ?? 0));
   const line = (of: (sample: Sample) => number) => past.map(of);
+  const roof = (now: number) => (factor !== null && now > 0 ? now * factor : null);
+  const [read_roof, write_roof] = [roof(rates.total.read_bytes_per_s), roof(rates.total.written_bytes_per_s)];
   return (
     <section class="card">
       <h2>{t("now_title")}</h2>
@@ -168,39 +206,73 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         <figure>
           <figcaption>
             {t("reads")} <strong class="figure">{rate(rates.total.read_bytes_per_s)}</strong>
+            {read_roof !== null && <span class="soft"> {t("of_roof", { rate: rate(read_roof) })}</span>}
           </figcaption>
-          <Spark values={line((sample) => sample.read)} label={t("spark_reads", { rate: rate(rates.total.read_bytes_per_s) })} />
+          <Spark values={line((sample) => sample.read)} roof={read_roof} label={t("spark_reads", { rate: rate(rates.total.read_bytes_per_s) })} />
         </figure>
         <figure>
           <figcaption>
             {t("writes")} <strong class="figure">{rate(rates.total.written_bytes_per_s)}</strong>
+            {write_roof !== null && <span class="soft"> {t("of_roof", { rate: rate(write_roof) })}</span>}
           </figcaption>
-          <Spark values={line((sample) => sample.written)} label={t("spark_writes", { rate: rate(rates.total.written_bytes_per_s) })} />
+          <Spark values={line((sample) => sample.written)} roof={write_roof} label={t("spark_writes", { rate: rate(rates.total.written_bytes_per_s) })} />
         </figure>
       </div>
       <p class="soft">
         {t("requests_now", { n: count(Math.round(rates.total.requests_per_s)), waiting: count(rates.total.in_flight) })}
+        {mean_us !== null && ` ${t("mean_now", { time: micros(mean_us) })}`}
+        {mean_us !== null && alone_us > 0 && ` ${t("alone", { time: micros(alone_us) })}`}
         {price !== null && ` ${t("price", { n: price.toLocaleString(undefined, { maximumFractionDigits: 1 }) })}`}
       </p>
       <h3>{t("members_now")}</h3>
-      <p class="soft">{busiest ? t("limits", { drive: label(busiest.member), n: busiest.load.toFixed(1) }) : t("limits_none")}</p>
+      <p class={is_known ? "" : "soft"}>
+        {!busiest
+          ? t("limits_none")
+          : is_known
+            ? t("limits_known", { drive: label(busiest.member), percent: percent(Math.min(1, busiest.used ?? 0)), times: (factor ?? 1).toLocaleString(undefined, { maximumFractionDigits: 1 }) })
+            : t("limits", { drive: label(busiest.member), n: busiest.load.toFixed(1) })}
+      </p>
       <ul class="roof">
-        {rows.map(({ member, done, best, load }) => (
+        {rows.map(({ member, done, best, load, limit, used }) => (
           <li key={member.path} class={member === busiest?.member ? "marked" : ""}>
             <span class="roof-name">{label(member)}</span>
             <svg class="roof-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-              <rect class="roof-best" width={(best / scale) * 100} height="8" />
-              <rect class="roof-now" width={(done / scale) * 100} height="8" />
+              {is_known ? (
+                <rect class="roof-now" width={Math.min(1, used ?? 0) * 100} height="8" />
+              ) : (
+                <>
+                  <rect class="roof-best" width={(best / scale) * 100} height="8" />
+                  <rect class="roof-now" width={(done / scale) * 100} height="8" />
+                </>
+              )}
             </svg>
             <span class="roof-words">
-              {rate(done)} <span class="soft">{t("of_best", { best: rate(best) })}</span>
+              {is_known && used !== null && <strong>{percent(Math.min(1, used))} </strong>}
+              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : t("of_best", { best: rate(best) })}</span>
             </span>
-            <span class="roof-load soft">{load > 0.05 && t("under_way", { n: load.toFixed(1) })}
+            <span class="roof-load soft">
+              {limit && !limit.error
+                ? t("time_now_alone", { now: member.read_latency ? micros(member.read_latency.median_us) : "–", alone: micros(limit.read_us) })
+                : load > 0.05 && t("under_way", { n: load.toFixed(1) })}
             </span>
           </li>
         ))}
       </ul>
-      <p class="note">{t("roof_note")}</p>
+      {limits && limits.members.length > 1 && (
+        <p class="soft">{t("together", { all: rate(limits.together_bytes_per_s), sum: rate(limits.members.reduce((sum, one) => sum + one.read_bytes_per_s, 0)) })}</p>
+      )}
+      <p class="note">
+        {limits ? t("roof_measured", { time: time(limits.at_ms) }) : t("roof_note")}
+      </p>
+      <div class="buttons">
+        <Act busy={busy} onClick={measure}>
+          {t(busy ? "measuring" : limits ? "measure_again" : "measure_members")}
+        </Act>
+        <span class="soft" role="status">
+          {t(busy ? "measuring_long" : "measure_costs")}
+        </span>
+      </div>
+      <Refused error={error} />
     </section>
   );
 }
@@ -275,7 +347,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                   {member.failure && <small lang="en">{member.failure}</small>}
                 </td>
                 <td data-label={t("drive_health")}>
-                  {report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
+                  {report && !works && report.verdict === "good" ? <span class="soft">{t("healthy_yet_failed")}</span> : report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
                   {report?.findings.map((finding) => (
                     <small key={finding.sentence} lang="en">
                       {finding.sentence}
@@ -320,15 +392,15 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
   );
 }
 
-/** Sliders step through powers of two from 1 MiB/s to 8 GiB/s; the last step is no bound. */
+/** Sliders step through powers of two from 1 MiB/s to 8 GiB/s; the last step is no bound. A slider that was not moved changes nothing. */
 const STEPS = 14;
-const speed_of = (step: number) => (step >= STEPS ? null : (1 << 20) * 2 ** step);
+const speed_of = (step: number) => (1 << 20) * 2 ** step;
 
 function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const array = entry.name;
-  const [least, set_least] = useState(0);
-  const [most, set_most] = useState(STEPS);
-  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [least, set_least] = useState<number | null>(null);
+  const [most, set_most] = useState<number | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
   const [said, set_said] = useState("");
   const act = async (action: Parameters<typeof server.act>[0]) => {
     set_error(null);
@@ -340,8 +412,10 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     }
   };
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
-  const upper = speed_of(most);
-  const apply = () => act({ action: "speed", array, min_bytes_per_s: speed_of(Math.min(least, STEPS - 1)), max_bytes_per_s: upper, latency: null });
+  // The engine knows no "without bound" again: the most that a slider can say is above what drives do.
+  const words = (step: number | null) => (step === null ? t("as_it_is") : step >= STEPS ? t("no_bound") : rate(speed_of(step)));
+  const apply = () =>
+    act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? speed_of(STEPS + 10) : speed_of(most), latency: null });
   return (
     <section class="card">
       <h2>{t("tasks")}</h2>
@@ -357,25 +431,90 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         )}
         {view.paused ? <Act onClick={() => act({ action: "resume", array })}>{t("act_resume")}</Act> : <Act onClick={() => act({ action: "pause", array })}>{t("act_pause")}</Act>}
       </div>
+      {entry.tasks.length > 0 && !view.paused && <Price entry={entry} />}
       <fieldset class="bounds">
         <legend>{t("bounds")}</legend>
         <label>
           <span>{t("bound_least")}</span>
-          <input type="range" min={0} max={STEPS - 1} value={least} onInput={(event) => set_least(Number(event.currentTarget.value))} aria-valuetext={rate(speed_of(least) ?? 0)} />
-          <output>{rate(speed_of(least) ?? 0)}</output>
+          <input type="range" min={0} max={STEPS - 1} value={least ?? 0} onInput={(event) => set_least(Number(event.currentTarget.value))} aria-valuetext={words(least)} />
+          <output>{words(least)}</output>
         </label>
         <label>
           <span>{t("bound_most")}</span>
-          <input type="range" min={1} max={STEPS} value={most} onInput={(event) => set_most(Number(event.currentTarget.value))} aria-valuetext={upper === null ? t("no_bound") : rate(upper)} />
-          <output>{upper === null ? t("no_bound") : rate(upper)}</output>
+          <input type="range" min={0} max={STEPS} value={most ?? STEPS} onInput={(event) => set_most(Number(event.currentTarget.value))} aria-valuetext={words(most)} />
+          <output>{words(most)}</output>
         </label>
-        <Act onClick={apply}>{t("apply")}</Act>
+        <Act onClick={apply} busy={least === null && most === null}>
+          {t("apply")}
+        </Act>
       </fieldset>
       <Refused error={error} />
       <p role="status" lang="en">
         {said}
       </p>
     </section>
+  );
+}
+
+/** What a running sweep costs clients: it is held for some seconds, and clients' work compared. */
+function Price({ entry }: { entry: ArrayEntry }) {
+  const [found, set_found] = useState<SweepPrice | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
+  const [busy, set_busy] = useState(false);
+  const measure = async () => {
+    set_busy(true);
+    set_error(null);
+    try {
+      set_found(await server.measure_price(entry.name));
+    } catch (reason) {
+      set_error(reason as Fault);
+    }
+    set_busy(false);
+  };
+  const lost = found && found.held.requests_per_s > 0 ? 1 - found.running.requests_per_s / found.held.requests_per_s : null;
+  const held = entry.tasks.find((task) => task.held_bytes_per_s)?.held_bytes_per_s;
+  const times = found ? [found.held.mean_us, found.running.mean_us] : [];
+  return (
+    <div class="price">
+      <h3>{t("price_title")}</h3>
+      {held && <p class="soft">{t("held_to", { rate: rate(held) })}</p>}
+      {found && (
+        <>
+          <p>
+            {lost === null ? t("price_unknown") : lost > 0.02 ? t("price_is", { percent: percent(lost), task: sweep_word(found.kind) }) : t("price_none", { task: sweep_word(found.kind) })}
+          </p>
+          <table class="stacks">
+            <thead>
+              <tr>
+                <th scope="col">{t("clients")}</th>
+                <th scope="col" class="number">{t("per_second")}</th>
+                <th scope="col" class="number">{t("throughput")}</th>
+                <th scope="col" class="number">{t("mean_time")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {(["held", "running"] as const).map((key, index) => (
+                <tr key={key}>
+                  <th scope="row">{t(key === "held" ? "without_task" : "with_task", { task: sweep_word(found.kind) })}</th>
+                  <td class="number" data-label={t("per_second")}>{count(Math.round(found[key].requests_per_s))}</td>
+                  <td class="number" data-label={t("throughput")}>{rate(found[key].bytes_per_s)}</td>
+                  <td class="number" data-label={t("mean_time")}>{times[index] ? micros(times[index] ?? 0) : "–"}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </>
+      )}
+      <div class="buttons">
+        <Act busy={busy} onClick={measure}>
+          {t(busy ? "measuring" : "measure_price")}
+        </Act>
+        <span class="soft" role="status">
+          {t(busy ? "measuring_long" : "measure_price_how")}
+        </span>
+      </div>
+      <Refused error={error} />
+    </div>
   );
 }
 

@@ -1,10 +1,11 @@
 // A new array in three steps: drives, level, name. Beside each choice stands what it gives.
-import { useId, useState } from "preact/hooks";
-import { bytes, percent } from "./format.ts";
+import { useEffect, useId, useState } from "preact/hooks";
+import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, look_at_drives } from "./live.ts";
 import { Act, Sign } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
-import type { Drive } from "./types.ts";
+import * as server from "./server.ts";
+import type { Drive, Forecasts, LevelForecast } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 const LEVELS = ["6", "5", "10", "1", "0"] as const;
@@ -40,6 +41,28 @@ export function gives(level: Level, n: number): Gives | null {
 /** What is safe and wastes least of so many drives. */
 export const suggested = (n: number): Level => (n >= 4 ? "6" : n === 3 ? "5" : n === 2 ? "1" : "0");
 
+const PURPOSES = ["vm", "database", "media", "backup", "desktop"] as const;
+
+/** The planner's forecast for these drives, asked when the second step is reached; null: not yet known. */
+function useForecast(asked: boolean, drives: string[], spares: number, purpose: string, like: string): { told: Forecasts | null; busy: boolean } {
+  const [told, set_told] = useState<Forecasts | null>(null);
+  const [busy, set_busy] = useState(false);
+  useEffect(() => {
+    if (!asked || drives.length === 0) return;
+    let is_current = true;
+    set_busy(true);
+    server.forecast({ drives, spares, purpose, ...(like === "" ? {} : { like }) }).then(
+      (next) => is_current && (set_told(next), set_busy(false)),
+      // Without a forecast the laws remain, which the page knows itself.
+      () => is_current && (set_told(null), set_busy(false)),
+    );
+    return () => {
+      is_current = false;
+    };
+  }, [asked, drives.join("\n"), spares, purpose, like]);
+  return { told, busy };
+}
+
 const is_choosable = (drive: Drive) => drive.users.length === 0 && !drive.error && !drive.member?.served;
 
 export function Create() {
@@ -49,6 +72,8 @@ export function Create() {
   const [level, set_level] = useState<Level | null>(null);
   const [name, set_name] = useState("");
   const [integrity, set_integrity] = useState(false);
+  const [purpose, set_purpose] = useState<(typeof PURPOSES)[number]>("vm");
+  const [like, set_like] = useState("");
   const id = useId();
   const list = (drives.value ?? []).filter(is_choosable);
   const chosen = list.filter((drive) => picked.includes(drive.path));
@@ -60,6 +85,7 @@ export function Create() {
   const taken = arrays.value.some((array) => array.name === name);
   const bytes_in_name = new TextEncoder().encode(name).length;
   const name_fault: Key | null = name === "" ? null : taken ? "name_taken" : bytes_in_name > 31 ? "name_long" : /[/\s\p{Cc}:]/u.test(name) ? "name_signs" : null;
+  const { told, busy } = useForecast(step === 2, chosen.slice(0, n).map((drive) => drive.path), spares, purpose, like);
   const uneven = chosen.length > 1 && Math.max(...chosen.map((drive) => drive.size_bytes ?? 0)) > smallest * 1.02;
   const mixed = new Set(chosen.map((drive) => drive.kind)).size > 1;
   const plan = () => {
@@ -125,6 +151,34 @@ export function Create() {
               <input type="checkbox" checked={spare} onChange={(event) => set_spare(event.currentTarget.checked)} /> {t("keep_spare")}
             </label>
           )}
+          <div class="filters">
+            <label>
+              {t("purpose")}
+              <select value={purpose} onChange={(event) => set_purpose(event.currentTarget.value as typeof purpose)}>
+                {PURPOSES.map((one) => (
+                  <option key={one} value={one}>
+                    {t(`purpose_${one}`)}
+                  </option>
+                ))}
+              </select>
+            </label>
+            {told && told.known.length > 0 && (
+              <label>
+                {t("forecast_like")}
+                <select value={like} onChange={(event) => set_like(event.currentTarget.value)}>
+                  <option value="">{t("by_model")}</option>
+                  {told.known.map((drive) => (
+                    <option key={drive.key} value={drive.key}>
+                      {drive.name}
+                    </option>
+                  ))}
+                </select>
+              </label>
+            )}
+          </div>
+          <p class="soft" role="status">
+            {busy ? t("forecasting") : told?.by_plan ? t("forecast_by_plan", { drive: told.text }) : t("forecast_by_law")} {!busy && told && !told.by_plan && <span lang="en">({told.text})</span>}
+          </p>
           <fieldset class="levels">
             <legend>{t("choose_level", { n })}</legend>
             {LEVELS.map((one) => {
@@ -159,6 +213,7 @@ export function Create() {
                         <b>{what.wear.toLocaleString(undefined, { maximumFractionDigits: 2 })}</b>
                         <small>{t("per_byte")}</small>
                       </span>
+                      {told?.by_plan && !busy && <Planned of={told.levels.find((level) => level.level === one)} />}
                     </span>
                   ) : (
                     <span class="soft">{t("too_few")}</span>
@@ -209,6 +264,38 @@ export function Create() {
       )}
     </>
   );
+}
+
+/** The planner's figures of one level. */
+function Planned({ of }: { of: LevelForecast | undefined }) {
+  if (!of) return null;
+  const figure = (key: Key, value: string, more: string) => (
+    <span class="planned">
+      <small>{t(key)}</small>
+      <b>{value}</b>
+      <small>{more}</small>
+    </span>
+  );
+  return (
+    <>
+      {figure("forecast_speed", count(Math.round(of.requests_per_s / 100) * 100), t("requests_per_s"))}
+      {figure("forecast_time", micros(of.mean_us), of.read_p99_us ? t("p99_reads", { time: micros(of.read_p99_us) }) : "")}
+      {of.degraded_share && figure("forecast_degraded", percent(of.degraded_share), t("of_speed"))}
+      {of.rebuild_s && figure("forecast_rebuild", duration(of.rebuild_s), t("clients_idle"))}
+      {figure("forecast_loss", odds(of.loss_per_year), t("a_year"))}
+    </>
+  );
+}
+
+/** Below this the models' assumptions, not the drives, decide. */
+const SMALLEST = 1e-6;
+
+/** A small probability as people say it: one in so many, in one figure. */
+function odds(probability: number): string {
+  if (probability < SMALLEST) return t("less_than_one_in", { n: 1 / SMALLEST });
+  const of = 1 / probability;
+  const unit = 10 ** Math.floor(Math.log10(of));
+  return t("one_in", { n: Math.round(of / unit) * unit });
 }
 
 const Pill_suggested = () => (

@@ -2,14 +2,17 @@
 import { useState } from "preact/hooks";
 import { bytes, count, percent, time } from "./format.ts";
 import { drives, look_at_drives } from "./live.ts";
-import { Act, Pill } from "./parts.tsx";
+import { Act, Pill, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import type { Drive } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
+/** The drives that need somebody come first; the others stay in their order. */
+const urgency = ({ health, member, error }: Drive) => (member?.role === "failed" ? 3 : 0) + (health?.verdict === "replace" ? 2 : health?.verdict === "watch" ? 1 : 0) + (error ? 1 : 0);
+
 export function Drives() {
   const [is_looking, set_looking] = useState(false);
-  const list = drives.value;
+  const list = drives.value && [...drives.value].sort((a, b) => urgency(b) - urgency(a));
   const look = async () => {
     set_looking(true);
     await look_at_drives(true);
@@ -42,6 +45,7 @@ function DriveCard({ drive }: { drive: Drive }) {
     if (value !== null && value !== undefined) facts.push([key, typeof value === "number" ? (shown ?? count)(value) : value]);
   };
   fact("serial", drive.serial);
+  fact("place", place_of(drive.seat));
   fact("wear", health?.wear_percent, (value) => percent(value / 100));
   fact("temperature", health?.temperature_c, (value) => `${value} °C`);
   fact("media_errors", health?.media_errors);

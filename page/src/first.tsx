@@ -3,7 +3,7 @@ import { computed } from "@preact/signals";
 import { type Case, cases, drives_of, family, spares_of } from "./cases.ts";
 import { bytes, duration, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, events, jobs, state } from "./live.ts";
-import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, role_sign, role_word, severity_word } from "./parts.tsx";
+import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, place_of, role_sign, role_word, severity_word } from "./parts.tsx";
 import { action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
@@ -201,10 +201,17 @@ function CaseBody({ one }: { one: Case }) {
 export function Identity({ member }: { member: MemberView }) {
   const page = drives.value?.find((drive) => drive.path === member.path);
   const { slot } = member;
+  const place = place_of(page?.seat);
   return (
     <dl class="identity">
+      {place && (
+        <div>
+          <dt>{t("place")}</dt>
+          <dd class="big">{place}</dd>
+        </div>
+      )}
       <div>
-        <dt>{t("slot")}</dt>
+        <dt>{t("slot_in_array")}</dt>
         <dd class="big">{slot ?? "–"}</dd>
       </div>
       <div>

@@ -15,7 +15,8 @@ export function bytes(value: number): string {
     value /= 1024;
     unit += 1;
   }
-  return `${number(value, value < 100 ? 1 : 0)} ${units[unit]}`;
+  // No minus before a zero.
+  return `${number(value || 0, value < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
 export const rate = (bytes_per_s: number) => `${bytes(bytes_per_s)}/s`;
@@ -29,7 +30,8 @@ export function percent(part: number): string {
 export const progress = (done: number, total: number) => (total === 0 ? 0 : Math.min(done >= total ? 1 : 0.999, done / total));
 
 export function micros(us: number): string {
-  return us < 1000 ? `${number(us)} µs` : us < 1e6 ? `${number(us / 1000, us < 1e4 ? 1 : 0)} ms` : `${number(us / 1e6, 1)} s`;
+  if (us < 1000) return t("micros", { n: number(us) });
+  return us < 1e6 ? t("millis", { n: number(us / 1000, us < 1e4 ? 1 : 0) }) : t("seconds", { n: number(us / 1e6, 1) });
 }
 
 /** A time of day, with the date if it is not today's. */

@@ -6,6 +6,7 @@ import { batch, computed, signal } from "@preact/signals";
 import { now } from "./format.ts";
 import * as server from "./server.ts";
 import type { About, ArrayEntry, Drive, Event, Job, State } from "./types.ts";
+import type { Source } from "./way.ts";
 
 /** The stream beats each second. A state that is older than this is no longer the present. */
 const STALE_MS = 4000;
@@ -36,7 +37,7 @@ export const array_of = (name: string): ArrayEntry | undefined => arrays.value.f
 export const job_of = (id: number): Job | undefined => jobs.value.find((job) => job.id === id);
 
 /** One second of an array or member. */
-export type Sample = { at: number; read: number; written: number; requests: number };
+export type Sample = { at: number; read: number; written: number; requests: number; under_way: number };
 const samples = new Map<string, Sample[]>();
 /** The highest rates that were seen since the page was opened. */
 const peaks = new Map<string, { read: number; written: number; requests: number }>();
@@ -57,15 +58,15 @@ export const member_key = (array: string, path: string) => `${array}\n${path}`;
 function sample(array: ArrayEntry, at: number) {
   const { rates } = array;
   if (!rates) return;
-  const add = (key: string, read: number, written: number, requests: number) => {
+  const add = (key: string, read: number, written: number, requests: number, under_way = 0) => {
     const list = samples.get(key) ?? [];
-    list.push({ at, read, written, requests });
+    list.push({ at, read, written, requests, under_way });
     if (list.length > SAMPLES_MAX) list.shift();
     samples.set(key, list);
     const highest = peaks.get(key) ?? { read: 0, written: 0, requests: 0 };
     peaks.set(key, { read: Math.max(highest.read, read), written: Math.max(highest.written, written), requests: Math.max(highest.requests, requests) });
   };
-  add(array.name, rates.total.read_bytes_per_s, rates.total.written_bytes_per_s, rates.total.requests_per_s);
+  add(array.name, rates.total.read_bytes_per_s, rates.total.written_bytes_per_s, rates.total.requests_per_s, rates.total.in_flight);
   for (const member of rates.members) {
     add(member_key(array.name, member.path), member.read_bytes_per_s, member.written_bytes_per_s, member.reads_per_s + member.writes_per_s);
   }
@@ -111,7 +112,7 @@ async function load_events() {
   }
 }
 
-let source: EventSource | null = null;
+let source: Source | null = null;
 
 function connect() {
   source?.close();

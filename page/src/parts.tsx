@@ -5,7 +5,7 @@ import type { Say as Sentence, Severity } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
 import { silent_since } from "./live.ts";
 import { who } from "./server.ts";
-import type { ArrayView, MemberView, Task } from "./types.ts";
+import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 const PATHS = {
@@ -181,6 +181,12 @@ export function Pill({ state, children }: { state: string; children: ComponentCh
   );
 }
 
+/** Where a drive sits, if the machine knows. */
+export function place_of(seat: Seat | null | undefined): string | null {
+  if (!seat?.slot) return null;
+  return seat.enclosure ? t("in_seat", { slot: seat.slot, enclosure: seat.enclosure }) : t("in_slot", { slot: seat.slot });
+}
+
 /** A modal window of the browser's own: it holds the focus, and Escape closes it. */
 export function Window({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
@@ -214,10 +220,11 @@ export const Refused = ({ error }: { error: { message: string; status: number } 
     </p>
   );
 
-/** A line of the last minutes; `label` says it in words. */
-export function Spark({ values, label, top }: { values: number[]; label: string; top?: number }) {
-  const highest = Math.max(top ?? 0, ...values, 1);
-  const points = values.map((value, index) => `${(index / Math.max(1, values.length - 1)) * 100},${30 - (value / highest) * 28}`);
+/** A line of the last minutes; `label` says it in words. `roof`: what could be at most, as a dashed line. */
+export function Spark({ values, label, roof }: { values: number[]; label: string; roof?: number | null }) {
+  const highest = Math.max(roof ?? 0, ...values, 1);
+  const height = (value: number) => 30 - (value / highest) * 28;
+  const points = values.map((value, index) => `${(index / Math.max(1, values.length - 1)) * 100},${height(value)}`);
   return (
     <svg class="spark" viewBox="0 0 100 31" preserveAspectRatio="none" role="img" aria-label={label}>
       {points.length > 1 && (
@@ -226,6 +233,7 @@ export function Spark({ values, label, top }: { values: number[]; label: string;
           <polyline points={points.join(" ")} />
         </>
       )}
+      {roof ? <line class="spark-roof" x1="0" x2="100" y1={height(roof)} y2={height(roof)} /> : null}
     </svg>
   );
 }

@@ -2,11 +2,11 @@
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of } from "./cases.ts";
-import { bytes, duration, now, time } from "./format.ts";
+import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, job_of, look_at_drives } from "./live.ts";
 import { Act, Progress, Refused, Sign, Window, is_closed } from "./parts.tsx";
 import * as server from "./server.ts";
-import type { Action, Drive, Job, Plan, PlanOffer } from "./types.ts";
+import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 /** What is being planned; null: the window is closed. */
@@ -136,6 +136,8 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
     await look_at_drives(true);
     set_looking(false);
   };
+  // A drive that was put in a minute ago must be in the list.
+  useEffect(() => void look(), []);
   const go = () => {
     if (!path) return;
     if (action.action === "add") onChoose({ ...action, drive: path });
@@ -169,6 +171,17 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   );
 }
 
+/** What a drive has behind it, in a line. */
+const past = ({ wear_percent, power_on_hours, written_bytes, media_errors }: DriveHealth) =>
+  [
+    typeof wear_percent === "number" && `${t("wear")} ${percent(wear_percent / 100)}`,
+    typeof power_on_hours === "number" && `${t("power_on")} ${t("hours_on", { n: power_on_hours })}`,
+    typeof written_bytes === "number" && `${t("written_ever")} ${bytes(written_bytes)}`,
+    media_errors ? `${t("media_errors")} ${count(media_errors)}` : null,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+
 /** A drive on one line: its name, identity, size, and what lies on it. */
 export function DriveLine({ drive }: { drive: Drive }) {
   const lies = drive.member ? t("member_of", { array: drive.member.array }) : drive.carries.join(", ");
@@ -184,6 +197,17 @@ export function DriveLine({ drive }: { drive: Drive }) {
           </>
         )}
       </span>
+      {drive.health && (
+        <span class="soft">
+          {past(drive.health)}
+          {drive.health.verdict !== "good" && (
+            <span class={drive.health.verdict === "watch" ? "notable" : "bad"}>
+              {" "}
+              <Sign name="warning" /> {t(`verdict_${drive.health.verdict}`)}
+            </span>
+          )}
+        </span>
+      )}
       <span class={drive.free ? "soft" : "notable"}>{drive.users.length > 0 ? t("in_use", { by: drive.users.join(", ") }) : lies === "" ? t("drive_empty") : t("carries", { what: lies })}</span>
     </span>
   );

@@ -1,10 +1,13 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { signal } from "@preact/signals";
-import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Outcome, PlanOffer, State, Event, Told, Who } from "./types.ts";
+import { type Answer, type Source, way } from "./way.ts";
+import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Event, Forecasts, LimitsKnown, Limits, Outcome, PlanOffer, Reports, Routine, RoutineSettings, State, SweepPrice, Told, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
 const PATIENCE_MS = 30_000;
+/** What measures or plans takes its time. */
+const MEASURES_MS = 90_000;
 
 /** The server's "no", or the lack of an answer (`status` 0). */
 export class Refusal extends Error {
@@ -20,29 +23,22 @@ export class Refusal extends Error {
 /** The reader, as the server knows him; null: not yet asked, or to be asked for a token. */
 export const who = signal<Who | null>(null);
 
-async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+async function ask<T>(method: string, path: string, body?: unknown, patience_ms = PATIENCE_MS): Promise<T> {
   const headers: Record<string, string> = { accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && who.value?.csrf) headers["x-stria-csrf"] = who.value.csrf;
-  let answer: Response;
+  let answer: Answer;
   try {
-    answer = await fetch(BASE + path, {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "same-origin",
-      cache: "no-store",
-      signal: AbortSignal.timeout(PATIENCE_MS),
-    });
+    answer = await way.ask(method, BASE + path, headers, body === undefined ? undefined : JSON.stringify(body), patience_ms);
   } catch {
     throw new Refusal(0, "silent", "");
   }
-  const text = await answer.text();
+  const { text } = answer;
   const parsed = parse(text);
-  if (answer.ok) return parsed as T;
+  if (answer.status >= 200 && answer.status < 300) return parsed as T;
   const error = (parsed as { error?: { kind?: string; message?: string } } | null)?.error;
   if (answer.status === 401) who.value = null;
-  throw new Refusal(answer.status, error?.kind ?? "failed", error?.message ?? (text.slice(0, 300) || answer.statusText));
+  throw new Refusal(answer.status, error?.kind ?? "failed", error?.message ?? (text.slice(0, 300) || `status ${answer.status}`));
 }
 
 function parse(text: string): unknown {
@@ -78,6 +74,17 @@ export const config = () => ask<ConfigText>("GET", "/config");
 export const check_config = (config: ConfigText) => ask<ConfigVerdict>("POST", "/config/check", config);
 export const save_config = (config: ConfigText) => ask<Told>("PUT", "/config", config);
 
+export const limits = (array: string) => ask<LimitsKnown>("GET", `/arrays/${encodeURIComponent(array)}/limits`);
+export const measure_limits = (array: string) => ask<Limits>("POST", `/arrays/${encodeURIComponent(array)}/limits`, undefined, MEASURES_MS);
+export const measure_price = (array: string) => ask<SweepPrice>("POST", `/arrays/${encodeURIComponent(array)}/price`, undefined, MEASURES_MS);
+export const forecast = (wish: { drives: string[]; spares: number; like?: string; purpose?: string }) => ask<Forecasts>("POST", "/forecast", wish, MEASURES_MS);
+export const routine = () => ask<Routine[]>("GET", "/routine");
+export const routine_settings = () => ask<RoutineSettings>("GET", "/routine/settings");
+export const set_routine = (settings: RoutineSettings) => ask<Told>("PUT", "/routine/settings", settings);
+
+export const reports = () => ask<Reports>("GET", "/reports");
+export const report_address = (name: string) => `${BASE}/reports/${encodeURIComponent(name)}`;
+
 /** What the stream tells. */
 export type Listener = {
   state(state: State): void;
@@ -88,14 +95,15 @@ export type Listener = {
   broken(refused: boolean): void;
 };
 
-export function listen(listener: Listener): EventSource {
-  const source = new EventSource(`${BASE}/stream`);
-  const on = (name: string, take: (data: unknown) => void) =>
-    source.addEventListener(name, (message) => take(parse((message as MessageEvent<string>).data)));
-  on("state", (data) => listener.state(data as State));
-  on("beat", (data) => listener.beat((data as { time_ms: number }).time_ms));
-  on("event", (data) => listener.event(data as Event));
-  on("reset", () => listener.reset());
-  source.onerror = () => listener.broken(source.readyState === EventSource.CLOSED);
-  return source;
+export function listen(listener: Listener): Source {
+  return way.listen(`${BASE}/stream`, {
+    message(name, text) {
+      const data = parse(text);
+      if (name === "state") listener.state(data as State);
+      else if (name === "beat") listener.beat((data as { time_ms: number }).time_ms);
+      else if (name === "event") listener.event(data as Event);
+      else if (name === "reset") listener.reset();
+    },
+    broken: (refused) => listener.broken(refused),
+  });
 }

@@ -1,11 +1,13 @@
 // Alarms with their test, the page's own settings, and the daemon's configuration.
 import { useEffect, useState } from "preact/hooks";
-import { about, state } from "./live.ts";
+import { time } from "./format.ts";
+import { about, arrays, state } from "./live.ts";
 import { Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
-import type { ConfigVerdict, Outcome } from "./types.ts";
-import { LANGUAGES, type Language, chosen, remember, t } from "./words.ts";
+import type { ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
+import { is_cockpit } from "./way.ts";
+import { type Key, LANGUAGES, type Language, chosen, remember, t } from "./words.ts";
 
 type Fault = { message: string; status: number };
 
@@ -133,9 +135,172 @@ export function Settings() {
           </div>
         )}
         <p class="soft">{t("other_pages")}</p>
-        <pre>stria lab run quick --target nbd+unix:///NAME?socket=… --out lab.html{"\n"}stria plan advise --drives here --purpose vm --out plan.html</pre>
+        <Reports />
       </section>
+      <Schedules />
       {may("admin") && <Configuration />}
+    </>
+  );
+}
+
+/** What a schedule may be without knowing how systemd writes it. */
+const USUAL: [Key, string][] = [
+  ["never", "never"],
+  ["each_week", "weekly"],
+  ["each_month", "Sun *-*-1..7 01:00"],
+  ["each_quarter", "quarterly"],
+];
+
+/** A choice of the usual schedules; any other is written as systemd does. */
+function Schedule({ label, value, onChange, usual }: { label: string; value: string; onChange: (text: string) => void; usual?: string }) {
+  const [own, set_own] = useState(value !== "" && !USUAL.some(([, text]) => text === value));
+  const is_own = own || (value !== "" && !USUAL.some(([, text]) => text === value));
+  return (
+    <div class="schedule">
+      <label>
+        {label}
+        <select
+          value={is_own ? "own" : value}
+          onChange={(event) => {
+            const chosen = event.currentTarget.value;
+            set_own(chosen === "own");
+            if (chosen !== "own") onChange(chosen);
+          }}
+        >
+          {usual !== undefined && <option value="">{usual}</option>}
+          {USUAL.map(([key, text]) => (
+            <option key={text} value={text}>
+              {t(key)}
+            </option>
+          ))}
+          <option value="own">{t("own_schedule")}</option>
+        </select>
+      </label>
+      {is_own && (
+        <label>
+          <span class="hidden">{label}: </span>
+          {t("as_systemd")}
+          <input value={value} onInput={(event) => onChange(event.currentTarget.value)} autocomplete="off" spellcheck={false} placeholder="Sat *-*-* 02:00" />
+        </label>
+      )}
+    </div>
+  );
+}
+
+/** When scrubs and self-tests run, what the last ones found, and a form to set it. */
+function Schedules() {
+  const { value: list, error: list_error, reload: reload_list } = useLoaded(server.routine, []);
+  const { value, error, reload } = useLoaded(server.routine_settings, []);
+  const [form, set_form] = useState<RoutineSettings | null>(null);
+  const [said, set_said] = useState("");
+  const [fault, set_fault] = useState<Fault | null>(null);
+  useEffect(() => set_form(value), [value]);
+  const change = (part: Partial<RoutineSettings>) => form && set_form({ ...form, ...part });
+  const redundant = arrays.value.filter((entry) => entry.view && entry.view.level !== "0" && entry.view.level !== "jbod");
+  const save = async () => {
+    if (!form) return;
+    set_fault(null);
+    set_said("");
+    try {
+      const scrubs = Object.fromEntries(Object.entries(form.scrubs ?? {}).filter(([, text]) => text !== ""));
+      set_said((await server.set_routine({ ...form, scrubs })).message);
+      reload();
+      reload_list();
+    } catch (reason) {
+      set_fault(reason as Fault);
+    }
+  };
+  return (
+    <section class="card">
+      <h2>{t("schedules")}</h2>
+      <Refused error={list_error} />
+      {list?.length === 0 && <p class="soft">{t("no_schedule")}</p>}
+      {list && list.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label={t("schedules")}>
+          <table class="stacks">
+            <thead>
+              <tr>
+                <th scope="col">{t("what")}</th>
+                <th scope="col">{t("last_time")}</th>
+                <th scope="col">{t("next_time")}</th>
+                <th scope="col">{t("outcome")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {list.map((one) => (
+                <tr key={one.what + one.of}>
+                  <th scope="row">
+                    {t(one.what === "scrub" ? "scrub" : one.what === "self-test" ? "self_test" : "long_self_test")} <span class="path">{one.of}</span>
+                    <small>{one.running ? t("runs_now") : one.interrupted ? t("interrupted") : one.schedule}</small>
+                  </th>
+                  <td data-label={t("last_time")}>{one.last_s ? time(one.last_s * 1000) : t("not_yet")}</td>
+                  <td data-label={t("next_time")}>{one.next_s ? (one.next_s * 1000 < Date.now() ? t("due") : time(one.next_s * 1000)) : "–"}</td>
+                  <td data-label={t("outcome")} lang="en">
+                    {one.outcome ?? "–"}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <Refused error={error} />
+      {form && may("admin") && (
+        <form class="schedules" onSubmit={(event) => (event.preventDefault(), void save())}>
+          <Schedule label={t("scrub_all")} value={form.scrub} onChange={(scrub) => change({ scrub })} />
+          {redundant.length > 1 &&
+            redundant.map(({ name }) => (
+              <Schedule key={name} label={t("scrub_of", { array: name })} value={form.scrubs?.[name] ?? ""} usual={t("as_all")} onChange={(text) => change({ scrubs: { ...form.scrubs, [name]: text } })} />
+            ))}
+          <Schedule label={t("self_tests")} value={form.self_test} onChange={(self_test) => change({ self_test })} />
+          <Schedule label={t("long_self_tests")} value={form.long_self_test} onChange={(long_self_test) => change({ long_self_test })} />
+          <div class="schedule">
+            <label>
+              {t("quiet_hours")}
+              <input value={form.hours ?? ""} onInput={(event) => change({ hours: event.currentTarget.value })} autocomplete="off" placeholder="22:00-06:00" aria-describedby="hours-hint" />
+            </label>
+            <span id="hours-hint" class="soft">
+              {t("quiet_hours_hint")}
+            </span>
+          </div>
+          <div class="buttons">
+            <Act primary role="admin" busy={JSON.stringify(form) === JSON.stringify(value)} onClick={save}>
+              {t("save")}
+            </Act>
+          </div>
+          <p role="status" lang="en">
+            {said}
+          </p>
+          <Refused error={fault} />
+        </form>
+      )}
+    </section>
+  );
+}
+
+/** Pages that the laboratory and the planner have made on the server. */
+function Reports() {
+  const { value, error } = useLoaded(server.reports, []);
+  return (
+    <>
+      <Refused error={error} />
+      {value && value.files.length > 0 && (
+        <ul class="plain-list">
+          {value.files.map((file) => (
+            <li key={file.name}>
+              {is_cockpit ? (
+                <span class="path">{file.name}</span>
+              ) : (
+                <a href={server.report_address(file.name)} target="_blank" rel="noopener">
+                  {file.name}
+                </a>
+              )}{" "}
+              <small class="soft">{time(file.changed_ms)}</small>
+            </li>
+          ))}
+        </ul>
+      )}
+      {value && <p class="note">{t("reports_lie", { folder: value.folder })}</p>}
     </>
   );
 }

@@ -42,7 +42,7 @@ const health = (more = {}) => ({
 });
 
 export const drive = (path, more = {}) => ({
-  path, by_id: null, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, ...more,
+  path, by_id: null, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, seat: { slot: String(Number(path.match(/\d+/)?.[0] ?? 0) + 4), enclosure: "SuperMicro JBOF 1", link: null }, ...more,
 });
 
 const drives_of = (entries) =>
@@ -145,6 +145,11 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/config": () => ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
     "POST /api/v1/config/check": () => ({ good: true, text: "the configuration is good" }),
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
+    "GET /api/v1/routine": () => scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch" })),
+    "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00" },
+    "PUT /api/v1/routine/settings": (body) => ((scene.routine = body), { message: "the configuration is read anew" }),
+    "GET /api/v1/reports": () => ({ folder: "/var/lib/stria/reports", files: [{ name: "lab-tank.html", changed_ms: Date.now() - DAY }, { name: "plan.html", changed_ms: Date.now() - 2 * DAY }] }),
+    "POST /api/v1/forecast": ({ like }) => forecast(like),
     "POST /api/v1/actions": (body) => job(body),
     "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: Date.now() + 600_000, plan: plan(action) }),
     "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
@@ -170,7 +175,8 @@ export async function mock(scene_name, port = 0) {
         response.on("close", () => (clearInterval(timer), streams.delete(stream)));
         return;
       }
-      const answer = answers[`${request.method} ${path}`];
+      const measured = /^\/api\/v1\/arrays\/[^/]+\/(limits|price)$/.exec(path)?.[1];
+      const answer = measured ? () => (measured === "price" ? PRICE : request.method === "POST" ? (scene.limits = limits()) : { limits: scene.limits ?? null }) : answers[`${request.method} ${path}`];
       if (answer) {
         const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString()) : null;
         if (request.method !== "GET") asked.push({ path, body });
@@ -202,6 +208,18 @@ export async function mock(scene_name, port = 0) {
       await new Promise((resolve) => server.close(resolve));
     },
   };
+}
+
+const limits = () => ({ at_ms: Date.now() - 60_000, together_bytes_per_s: 5.1e9, members: range(8).map((index) => ({ path: `/dev/nvme${index}n1`, reads_per_s: 48000 - (index === 2 ? 21000 : 0), read_bytes_per_s: 1.6e9 - index * 2e7, read_us: 74 + index, error: null })) });
+
+const PRICE = { at_ms: Date.now(), kind: "rebuild", sweep_bytes_per_s: 512 << 20, running: { requests_per_s: 17800, bytes_per_s: 1.3e9, mean_us: 410 }, held: { requests_per_s: 21100, bytes_per_s: 1.6e9, mean_us: 330 } };
+
+/** What the planner says of five P4510, in round figures. */
+function forecast(like) {
+  const known = [{ key: "p4510", name: "Intel SSD DC P4510 (64-layer TLC), taken as 4 TB" }, { key: "s3500", name: "Intel SSD DC S3500 480 GB (20 nm MLC)" }];
+  if (!like) return { by_plan: false, text: "the planner's catalogue has no model of these drives", like: null, known, levels: [] };
+  const level = (level, requests_per_s, mean_us, degraded_share, rebuild_s, wear, loss_per_year) => ({ level, requests_per_s, bytes_per_s: requests_per_s * 4096, mean_us, read_p99_us: mean_us * 5, degraded_share, rebuild_s, wear, loss_per_year, strip_bytes: 65536 });
+  return { by_plan: true, text: known[0].name, like, known, levels: [level("0", 580518, 112, null, null, 1, 0.031), level("10", 518108, 123, 0.9, 1677, 2.1, 9.7e-6), level("5", 275847, 231, 0.85, 1692, 3.9, 4.9e-5), level("6", 218138, 293, 0.88, 1692, 6.6, 2.4e-9)] };
 }
 
 const USER = { name: "root", role: "admin", via: "unix" };

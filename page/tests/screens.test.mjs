@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { axe, browser, open, sticking_out } from "./browser.mjs";
 import { SCENES, mock } from "./mock.mjs";
+import { visit } from "./paint.mjs";
 
 let chromium;
 before(async () => {
@@ -25,7 +26,17 @@ async function on(scene, work, { place = "", ...options } = {}) {
   }
 }
 
-const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["many", "drives"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
+/** The last request at a path, once there is one. */
+async function until_asked(server, path) {
+  for (let tries = 0; tries < 400; tries += 1) {
+    const asked = server.asked.findLast((one) => one.path === path);
+    if (asked) return asked;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`nothing was asked at ${path}`);
+}
+
+const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["many", "drives"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
 
 for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [1440, "light", "ru-RU"]]) {
   test(`no screen has a fault that axe finds, or sticks out: ${colorScheme}, ${locale}`, async () => {
@@ -66,6 +77,71 @@ test("all well is said with its reasons", async () => {
     const text = await page.locator(".reasons").innerText();
     for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance"]) assert.ok(text.includes(words), `${words} in: ${text}`);
   });
+});
+
+test("what members could do is measured when asked: which one limits, and how much more there is; and what a rebuild costs clients", async () => {
+  await on(
+    "rebuilding",
+    async (page, server) => {
+      await page.getByRole("button", { name: "Measure what the members could do" }).click();
+      await page.getByText(/nvme2n1 limits: it does \d+% of what it could. With the present mix of requests the array could do about \d/).waitFor();
+      assert.match(await page.locator(".roof li.marked").innerText(), /nvme2n1[^]*84 µs now, 76 µs alone/);
+      assert.equal(await page.locator(".spark-roof").count(), 2);
+      await page.getByRole("button", { name: "Measure what it costs clients" }).click();
+      await page.getByText("Rebuild costs clients 16% of their requests.").waitFor();
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+      // A slider that was not moved changes nothing.
+      assert.ok(await page.getByRole("button", { name: "Apply" }).isDisabled());
+      await page.getByLabel("At most").fill("9");
+      await page.getByRole("button", { name: "Apply" }).click();
+      const asked = await until_asked(server, "/api/v1/actions");
+      assert.deepEqual([asked.body.min_bytes_per_s, asked.body.max_bytes_per_s], [null, 512 << 20]);
+    },
+    { place: "arrays/tank" },
+  );
+});
+
+test("schedules are set by a form: the usual ones by choice, others as systemd writes them", async () => {
+  await on(
+    "degraded",
+    async (page, server) => {
+      const form = page.locator("form.schedules");
+      await form.getByRole("combobox", { name: "Scrub all arrays" }).selectOption("weekly");
+      await form.getByRole("combobox", { name: "Scrub tank" }).selectOption("");
+      await form.getByRole("combobox", { name: "Long self-tests of drives" }).selectOption("own");
+      await form.getByRole("textbox", { name: "Long self-tests of drives: As systemd writes it" }).fill("Sat *-*-* 03:00");
+      await form.getByRole("button", { name: "Save and apply" }).click();
+      const { body } = await until_asked(server, "/api/v1/routine/settings");
+      assert.deepEqual(body, { scrub: "weekly", scrubs: {}, self_test: "weekly", long_self_test: "Sat *-*-* 03:00", hours: "22:00-06:00" });
+      await page.getByRole("link", { name: "lab-tank.html" }).waitFor();
+    },
+    { place: "settings" },
+  );
+});
+
+test("the first paint comes within a second on a processor that is six times slower", async () => {
+  const server = await mock("degraded");
+  // A busy machine is slow by itself: one of several visits shows what the page needs.
+  let best = Infinity;
+  for (let tries = 8; tries > 0 && best >= 1000; tries -= 1) best = Math.min(best, (await visit(chromium, server.url, 6)).paint_ms);
+  await server.close();
+  assert.ok(best < 1000, `${best} ms`);
+});
+
+test("a stream that arrives in pieces is read message by message", async () => {
+  const { build } = await import("esbuild");
+  const made = await build({ entryPoints: [new URL("../src/way.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
+  globalThis.document = { querySelector: () => null };
+  globalThis.window = {};
+  const { messages } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
+  const text = 'event: state\r\ndata: {"a":\r\ndata: 1}\r\n\r\n: a comment\n\nid: 7\nevent: event\ndata: {}\n\n';
+  for (let cut = 0; cut <= text.length; cut += 1) {
+    const heard = [];
+    const read = messages((...message) => heard.push(message));
+    read(text.slice(0, cut));
+    read(text.slice(cut));
+    assert.deepEqual(heard, [["state", '{"a":\n1}', null], ["event", "{}", "7"]], `cut at ${cut}`);
+  }
 });
 
 test("twenty-four drives in four arrays: the worst first, each with its drive", async () => {
@@ -185,6 +261,13 @@ test("an array is made in three steps, each with what it gives", async () => {
       for (const box of await page.getByRole("checkbox").all()) await box.check();
       await page.getByRole("button", { name: "Next" }).click();
       await page.getByText("How shall 5 drives keep data?").waitFor();
+      // Without a model of these drives there are laws alone, and the page says so; with one, the planner's figures stand beside each level.
+      await page.getByText("Speed is not forecast.").waitFor();
+      assert.equal(await page.locator(".planned").count(), 0);
+      await page.getByLabel("Drives like").selectOption("p4510");
+      await page.getByText("the planner's models of Intel SSD DC P4510").waitFor();
+      const six = await page.locator(".level", { hasText: "RAID 6" }).innerText();
+      for (const words of ["218,100", "293 µs", "28 min", "below 1 in 1,000,000"]) assert.ok(six.includes(words), `${words} in: ${six}`);
       await page.getByRole("checkbox", { name: /Keep one of them as a spare/ }).check();
       assert.ok(await page.getByRole("radio", { name: /RAID 6/ }).isChecked());
       assert.deepEqual(await axe(page), []);

@@ -51,6 +51,13 @@ fn everything_is_installed_below_the_prefix() {
         assert!(text.contains("/opt/stria/bin/stria ") && !text.contains("/usr/bin/stria"), "{file}: {text}");
     }
     assert!(text("opt/stria/share/bash-completion/completions/stria").contains("adopt"));
+    // Cockpit's page is the daemon's own, started by a file that loads Cockpit's library first.
+    let manifest: serde_json::Value = serde_json::from_str(&text("opt/stria/share/cockpit/stria/manifest.json")).expect("JSON");
+    assert_eq!(manifest["menu"]["index"]["label"], "Stria");
+    let own = fs::read(project("crates/manage/page/page.js")).expect("the bundle");
+    assert_eq!(fs::read(root.join("opt/stria/share/cockpit/stria/page.js")).expect("the bundle"), own);
+    let index = text("opt/stria/share/cockpit/stria/index.html");
+    assert!(index.find("../base1/cockpit.js").expect("Cockpit's library") < index.find("page.js").expect("the page"), "{index}");
     let config = root.join("etc/stria/stria.toml");
     let program = root.join("opt/stria/bin/stria");
     let output = Command::new(&program).args(["config", "check", "--config"]).arg(&config).output().expect("it is a program");
