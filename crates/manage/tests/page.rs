@@ -84,3 +84,10 @@ fn the_page_does_what_it_says_with_a_real_daemon() {
         run("node", &["--test", "tests/daemon.test.mjs"]);
     }
 }
+
+#[test]
+fn the_bad_day_on_nvme_drives_is_seen_from_another_machine() {
+    if packages() && stria_testkit::nvme::wanted() {
+        run("node", &["--test", "tests/nvme.test.mjs"]);
+    }
+}
