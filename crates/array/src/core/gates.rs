@@ -1,16 +1,18 @@
 //! Assertions at the engine's gates: a mistake of ours stops here, before it costs data.
 //!
-//! | gate | what is asserted |
-//! | --- | --- |
-//! | submit | the request belongs to this lane's part of the array |
-//! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data |
-//! | client's write to members | its rows are locked; the superblocks say dirty (R1) and the bits are set (R2), durably |
-//! | log record | this run's log session has begun (R32; in `log_send`) |
-//! | any request to a member | it lies in the data area (a dropped member gets nothing from the driver) |
-//! | superblock | no other metadata update runs (R5); it says clean only while no write runs |
-//! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) |
+//! | gate | what is asserted | in release |
+//! | --- | --- | --- |
+//! | submit | the request belongs to this lane's part of the array | yes |
+//! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data | yes |
+//! | client's write to members | the superblocks say dirty, durably (R1); the array is not read-only | yes |
+//! | | its rows are locked; its bits are set, durably (R2) | no |
+//! | log record | this run's log session has begun (R32; in `log_send`) | no |
+//! | any request to a member | it lies in the data area (a dropped member gets nothing from the driver) | no |
+//! | superblock | no other metadata update runs (R5); it says clean only while no write runs | yes |
+//! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) | yes |
 //!
-//! Drives and clients are not asserted here: what they do wrong is an error. The assertions hold in builds with
+//! Drives and clients are not asserted here: what they do wrong is an error. Release builds keep what costs less than 0.5 % of the
+//! instructions of every kind of request (bench/results/costs.md has the figures). All assertions hold in builds with
 //! `debug_assertions`: tests, and the simulator's histories by the profile `checked`.
 
 use super::Core;
@@ -19,13 +21,14 @@ use crate::{ArraySector, ArrayState, MemberId, MemberSector, MemberState, SyncSe
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
-/// Builds without assertions check nothing.
-const ON: bool = cfg!(debug_assertions);
+/// Release builds leave out what each request would pay for.
+const ALL: bool = cfg!(debug_assertions);
 
 impl Core {
     /// At submit.
+    #[inline]
     pub fn gate_submit(&self, request: &Request) {
-        if !ON || self.partition.lane_count == 1 || request.sectors == 0 {
+        if self.partition.lane_count == 1 || request.sectors == 0 {
             return;
         }
         if matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) {
@@ -38,23 +41,24 @@ impl Core {
     }
 
     /// Before the writes of a client's request go to members. `range`: of the sync space.
+    #[inline]
     pub fn gate_client_write(&self, range: &Range<SyncSector>) {
-        if !ON {
-            return;
-        }
-        assert!(self.locks.is_exclusive(range), "a client's write to {range:?} goes out without its lock");
         assert!(
             !self.metadata.is_clean() && self.metadata.says_dirty(),
             "a write to {range:?} goes out while superblocks say \"clean\""
         );
+        assert!(!self.run.is_read_only(), "a write to {range:?} goes out on a read-only array");
+        if !ALL {
+            return;
+        }
+        assert!(self.locks.is_exclusive(range), "a client's write to {range:?} goes out without its lock");
         let durable = self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
         assert!(durable, "a write to {range:?} goes out before its write-intent bits are durable");
-        assert!(!self.run.is_read_only(), "a write to {range:?} goes out on a read-only array");
     }
 
     /// Before anything is sent to a member.
     pub fn gate_member(&self, member: MemberId, start_sector: MemberSector, sectors: u64, operation: &Operation) {
-        if !ON {
+        if !ALL {
             return;
         }
         let members = self.members.borrow();
@@ -69,9 +73,6 @@ impl Core {
 
     /// Before a superblock update is sent.
     pub fn gate_state(&self, state: &ArrayState) {
-        if !ON {
-            return;
-        }
         assert!(self.metadata.is_locked(), "two updates of metadata at once");
         assert!(!state.clean || self.metadata.is_clean(), "superblocks are to say \"clean\", and the array is not");
     }
@@ -79,7 +80,7 @@ impl Core {
     /// Before a client is told of a write. `failed`: members that did not take it. One that cannot be spared keeps its slot, and the
     /// write has failed (R7); such a member may be dropped later for another reason.
     pub fn gate_acknowledge(&self, result: &Result<(), IoError>, failed: impl IntoIterator<Item = MemberId>) {
-        if !ON || result.is_err() {
+        if result.is_err() {
             return;
         }
         for member in failed {
@@ -95,9 +96,6 @@ impl Core {
 
 /// After planning: the plan reads what is there, and its parity covers all data.
 pub(crate) fn gate_plan(plan: &WritePlan, data: &[Presence], parity: &[Presence], written: &Range<usize>) {
-    if !ON {
-        return;
-    }
     assert!(
         plan.read_data.iter().all(|&index| data[index] == Presence::Readable),
         "{plan:?} reads data that is not there: {data:?}"
