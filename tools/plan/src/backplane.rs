@@ -90,6 +90,8 @@ struct Member {
     port: [Port; 2],
     /// Requests in slots, by the drive's own tag.
     passing: Slab<Ask>,
+    /// Where the last request ended: there is the head of a disk.
+    head_sector: u64,
 }
 
 #[derive(Default)]
@@ -140,6 +142,7 @@ impl Backplane {
                 waiting: VecDeque::new(),
                 port: [Port::default(), Port::default()],
                 passing: Slab::new(),
+                head_sector: 0,
             }
         };
         Self {
@@ -162,6 +165,12 @@ impl Backplane {
     /// Requests that a member has not ended.
     pub fn load_of(&self, member: usize) -> usize {
         self.members[member].in_slots as usize + self.members[member].waiting.len()
+    }
+
+    /// How far a disk's head is from a sector; 0 on an SSD.
+    pub fn distance_of(&self, member: usize, sector: u64) -> u64 {
+        let member = &self.members[member];
+        if matches!(member.drive, Drive::Hdd(_)) { member.head_sector.abs_diff(sector) } else { 0 }
     }
 
     /// Gives a member a request. Its end is reported with its tag.
@@ -218,6 +227,7 @@ impl Backplane {
     }
 
     fn done(&mut self, now: Nanos, member: usize, ask: Ask, ended: &mut Vec<(usize, Tag)>) {
+        self.members[member].head_sector = ask.end_sector();
         match self.members[member].waiting.pop_front() {
             Some(next) => self.start(now, member, next),
             None => self.members[member].in_slots -= 1,

@@ -46,6 +46,8 @@ pub struct PlatformConfig {
     pub metadata: bool,
     /// True if writes that wait for one stripe become one write, as in Stria's engine; false if each is carried out by itself.
     pub coalesces: bool,
+    /// True if the copy with the nearer head is read, of copies that are about as busy; false if Stria's engine chooses.
+    pub reads_nearest_copy: bool,
 }
 
 impl Default for PlatformConfig {
@@ -70,6 +72,7 @@ impl Default for PlatformConfig {
             log_ns: 0,
             metadata: false,
             coalesces: true,
+            reads_nearest_copy: false,
         }
     }
 }
@@ -129,6 +132,11 @@ impl PlatformConfig {
             Level::Raid6 { .. } => LevelName::Raid60,
         };
         self.levels.is_empty() || self.levels.contains(&name)
+    }
+
+    /// Why there is no strip of so many KiB, if there is none; `name` is the platform's.
+    pub fn strip_refusal(&self, strip_kib: u64, name: &str) -> Option<String> {
+        (strip_kib < self.strip_kib_min).then(|| format!("{name} has no strips below {} KiB", self.strip_kib_min))
     }
 
     /// Payload of a port.

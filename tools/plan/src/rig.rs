@@ -91,12 +91,14 @@ struct Cache {
 }
 
 impl Rig {
-    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes.
+    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes, or
+    /// chooses among copies in its own way.
     ///
     /// # Panics
     /// If there is no such array: ask [`Level::refusal`] before, and take a strip that is a power of two.
     pub fn new(platform: PlatformConfig, drives: &[DriveConfig], level: Level, strip_bytes: u64, seed: u64) -> Self {
-        let maker = if platform.coalesces { Maker::Engine } else { Maker::Steps };
+        let own_choice = platform.reads_nearest_copy && level.copies() > 1;
+        let maker = if platform.coalesces && !own_choice { Maker::Engine } else { Maker::Steps };
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
     }
 
@@ -120,7 +122,7 @@ impl Rig {
         }
         let layout = layout(level, drives, drives.len(), strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
-        let array = Array::Steps(Box::new(Stepped::new(layout, Rc::clone(&backplane), seed)));
+        let array = Array::Steps(Box::new(Stepped::new(layout, Rc::clone(&backplane), platform.reads_nearest_copy, seed)));
         Ok(Self::over(platform, layout, backplane, array))
     }
 

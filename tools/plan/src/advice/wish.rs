@@ -176,10 +176,8 @@ impl Wish {
             None
         } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
             Some(format!("invalid strip size {strip_kib}K: a power of two from 4K to 16M"))
-        } else if strip_kib < platform.config.strip_kib_min {
-            Some(format!("{} has no strips below {} KiB", platform.name, platform.config.strip_kib_min))
         } else {
-            None
+            platform.config.strip_refusal(strip_kib, &platform.name)
         }
     }
 
@@ -223,9 +221,10 @@ impl Wish {
         if let Some(strip) = self.strips_kib.iter().find(|strip| !strip.is_power_of_two() || !STRIP_KIB.contains(*strip)) {
             return Err(format!("invalid strip size {strip}K: a power of two from 4K to 16M"));
         }
-        let mut strips: Vec<u64> = self.strips_kib.iter().copied().filter(|strip| *strip >= platform.strip_kib_min).collect();
-        if strips.is_empty() {
-            return Err(format!("{} has no strips below {} KiB", self.platform.name, platform.strip_kib_min));
+        let refusal = |strip: &u64| platform.strip_refusal(*strip, &self.platform.name);
+        let mut strips: Vec<u64> = self.strips_kib.iter().copied().filter(|strip| refusal(strip).is_none()).collect();
+        if let (true, Some(sentence)) = (strips.is_empty(), self.strips_kib.iter().find_map(refusal)) {
+            return Err(sentence);
         }
         strips.sort_unstable();
         strips.dedup();

@@ -20,6 +20,10 @@ const STREAM_BYTES: u64 = 128 << 10;
 /// 4 MiB: how much of a stream one copy reads. Source: none; long beside a seek, short beside the requests under way.
 const STREAM_TURN_BYTES: u64 = 4 << 20;
 
+/// A quarter: a copy whose member has so much more to do than the other's is not read, although its head is nearer. Source: none; enough for
+/// the heads to keep to their parts of the disk, and little beside what waits.
+const BUSIER_MAX: usize = 4;
+
 struct Job {
     ask: Ask,
     last: Vec<MemberAsk>,
@@ -33,6 +37,8 @@ pub struct Stepped {
     layout: Layout,
     backplane: Rc<RefCell<Backplane>>,
     chance: Chance,
+    /// True if the place of heads decides among copies.
+    reads_nearest_copy: bool,
     jobs: Slab<Job>,
     /// Stripes that are being written, with the writes that wait for each.
     locks: HashMap<u64, VecDeque<usize>>,
@@ -41,9 +47,9 @@ pub struct Stepped {
 
 impl Stepped {
     /// An array over all drives of a backplane.
-    pub fn new(layout: Layout, backplane: Rc<RefCell<Backplane>>, seed: u64) -> Self {
+    pub fn new(layout: Layout, backplane: Rc<RefCell<Backplane>>, reads_nearest_copy: bool, seed: u64) -> Self {
         let (chance, jobs, locks) = (Chance::new(seed, 3), Slab::new(), HashMap::new());
-        Self { layout, backplane, chance, jobs, locks, ended: Vec::new() }
+        Self { layout, backplane, chance, reads_nearest_copy, jobs, locks, ended: Vec::new() }
     }
 
     /// Starts a write once it has the locks of its stripes, which it takes all at once; on levels without parity at once.
@@ -63,10 +69,11 @@ impl Stepped {
         self.run_steps(now, index, steps);
     }
 
-    /// Of copies the one with the least busy member is read; among equals one at random. Large reads take the copies in turns of
+    /// Of copies the one with the least busy member is read, or, where the platform does so, the one with the nearest head among those about
+    /// as busy; among equals one at random. Large reads take the copies in turns of
     /// some MiB, so that each streams.
     fn read_steps(&mut self, ask: &Ask) -> Steps {
-        let (backplane, chance) = (self.backplane.borrow(), &mut self.chance);
+        let (backplane, chance, nearest) = (self.backplane.borrow(), &mut self.chance, self.reads_nearest_copy);
         let large = ask.bytes() >= STREAM_BYTES;
         steps::read(&self.layout, ask, |first, copies, sector| {
             if copies == 1 {
@@ -77,7 +84,10 @@ impl Stepped {
             }
             let turn = chance.below(copies as u64) as usize;
             let order = (0..copies).map(|copy| first + (copy + turn) % copies);
-            order.min_by_key(|&member| backplane.load_of(member)).unwrap_or(first)
+            let least = order.clone().map(|member| backplane.load_of(member)).min().unwrap_or(0);
+            let most = if nearest { least + least / BUSIER_MAX } else { least };
+            let idle_enough = order.filter(|&member| backplane.load_of(member) <= most);
+            idle_enough.min_by_key(|&member| if nearest { backplane.distance_of(member, sector) } else { 0 }).unwrap_or(first)
         })
     }
 

@@ -35,6 +35,7 @@ pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
     let held = sentences.iter().filter(|sentence| sentence.holds).count();
     let _ = writeln!(page, "\nOf {} inequalities that the publications' sentences make, {held} hold.", sentences.len());
     for case in cases {
+        let mut reasons: Vec<&str> = Vec::new();
         let _ = writeln!(page, "\n## {}\n", case.title);
         if !case.rows.is_empty() {
             page.push_str("| what | published | model | error | kind |\n| --- | --- | --- | --- | --- |\n");
@@ -42,7 +43,15 @@ pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
         for row in &case.rows {
             let model = row.model.map_or("–".to_owned(), short);
             let mark = if row.count == Count::Predicted && !row.is_near() { "**" } else { "" };
-            let (what, unit, word) = (&row.what, row.unit, row.count.word());
+            let (what, unit) = (&row.what, row.unit);
+            let word = match row.count {
+                Count::NotPredictable(reason) => {
+                    let index = reasons.iter().position(|known| *known == reason).unwrap_or(reasons.len());
+                    reasons.extend((index == reasons.len()).then_some(reason));
+                    format!("{} ({})", row.count.word(), index + 1)
+                }
+                count => count.word().to_owned(),
+            };
             let published = short(row.published);
             let _ = writeln!(page, "| {what} | {published} {unit} | {model} | {mark}{}{mark} | {word} |", percent(row));
         }
@@ -56,15 +65,8 @@ pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
         for (index, reason) in &case.no_claim {
             let _ = writeln!(page, "\nSentence {} {reason}.", index + 1);
         }
-        let mut reasons: Vec<&str> = Vec::new();
-        for row in &case.rows {
-            if let Count::NotPredictable(reason) = row.count
-                && !reasons.contains(&reason)
-            {
-                reasons.push(reason);
-            }
-        }
-        reasons.iter().for_each(|reason| _ = writeln!(page, "\nNot predictable: {reason}."));
+        let numbered = reasons.iter().enumerate();
+        numbered.for_each(|(index, reason)| _ = writeln!(page, "\n({}) Not predictable: {reason}.", index + 1));
         case.notes.iter().for_each(|note| _ = writeln!(page, "\n{note}"));
     }
     page.push_str("\n## Parameters\n\n| profile | parameter | value | kind | source |\n| --- | --- | --- | --- | --- |\n");

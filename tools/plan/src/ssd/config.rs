@@ -53,7 +53,8 @@ pub struct SsdConfig {
     pub read_latency_ns: Nanos,
     /// Latency of a write that occupies nothing, beside the link.
     pub write_latency_ns: Nanos,
-    /// True if that latency is stretched by 1 / (1 - u), u being the share of time that the dies program: a shared server.
+    /// True if writes wait for programs in the firmware: that latency is stretched by 1 / (1 - u) in the mean, with a tail (`drive`); u is the
+    /// share of time that the dies program.
     #[serde(default)]
     pub write_contention: bool,
     /// Memory for writes that are not yet programmed.

@@ -81,6 +81,8 @@ pub struct Ssd {
     /// The link to the host and from it; half-duplex links use the first alone.
     link: [Station; 2],
     calendar: Calendar<Event>,
+    /// Draws how long writes wait for the firmware.
+    chance: Chance,
     /// Requests that wait for a slot.
     waiting: VecDeque<Ask>,
     in_slots: u32,
@@ -120,6 +122,7 @@ impl Ssd {
             drain_bytes_per_s: config.link_bytes_per_s,
             link: [Station::default(); 2],
             calendar: Calendar::default(),
+            chance: Chance::new(seed, 4),
             waiting: VecDeque::new(),
             in_slots: 0,
             admitted_at: 0,
@@ -341,12 +344,19 @@ impl Ssd {
         self.flash.programs_end().max(now)
     }
 
-    fn write_latency_ns(&self, now: Nanos) -> Nanos {
+    /// With contention the firmware is a server that writes share with programs. A write finds it at work with probability u, and waits then
+    /// for a time that is distributed exponentially, with mean S / (1 - u); its own work takes S. That is an M/M/1 queue
+    /// (L. Kleinrock, "Queueing Systems", volume 1, 1975), of which S / (1 - u) is the mean time of a write in all.
+    fn write_latency_ns(&mut self, now: Nanos) -> Nanos {
+        let own = self.config.write_latency_ns;
         if !self.config.write_contention {
-            return self.config.write_latency_ns;
+            return own;
         }
-        let free = 1.0 - self.flash.used_share(now).min(CONTENTION_MAX);
-        (self.config.write_latency_ns as f64 / free) as Nanos
+        let used = self.flash.used_share(now).min(CONTENTION_MAX);
+        if self.chance.unit() >= used {
+            return own;
+        }
+        own + (own as f64 / (1.0 - used) * -(1.0 - self.chance.unit()).ln()) as Nanos
     }
 
     fn on_link(&mut self, now: Nanos, ask: Ask) {
@@ -354,7 +364,10 @@ impl Ssd {
         let inbound = ask.is_write() && !self.config.link_half_duplex;
         let crossed = self.link[usize::from(inbound)].serve(now, transfer);
         let end = match ask.is_write() {
-            true => self.admit(crossed, ask) + self.write_latency_ns(crossed),
+            true => {
+                let latency = self.write_latency_ns(crossed);
+                self.admit(crossed, ask) + latency
+            }
             false => crossed + self.config.read_latency_ns,
         };
         self.calendar.add(end, Event::Done(ask.tag));
