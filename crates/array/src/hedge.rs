@@ -16,10 +16,12 @@ use crate::of_level::of_level;
 use crate::personality::{Personality, Place};
 use smallvec::SmallVec;
 use std::rc::Rc;
-use stria_block::{Buffer, Nanos, Operation};
+use stria_block::{Buffer, Histogram, Nanos, Operation};
 
 /// A member is unresponsive when it has left a read unanswered for this many times what counts as slow.
 const SILENT_AFTER: Nanos = 4;
+/// One second: what counts as slow for a member that has not yet shown what is usual for it.
+const SLOW_UNKNOWN: Nanos = 1_000_000_000;
 /// The time between two looks at reads under way: half of the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
 
@@ -49,7 +51,8 @@ pub(crate) fn look(core: &Rc<Core>) {
     }
     let (slow, read_count): (SmallVec<[Option<Nanos>; 32]>, u64) = {
         let members = core.members.borrow();
-        let slow = members.iter().map(|member| member.read_times.as_ref().map(|times| times.slow_above()));
+        let slow_above = |times: &Histogram| if times.slow_above() == Nanos::MAX { SLOW_UNKNOWN } else { times.slow_above() };
+        let slow = members.iter().map(|member| member.read_times.as_deref().map(slow_above));
         (slow.collect(), members.iter().map(|member| member.read_count).sum())
     };
     let least = slow.iter().copied().flatten().min();

@@ -54,6 +54,14 @@ impl World {
 
     /// Requests come in on the last lane.
     fn on_lanes(level: Level, members: usize, lane_count: usize) -> Self {
+        let mut world = Self::never_read(level, members, lane_count);
+        (0..world.capacity).for_each(|sector| assert!(world.read(sector, 1) < MS));
+        assert_eq!(world.hedged(), 0);
+        world
+    }
+
+    /// Nobody knows the usual latency of its members yet.
+    fn never_read(level: Level, members: usize, lane_count: usize) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &vec![1024; members]).unwrap();
         let capacity = geometry.capacity_sectors();
         let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
@@ -77,8 +85,6 @@ impl World {
             buffer[..8].copy_from_slice(&sector.to_le_bytes());
             world.run(sector, 1, Operation::Write { from: std::iter::once(buffer.freeze()).collect(), fua: false });
         }
-        (0..capacity).for_each(|sector| assert!(world.read(sector, 1) < MS));
-        assert_eq!(world.hedged(), 0);
         world
     }
 
@@ -169,6 +175,23 @@ fn others_answer_for_a_member_that_does_not() {
             world.until[1].set(0);
             world.settle();
             assert!(world.sum(|member| member.in_flight as u64).iter().all(|&waiting| waiting == 0), "{level}");
+        }
+    }
+}
+
+/// Before, a member that hung before its first reads had ended was waited for, for ever.
+#[test]
+fn others_answer_for_a_member_that_never_answered() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
+        for lane_count in [1, 2] {
+            let mut world = World::never_read(level, members, lane_count);
+            world.until[1].set(world.now + 60_000 * MS);
+            let times: Vec<Nanos> = (0..world.capacity).step_by(16).map(|sector| world.read(sector, 8)).collect();
+            let longest = times.iter().max().expect("some") / MS;
+            assert!((1000..1500).contains(&longest), "{level} of {members}: {longest} ms");
+            // Then it counts as unresponsive.
+            let slow = times.iter().filter(|&&time| time > MS).count();
+            assert!(slow <= 8 * lane_count, "{level} of {members}: {slow} of {}", times.len());
         }
     }
 }
