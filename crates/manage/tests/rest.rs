@@ -232,8 +232,20 @@ fn what_was_planned_is_done_and_nothing_else() {
     daemon.ended_well();
     assert!(!socket(&place).exists());
 
-    // The record of orders and their users outlives the daemon.
+    // Jobs and the record of orders outlive the daemon. A job that ran when it ended is not lost.
+    let file = place.path("state").join("jobs.json");
+    let mut kept: Vec<Value> = serde_json::from_slice(&fs::read(&file).expect("jobs")).expect("JSON");
+    let last = kept.last_mut().expect("a job");
+    assert_eq!((&last["action"]["action"], &last["state"]), (&json!("destroy"), &json!("done")), "{last:#}");
+    (last["state"], last["ended_ms"]) = (json!("running"), Value::Null);
+    kept.insert(0, json!({"id": 0, "action": {"action": "of another version"}}));
+    fs::write(&file, json!(kept).to_string()).expect("a file");
     let daemon = Daemon::start(&place);
+    let known = ask(&place, "/jobs", None).body;
+    let known = known.as_array().expect("a list");
+    let last = known.last().expect("a job");
+    assert_eq!((known.len(), &last["state"]), (kept.len() - 1, &json!("failed")), "{known:#?}");
+    assert!(last["ended_ms"].is_u64() && last["text"].as_str().is_some_and(|text| text.contains("the daemon ended")), "{last:#}");
     let audit = ask(&place, "/audit?limit=1000", None).body;
     let texts: Vec<&str> =
         audit["events"].as_array().expect("a list").iter().filter_map(|event| event["text"].as_str()).collect();

@@ -10,10 +10,15 @@ use crate::config::edit::Edit;
 use crate::config::{self, Block, Uuid};
 use crate::mdadm::keep_away;
 use crate::meant::{chosen, look};
+use crate::mounts::awaited;
 use crate::progress::{is_filling, running};
+use crate::replace::replace;
 use crate::view;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stria_format::md::Assembly;
@@ -27,9 +32,12 @@ const RUNNING_MAX: usize = 16;
 /// How often a job that waits for a sweep looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// The jobs of this run of the daemon.
-#[derive(Default)]
-pub struct Jobs(Mutex<Kept>);
+/// The last jobs, also those of earlier runs of the daemon.
+pub struct Jobs {
+    kept: Mutex<Kept>,
+    /// Their file; the lock is the right to write it.
+    file: Mutex<PathBuf>,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -60,8 +68,43 @@ fn failed(failure: Failure) -> ApiError {
 }
 
 impl Jobs {
+    /// Reads the jobs of earlier runs. One that ran when the daemon ended counts as failed, as nobody saw its end.
+    pub fn open(folder: &Path) -> Self {
+        let file = folder.join("jobs.json");
+        let mut kept = Kept::default();
+        match fs::read(&file).map(|text| serde_json::from_slice::<VecDeque<serde_json::Value>>(&text)) {
+            // A job of another version, with an action that is unknown here, is left out.
+            Ok(Ok(jobs)) => kept.jobs = jobs.into_iter().filter_map(|job| serde_json::from_value(job).ok()).collect(),
+            Ok(Err(error)) => tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display()),
+        }
+        for job in kept.jobs.iter_mut().filter(|job| job.state == JobState::Running) {
+            let meaning = "the daemon ended before this job did: `status` shows how far it came, and a rebuild goes on by itself";
+            (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
+            meaning.clone_into(&mut job.text);
+        }
+        kept.last = kept.jobs.iter().map(|job| job.id).max().unwrap_or(0);
+        Self { kept: Mutex::new(kept), file: Mutex::new(file) }
+    }
+
+    /// Writes the jobs to their file, unless its file system is yet to be mounted.
+    fn save(&self) {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = file.parent().expect("it is in a folder");
+        if awaited(folder).is_some() {
+            return;
+        }
+        let text = serde_json::to_string_pretty(&self.all()).expect("jobs are plain data");
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| error.to_string());
+        let written = made.and_then(|()| replace(&file, &(text + "\n")).map_err(|failure| failure.to_string()));
+        if let Err(error) = written {
+            tracing::warn!("jobs are not kept over a restart: {error}");
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that are remembered, the newest last.
@@ -110,11 +153,13 @@ impl Jobs {
         }
         kept.jobs.push_back(job.clone());
         drop(kept);
+        self.save();
         let (rest, id) = (Arc::clone(rest), job.id);
         let spawned = std::thread::Builder::new().name("job".into()).spawn(move || rest.jobs.run(&rest, id, &plan));
         if let Err(error) = spawned {
             let text = format!("the system gives no thread: {error}");
             self.change(job.id, |job| (job.state, job.text) = (JobState::Failed, text.clone()));
+            self.save();
             return Err(ApiError::new(ApiErrorKind::Failed, text));
         }
         Ok(job)
@@ -140,6 +185,7 @@ impl Jobs {
             job.text.clone_from(&text);
             by.clone_from(&job.by);
         });
+        self.save();
         let outcome = if state == JobState::Done { "done" } else { "failed" };
         let text = format!("job {id} of {by}: {} {outcome}: {text}", plan.title);
         rest.service.events().push(view::plain_event(array_of(&plan.action).unwrap_or_default(), "job", text));

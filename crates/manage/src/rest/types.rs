@@ -70,7 +70,7 @@ pub struct About {
     pub api: u32,
     /// The name of the machine.
     pub machine: String,
-    /// The present run of the daemon. Sequence numbers of events and jobs count within one run.
+    /// The present run of the daemon. Sequence numbers of events count within one run.
     pub boot: String,
     /// The daemon's clock, in milliseconds since 1970.
     pub time_ms: u64,
@@ -552,7 +552,7 @@ pub enum JobState {
 /// An action that is being carried out, or was. It goes on without the client that began it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
-    /// Counts up within one run of the daemon.
+    /// Counts up, over restarts of the daemon.
     pub id: u64,
     /// The action.
     pub action: Action,
