@@ -144,7 +144,7 @@ fn checksums_are_added_where_there_is_room() {
     assert!(runs(&drives).read_all(SECTORS) == pattern(0, SECTORS, 1));
     let full = filled(Level::Raid5, 3, false, internal, LogChoice::Auto);
     let error = steps_of(&full, Change::Checksums(true), false).expect_err("no room");
-    assert!(error.contains("no room") && error.contains("--integrity"), "{error}");
+    assert!(error.contains("no space") && error.contains("--integrity"), "{error}");
 }
 
 /// A new bitmap must not hide what absent members miss, nor cover the time before it was made.

@@ -49,7 +49,7 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     let again = place.ok(&["set", "tank", "--bitmap", "internal"]);
     assert!(again.contains("as wanted already"), "{again}");
     place.run(&["set", "tank", "--bitmap", "internal:1M", "--force"]).refused(1, &["another size", "take it away"]);
-    place.run(&["set", "tank", "--integrity", "on", "--force"]).refused(1, &["no room", "--integrity"]);
+    place.run(&["set", "tank", "--integrity", "on", "--force"]).refused(1, &["no space", "--integrity"]);
     assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1), "a refusal stops nothing");
     place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
