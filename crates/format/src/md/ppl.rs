@@ -6,11 +6,12 @@
 //! The superblock names the area where it has a bitmap's place otherwise. A header and what it speaks of are one write to
 //! the member that holds the parity. It is found again by walking from the start, from header to header, as long as
 //! generations grow; only the last one counts. So the next is not written before all records in the one before are
-//! retired. Older kernels knew areas for one; with [`MULTIPLE_PPLS`](super::superblock::feature::MULTIPLE_PPLS) they follow one another around the area.
+//! retired. Older kernels knew areas for one. With [`MULTIPLE_PPLS`](super::superblock::feature::MULTIPLE_PPLS) they follow one
+//! another around the area.
 //!
-//! Stria writes each header to the start of the area. A write that goes around and is torn can leave the header there and destroy
-//! one in the middle of the walk: an old one would be in force, and its partial parity covers strips that are new now. At the start
-//! a torn write leaves the header before it, whose records nothing has superseded, or none.
+//! Stria writes each header to the start of the area. A write that goes around the area and is torn can leave the header at the
+//! start and destroy one in the middle of the walk. Then an old header is in force, and its partial parity covers strips that are
+//! new now (R19). At the start a torn write leaves the header before it, whose records nothing has superseded, or none.
 //!
 //! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
 //! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
