@@ -21,7 +21,7 @@ mod behind;
 mod overlay;
 
 pub(crate) use behind::{BehindWrite, LogHolders, WriteBehind};
-pub(crate) use overlay::{Overlay, ReplayHolders};
+pub(crate) use overlay::{Overlay, ReplayHolders, has_stayed};
 
 use crate::address::Sectors;
 use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};

@@ -12,7 +12,7 @@ use crate::action::Action;
 use crate::address::Sectors;
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
-use crate::log::{ReplayHolders, StartStage};
+use crate::log::{ReplayHolders, StartStage, has_stayed};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
@@ -39,7 +39,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // A member that is dropped from now on was present when the records were read, so its records count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
-    core.log.overlay.set_holders(pieces.iter().map(|piece| piece.replay_holders(&core)));
+    let holders: Vec<ReplayHolders> = pieces.iter().map(|piece| piece.replay_holders(&core)).collect();
+    core.log.overlay.set_holders(holders.iter().cloned());
     // R30: a superblock update that drops a member may wait until this is known.
     core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
@@ -68,7 +69,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
         let has_no_holder = |row: MemberSector| {
             let (stripe, row) = core.geometry.stripe_of_row(row);
             let after = pieces.partition_point(|piece| (piece.stripe, piece.rows.start) <= (stripe, row));
-            pieces[after - 1].replay_holders(&core).is_empty()
+            // Another member that holds the slot now has none of these records.
+            !has_stayed(&holders[after - 1], &core.members.borrow())
         };
         let lost = core.log.overlay.lost_holders(&core.members.borrow());
         let (at_once, later) = left.into_iter().partition(|&((_, row), _)| has_no_holder(row));
@@ -129,7 +131,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The members that hold its records, without those that were dropped.
+    /// The members that hold its records.
     fn replay_holders(&self, core: &Core) -> ReplayHolders {
         let members = core.members.borrow();
         let slots = self.parities.iter().map(|&parity| usize::from(core.map(self.stripe).parity[parity]));

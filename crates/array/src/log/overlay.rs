@@ -110,6 +110,6 @@ impl Overlay {
 }
 
 /// True if one of the members is still there.
-fn has_stayed(holders: &ReplayHolders, members: &Members) -> bool {
+pub(crate) fn has_stayed(holders: &ReplayHolders, members: &Members) -> bool {
     holders.iter().any(|&(slot, member)| members.slots()[slot].member == Some(member))
 }
