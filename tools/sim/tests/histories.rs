@@ -131,6 +131,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 40_031_029),
     // A drive had, as another member than before, the identity that it once had (the checker's fault).
     ("4", 81_006_228),
+    // A replacement took the slot of a member that was dropped with log records that awaited replay: the start waited in an endless loop.
+    ("5", 990048751),
 ];
 
 /// Seeds at which several lanes once failed.
@@ -282,6 +284,7 @@ const MIRRORS: &[(u64, Option<&str>)] = &[
     (101394, Some("10")),     // the same, which then passed for one of theirs
     (20002982, Some("1")),    // what only a read had ruled out taken for overwritten (the checker's fault)
     (10335253, Some("10")),   // a drive that came back before the record that it was missing, itself with a torn one
+    (980009799, Some("1")),   // two writes of the same bytes, clients' superblocks, told apart (the checker's fault)
     (10537213, Some("10")), // a flush that began before a resync had ended taken for one of its writes too (the checker's fault)
 ];
 
