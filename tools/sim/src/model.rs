@@ -376,7 +376,7 @@ mod tests {
     fn writes_of_the_same_bytes_cannot_be_told_apart() {
         let mut model = Model::new(8);
         for write in 1..=2 {
-            model.contents.insert((write, 3), vec![0; SECTOR_BYTES].into());
+            model.contents.insert((write, 3), vec![0; SECTOR_BYTES]);
         }
         let (first, second) = (model.begin_write(1, 3..4, false), model.begin_write(2, 3..4, false));
         model.end_write(2, 3..4, second, false);
