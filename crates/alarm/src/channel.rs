@@ -220,7 +220,7 @@ fn post(agent: &Agent, url: &str, message: &Message) -> Result<(), String> {
     request.send(body.to_string()).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Shows it on a terminal, whoever works there. A terminal that takes nothing is not waited for.
+/// Shows it on a terminal, whether or not somebody works there. A terminal that takes nothing is not waited for.
 fn show(console: &Path, message: &Message) -> io::Result<()> {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32;
     let mut console = OpenOptions::new().append(true).custom_flags(flags).open(console)?;

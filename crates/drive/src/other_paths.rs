@@ -1,5 +1,5 @@
 //! Other paths to the bytes of a block device: further paths of a drive on a fabric, and other loop devices over one file. The kernel keeps
-//! the exclusive users of one device apart, but not those of two such devices. So whoever opens one exclusively claims all.
+//! the exclusive users of one device apart, but not those of two such devices. So an exclusive open of one claims all.
 //!
 //! Drives are recognized by their World Wide Name. Identifiers that contain only a serial number do not count, as cheap drives share them.
 
@@ -49,7 +49,7 @@ pub(crate) fn claim(path: &Path, number: u64) -> Result<Vec<File>, DriveError> {
     Ok(claimed)
 }
 
-/// Opened for reading, as udev looks again at a device that was open for writing. The lock tells others who holds it.
+/// Opened for reading, as udev looks again at a device that was open for writing. The lock names its holder.
 fn open(node: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let open = || rustix::fs::open(node, flags, Mode::empty()).map(File::from);
