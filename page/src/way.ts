@@ -1,5 +1,5 @@
-// The way to the server: the browser's own requests, or, inside Cockpit, a channel of Cockpit to the daemon's unix socket. There the user
-// is the one who logged in to Cockpit, and the kernel tells the daemon who that is.
+// The way to the server: the browser's own requests, or, inside Cockpit, a channel of Cockpit to the daemon's unix socket. There the daemon
+// takes the user from the kernel: it is the user of the Cockpit session.
 
 export type Answer = { status: number; text: string };
 export type Source = { close(): void };
