@@ -5,10 +5,11 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { connect, createServer } from "node:net";
+import { createServer } from "node:net";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { connect } from "node:tls";
 import { PATIENCE, axe, browser, open, sticking_out } from "./browser.mjs";
 import { STRIA, until } from "./machine.mjs";
 
@@ -76,11 +77,11 @@ test("a pulled NVMe drive is found by its serial number, replaced and rebuilt, o
   const ended = new Promise((resolve) => guest.once("exit", resolve));
   const chromium = await browser();
   try {
-    // The port is open before the daemon is: a connection that stays silent is closed by the guest.
+    // The port is open before the guest has a network: only a TLS handshake proves the daemon.
     const answers = () => new Promise((resolve) => {
       assert.equal(guest.exitCode, null, told);
-      const socket = connect(port, "127.0.0.1");
-      socket.setTimeout(2000, () => (socket.destroy(), resolve(true)));
+      const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false }, () => (socket.destroy(), resolve(true)));
+      socket.setTimeout(2000, () => (socket.destroy(), resolve(false)));
       socket.on("error", () => resolve(false));
       socket.on("close", () => resolve(false));
     });
