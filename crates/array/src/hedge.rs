@@ -51,10 +51,7 @@ pub(crate) fn look(core: &Rc<Core>) {
     }
     let (slow, read_count): (SmallVec<[Option<Nanos>; 32]>, u64) = {
         let members = core.members.borrow();
-        let slow_above = |times: &Histogram| match times.slow_above() {
-            Nanos::MAX => SLOW_UNKNOWN,
-            slow => slow,
-        };
+        let slow_above = |times: &Histogram| times.slow_above().unwrap_or(SLOW_UNKNOWN);
         let slow = members.iter().map(|member| member.read_times.as_deref().map(slow_above));
         (slow.collect(), members.iter().map(|member| member.read_count).sum())
     };

@@ -105,9 +105,9 @@ impl Histogram {
         self.slow_count += other.slow_count;
     }
 
-    /// A request that takes longer is slow; [`Nanos::MAX`] while too few are known.
-    pub fn slow_above(&self) -> Nanos {
-        self.slow_above
+    /// A request that takes longer is slow; `None` while too few are known.
+    pub fn slow_above(&self) -> Option<Nanos> {
+        (self.slow_above != Nanos::MAX).then_some(self.slow_above)
     }
 
     /// The time that `part` of `whole` requests did not exceed.
