@@ -132,7 +132,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     // A drive had, as another member than before, the identity that it once had (the checker's fault).
     ("4", 81_006_228),
     // A replacement took the slot of a member that was dropped with log records that awaited replay: the start waited in an endless loop.
-    ("5", 990048751),
+    ("5", 990_048_751),
 ];
 
 /// Seeds at which several lanes once failed.

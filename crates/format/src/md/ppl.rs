@@ -351,9 +351,9 @@ mod tests {
     use super::*;
     use stria_array::{Layout, Level, ParityLayout};
 
-    /// Goal: of a torn append and what it overwrites no older records count than the last ones; these are retired, but nothing has
-    /// superseded them. Method: appends of all lengths, each also without its first sectors, for every number of these (seed
-    /// 5:980043734 of the simulator, with a partial parity log).
+    /// Goal: a torn append leaves in force its own records, those of the append before it, or none. Nothing has superseded those of the
+    /// append before. Method: appends of all lengths, each without its first sectors, for every number of these (seed 5:980043734 of
+    /// the simulator, with a partial parity log).
     #[test]
     fn a_torn_append_puts_no_older_one_than_the_last_in_force() {
         let geometry =
