@@ -385,50 +385,12 @@ async fn run(
         // Repairs must survive a power cut.
         error = core.flush_volatile().await.err().map(|error| error.to_string());
     }
-    let mismatch_sectors = sweep.mismatch_sectors.get();
-    let duration = core.now() - sweep.started;
     if let Some(reason) = error {
-        let no_space = core.no_space.is_careful(core.now());
-        sweeper.gave_up.set(kind == SweepKind::Rebuild && targets_alive(core, &sweep) && !no_space);
-        core.event(Event::SweepStopped { kind, reason });
-        // A sweep that failed now may work later; at once it would fail again.
-        let due = core.now() + AGAIN_AFTER;
-        let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
-        while again && core.now() < due && !core.run.is_stopping() {
-            core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
-        }
+        failed(core, sweeper, &sweep, reason).await;
     } else if sweep.watermark() < end {
-        let percent = sweep.watermark().get() * 100 / end.get().max(1);
-        let mut reason = format!("paused at {percent} %");
-        if let SweepKind::Scrub { repair } = kind {
-            let at = sweep.watermark();
-            if sweeper.cancelled.replace(false) {
-                reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
-            } else if core.run.is_stopping() {
-                reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
-            } else {
-                sweeper.ordered.set(Some((repair, at.get(), mismatch_sectors)));
-            }
-        }
-        core.event(Event::SweepStopped { kind, reason });
+        interrupted(core, sweeper, &sweep);
     } else {
-        match kind {
-            SweepKind::Rebuild => {
-                let from_start = sweep.start == SweepSector::ZERO && !sweep.by_bitmap;
-                if core.share_rebuilt(&sweep.targets, from_start) {
-                    take_slots(core, &sweep.targets, from_start).await;
-                }
-            }
-            SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
-            SweepKind::Scrub { repair } => sweeper.last_mismatch.set(Some((mismatch_sectors, repair))),
-        }
-        let mut wrong = Vec::new();
-        if matches!(kind, SweepKind::Scrub { .. }) {
-            let members = core.members.borrow();
-            let found = members.iter().filter(|member| member.wrong_sectors > 0);
-            wrong.extend(found.map(|member| (member.config.id, member.wrong_sectors)));
-        }
-        core.event(Event::SweepFinished { kind, mismatch_sectors, wrong, duration });
+        finished(core, sweeper, &sweep).await;
     }
     if !matches!(kind, SweepKind::Scrub { .. }) {
         core.recorded(core.request_commit()).await;
@@ -437,6 +399,57 @@ async fn run(
     core.steering.watch(false);
     core.sweep_changed.wake_all(&core.ready);
     core.metadata.intent_waiters.wake_all(&core.ready);
+}
+
+/// A sweep that failed now may work later; at once it would fail again.
+async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
+    let kind = sweep.kind;
+    let no_space = core.no_space.is_careful(core.now());
+    sweeper.gave_up.set(kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space);
+    core.event(Event::SweepStopped { kind, reason });
+    let due = core.now() + AGAIN_AFTER;
+    let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
+    while again && core.now() < due && !core.run.is_stopping() {
+        core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
+    }
+}
+
+/// A sweep was stopped before its end. A scrub that was not cancelled goes on later.
+fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
+    let (kind, at) = (sweep.kind, sweep.watermark());
+    let percent = at.get() * 100 / sweep.end.get().max(1);
+    let mut reason = format!("paused at {percent} %");
+    if let SweepKind::Scrub { repair } = kind {
+        if sweeper.cancelled.replace(false) {
+            reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
+        } else if core.run.is_stopping() {
+            reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
+        } else {
+            sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
+        }
+    }
+    core.event(Event::SweepStopped { kind, reason });
+}
+
+async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
+    let (kind, mismatch_sectors, duration) = (sweep.kind, sweep.mismatch_sectors.get(), core.now() - sweep.started);
+    let mut wrong = Vec::new();
+    match kind {
+        SweepKind::Rebuild => {
+            let from_start = sweep.start == SweepSector::ZERO && !sweep.by_bitmap;
+            if core.share_rebuilt(&sweep.targets, from_start) {
+                take_slots(core, &sweep.targets, from_start).await;
+            }
+        }
+        SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
+        SweepKind::Scrub { repair } => {
+            sweeper.last_mismatch.set(Some((mismatch_sectors, repair)));
+            let members = core.members.borrow();
+            let found = members.iter().filter(|member| member.wrong_sectors > 0);
+            wrong.extend(found.map(|member| (member.config.id, member.wrong_sectors)));
+        }
+    }
+    core.event(Event::SweepFinished { kind, mismatch_sectors, wrong, duration });
 }
 
 fn targets_alive(core: &Core, sweep: &Sweep) -> bool {

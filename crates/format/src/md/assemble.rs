@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stria_array::address::MemberSpace;
 use stria_array::{
-    ArrayConfig, ArraySector, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX,
-    SlotConfig, Synced,
+    ArrayConfig, ArraySector, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberConfig, MemberId,
+    REDO_SECTORS_MAX, SlotConfig, Synced,
 };
 use thiserror::Error;
 
@@ -580,38 +580,10 @@ impl Sorter<'_> {
     }
 
     fn start(&mut self, found: &[Found], options: &Options) -> Result<Start, AssembleError> {
-        use AssembleErrorKind::*;
-        let fail = |kind, reason: String| Err(AssembleError { array: self.freshest.name(), kind, reason });
-        let header = &self.freshest.header;
         if let Some(conflict) = self.conflict.take() {
-            return fail(Conflict, conflict);
+            return Err(self.error(AssembleErrorKind::Conflict, conflict));
         }
-        if let Err(error) = self.freshest.servable() {
-            return fail(Unserved, error.to_string());
-        }
-        let (level, layout) = match layout_of(header) {
-            Ok(shape) => shape,
-            Err(error) => return fail(Unserved, error.to_string()),
-        };
-        for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
-            if let Err(error) = found.superblock().servable() {
-                return fail(Unserved, format!("{}: {error}", found.candidate.name));
-            }
-            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
-                return fail(Unserved, format!("{}: {what}", found.candidate.name));
-            }
-            let speaks = |log: &&FoundLog| log.speaks_for(self.freshest.utime_micros());
-            if let Some(log) = found.member.log.as_ref().filter(speaks).filter(|log| !log.is_understood()) {
-                return fail(
-                    Unserved,
-                    format!(
-                        "the write log of {} is of version {}, which this program does not know, and the array was not stopped \
-                         cleanly; start and stop it with the program that ran it",
-                        found.candidate.name, log.version
-                    ),
-                );
-            }
-        }
+        let (level, layout) = self.served_shape(found)?;
         let mut warnings = Vec::new();
         if options.force {
             self.call_back(found, level, layout, &mut warnings);
@@ -628,114 +600,19 @@ impl Sorter<'_> {
         if options.take_back {
             self.take_back(found);
         }
-        let degraded = self.in_sync_slots().iter().filter(|in_sync| !**in_sync).count();
-        let mut resync_sector = if level.is_redundant() { header.resync_offset } else { CLEAN };
-        let log = match PplPlace::of(self.freshest) {
-            Some(_) => self.ppl(found, &geometry, warnings.is_empty()),
-            None => self.log(found, level, warnings.is_empty()),
-        };
-        if let Some(excess) = &log.excess {
-            let what = format!("its write log holds more than any run leaves ({excess}), so other software wrote it");
-            let meaning = "writes that were in flight when the array stopped may be torn";
-            if !options.force {
-                return fail(Damaged, format!("{what}; --force starts without the log, and then {meaning}"));
-            }
-            warnings.push(format!("{what}; started without it, and {meaning}"));
-        }
-        if log.agrees && resync_sector == 0 {
-            resync_sector = CLEAN;
-        }
-        let mut suspects_parity = false;
-        if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
-            if log.holds {
-                // R35: log records cover what was not being written.
-                (resync_sector, suspects_parity) = (CLEAN, true);
-            } else if !options.force {
-                return fail(
-                    DirtyDegraded,
-                    format!(
-                        "{degraded} of {} members are missing or incomplete and the array was not stopped cleanly, so \
-                         that the blocks written last may be reconstructed wrong; attach the missing members (slots {}), \
-                         or accept that with --force",
-                        self.slot_count(),
-                        list(&self.not_in_sync())
-                    ),
-                );
-            }
-            if !log.holds {
-                warnings.push("started degraded although not stopped cleanly: the blocks written last may be wrong".into());
-                resync_sector = CLEAN;
-            }
-        }
-        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_bitmap: true, .. }));
-        let intent = bitmap.as_mut().map(|bitmap| {
-            // Bits stay for a member that is away, or that is rebuilt by them. Otherwise they count from the resync position.
-            let start = if fills || degraded > 0 { 0 } else { resync_sector };
-            let chunk_sectors = bitmap.chunk_sectors();
-            let stale: Vec<u64> =
-                bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
-            if !stale.is_empty() {
-                // A member that has been away since before this update can no longer tell by the bits what it missed.
-                bitmap.header.events_cleared = header.events;
-            }
-            for chunk in stale {
-                bitmap.put(chunk, false);
-            }
-            IntentConfig { chunk_sectors, dirty: bitmap.set_chunks().collect() }
-        });
-
-        let mut keepers = BTreeMap::new();
-        let mut slots = vec![SlotConfig::default(); self.slot_count()];
-        let mut spares = Vec::new();
-        let mut drives = Vec::new();
-        for found in found {
-            let id = MemberId(drives.len());
-            let mut keeper = found.keeper();
-            keeper.superblock.span_of = self.freshest.span_of;
-            let config = keeper.config(id);
-            match self.verdicts[&found.drive] {
-                Verdict::InSync { slot } => slots[slot].member = Some(config),
-                Verdict::Rebuilding { slot, recovered, by_bitmap } => {
-                    let by_bitmap = by_bitmap && bitmap.is_some();
-                    let recovered = if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
-                    slots[slot].member = Some(stria_array::MemberConfig { recovered, by_bitmap, ..config });
-                }
-                Verdict::Replacement { slot, recovered } => {
-                    let recovered = if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
-                    slots[slot].replacement = Some(stria_array::MemberConfig { recovered, ..config });
-                }
-                Verdict::Spare => {
-                    spares.push(stria_array::MemberConfig { recovered: Synced::up_to(0), by_bitmap: false, ..config })
-                }
-                Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
-            }
-            keepers.insert(id, keeper);
-            drives.push(found.drive);
-        }
-        for slot in &mut slots {
-            match (&slot.member, &mut slot.replacement) {
-                (None, _) => slot.member = slot.replacement.take(),
-                // R13: a write that a crash cut short may have reached the old member and not its copy.
-                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered = Synced::up_to(0),
-                _ => {}
-            }
-        }
-        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
-        let firm = match PplPlace::of(self.freshest) {
-            // Neither Linux nor mdadm says how far the first resync of an array came that is not clean.
-            Some(_) => log.agrees || log.holds && (degraded > 0 || tag_before == ppl::CONSISTENT),
-            None => log.holds,
-        };
-        let keeping = LogKeeping::new(log.off, tag_before, firm || header.resync_offset == CLEAN);
-        let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdMetadata::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
+        let log = self.last_log(found, &geometry, options, &mut warnings)?;
+        let (resync_sector, suspects_parity) = self.resync(&log, level, options, &mut warnings)?;
+        let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
+        let places = self.places(found, &log, bitmap.is_some());
+        let checksums = found.iter().any(|found| places.drives.contains(&found.drive) && found.member.checksums.is_some());
+        let recorder = MdMetadata::new(places.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
         let newest_only = self.freshest.ppl().is_some();
         let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {
             name: self.freshest.name(),
             geometry,
-            slots,
-            spares,
+            slots: places.slots,
+            spares: places.spares,
             synced: synced(resync_sector),
             suspects_parity,
             intent,
@@ -747,12 +624,165 @@ impl Sorter<'_> {
             replay: log.records,
             read_only: options.read_only,
         };
-        Ok(Start { config, drives, recorder, warnings })
+        Ok(Start { config, drives: places.drives, recorder, warnings })
+    }
+
+    fn error(&self, kind: AssembleErrorKind, reason: String) -> AssembleError {
+        AssembleError { array: self.freshest.name(), kind, reason }
+    }
+
+    /// The shape of the array, if Stria serves all that its members hold.
+    fn served_shape(&self, found: &[Found]) -> Result<(Level, Layout), AssembleError> {
+        let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
+        self.freshest.servable().map_err(|error| unserved(error.to_string()))?;
+        let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.to_string()))?;
+        for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
+            let name = &found.candidate.name;
+            found.superblock().servable().map_err(|error| unserved(format!("{name}: {error}")))?;
+            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
+                return Err(unserved(format!("{name}: {what}")));
+            }
+            let speaks = |log: &&FoundLog| log.speaks_for(self.freshest.utime_micros());
+            if let Some(log) = found.member.log.as_ref().filter(speaks).filter(|log| !log.is_understood()) {
+                return Err(unserved(format!(
+                    "the write log of {name} is of version {}, which this program does not know, and the array was not stopped \
+                     cleanly; start and stop it with the program that ran it",
+                    log.version
+                )));
+            }
+        }
+        Ok(shape)
+    }
+
+    /// What the members' logs of either kind say together. `warnings`: any so far mean that a stale member or no bitmap was accepted,
+    /// and then the logs do not count.
+    fn last_log(
+        &self,
+        found: &[Found],
+        geometry: &Geometry,
+        options: &Options,
+        warnings: &mut Vec<String>,
+    ) -> Result<LastLog, AssembleError> {
+        let log = match PplPlace::of(self.freshest) {
+            Some(_) => self.ppl(found, geometry, warnings.is_empty()),
+            None => self.log(found, geometry.level(), warnings.is_empty()),
+        };
+        if let Some(excess) = &log.excess {
+            let what = format!("its write log holds more than any run leaves ({excess}), so other software wrote it");
+            let meaning = "writes that were in flight when the array stopped may be torn";
+            if !options.force {
+                let reason = format!("{what}; --force starts without the log, and then {meaning}");
+                return Err(self.error(AssembleErrorKind::Damaged, reason));
+            }
+            warnings.push(format!("{what}; started without it, and {meaning}"));
+        }
+        Ok(log)
+    }
+
+    /// Where a resync must begin, and whether parity is suspect beyond what it covers.
+    fn resync(
+        &self,
+        log: &LastLog,
+        level: Level,
+        options: &Options,
+        warnings: &mut Vec<String>,
+    ) -> Result<(u64, bool), AssembleError> {
+        let resync_sector = match self.freshest.header.resync_offset {
+            _ if !level.is_redundant() => CLEAN,
+            0 if log.agrees => CLEAN,
+            sector => sector,
+        };
+        let missing = self.not_in_sync();
+        if missing.is_empty() || resync_sector == CLEAN || level.parity_count() == 0 {
+            return Ok((resync_sector, false));
+        }
+        if log.holds {
+            // R35: log records cover what was not being written.
+            return Ok((CLEAN, true));
+        }
+        if !options.force {
+            let reason = format!(
+                "{} of {} members are missing or incomplete and the array was not stopped cleanly, so \
+                 that the blocks written last may be reconstructed wrong; attach the missing members (slots {}), \
+                 or accept that with --force",
+                missing.len(),
+                self.slot_count(),
+                list(&missing)
+            );
+            return Err(self.error(AssembleErrorKind::DirtyDegraded, reason));
+        }
+        warnings.push("started degraded although not stopped cleanly: the blocks written last may be wrong".into());
+        Ok((CLEAN, false))
+    }
+
+    /// The write-intent bits that count from the resync position on. The others are cleared in `bitmap`.
+    fn intent(&self, bitmap: &mut Bitmap, resync_sector: u64) -> IntentConfig {
+        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_bitmap: true, .. }));
+        // All stay for a member that is away, or that is rebuilt by them.
+        let start = if fills || !self.not_in_sync().is_empty() { 0 } else { resync_sector };
+        let chunk_sectors = bitmap.chunk_sectors();
+        let stale: Vec<u64> =
+            bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
+        if !stale.is_empty() {
+            // A member that has been away since before this update can no longer tell by the bits what it missed.
+            bitmap.header.events_cleared = self.freshest.header.events;
+        }
+        for chunk in stale {
+            bitmap.put(chunk, false);
+        }
+        IntentConfig { chunk_sectors, dirty: bitmap.set_chunks().collect() }
+    }
+
+    /// The drives that take part, each in its place.
+    fn places(&self, found: &[Found], log: &LastLog, has_bitmap: bool) -> Places {
+        let mut places = Places { slots: vec![SlotConfig::default(); self.slot_count()], ..Places::default() };
+        for found in found {
+            let id = MemberId(places.drives.len());
+            let mut keeper = found.keeper();
+            keeper.superblock.span_of = self.freshest.span_of;
+            let config = keeper.config(id);
+            let filled = |recovered| if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
+            match self.verdicts[&found.drive] {
+                Verdict::InSync { slot } => places.slots[slot].member = Some(config),
+                Verdict::Rebuilding { slot, recovered, by_bitmap } => {
+                    let (recovered, by_bitmap) = (filled(recovered), by_bitmap && has_bitmap);
+                    places.slots[slot].member = Some(MemberConfig { recovered, by_bitmap, ..config });
+                }
+                Verdict::Replacement { slot, recovered } => {
+                    places.slots[slot].replacement = Some(MemberConfig { recovered: filled(recovered), ..config });
+                }
+                Verdict::Spare => {
+                    places.spares.push(MemberConfig { recovered: Synced::up_to(0), by_bitmap: false, ..config });
+                }
+                Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
+            }
+            places.keepers.insert(id, keeper);
+            places.drives.push(found.drive);
+        }
+        for slot in &mut places.slots {
+            match (&slot.member, &mut slot.replacement) {
+                (None, _) => slot.member = slot.replacement.take(),
+                // R13: a write that a crash cut short may have reached the old member and not its copy.
+                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered = Synced::up_to(0),
+                _ => {}
+            }
+        }
+        places
+    }
+
+    /// How this run keeps its log.
+    fn keeping(&self, log: &LastLog) -> LogKeeping {
+        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
+        let firm = match PplPlace::of(self.freshest) {
+            // Neither Linux nor mdadm says how far the first resync of an array came that is not clean.
+            Some(_) => log.agrees || log.holds && (!self.not_in_sync().is_empty() || tag_before == ppl::CONSISTENT),
+            None => log.holds,
+        };
+        LogKeeping::new(log.off, tag_before, firm || self.freshest.header.resync_offset == CLEAN)
     }
 
     fn geometry(&self, found: &[Found], level: Level, layout: Layout) -> Result<Geometry, AssembleError> {
-        use AssembleErrorKind::*;
-        let fail = |kind, reason: String| AssembleError { array: self.freshest.name(), kind, reason };
+        let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
         let header = &self.freshest.header;
         let mut sizes = vec![header.size; self.slot_count()];
         if !level.is_redundant() {
@@ -766,12 +796,11 @@ impl Sorter<'_> {
                 }
             }
         }
-        let geometry = Geometry::new(level, layout, u64::from(header.chunksize), &sizes)
-            .map_err(|error| fail(Unserved, error.to_string()))?;
+        let geometry =
+            Geometry::new(level, layout, u64::from(header.chunksize), &sizes).map_err(|error| unserved(error.to_string()))?;
         let unequal = (1..geometry.slot_count()).any(|slot| geometry.member_sectors(slot) != geometry.member_sectors(0));
         if matches!(layout, Layout::Zones(_)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
-            return Err(fail(
-                Unserved,
+            return Err(unserved(
                 "its members are unequal and its superblocks do not say in which of two ways Linux striped them; \
                  record it once: mdadm --assemble --update=layout-alternate (or layout-original, if it was written \
                  under Linux before 3.14)"
@@ -1048,6 +1077,15 @@ impl Sorter<'_> {
             }
         }
     }
+}
+
+/// The drives that take part in a start, by member handle and by slot.
+#[derive(Default)]
+struct Places {
+    drives: Vec<usize>,
+    keepers: BTreeMap<MemberId, MemberMetadata>,
+    slots: Vec<SlotConfig>,
+    spares: Vec<MemberConfig>,
 }
 
 /// The write log of the last run.

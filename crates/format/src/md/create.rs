@@ -172,71 +172,21 @@ impl Create {
     /// # Errors
     /// [`CreateError`], in words for the person who asked. Nothing was changed.
     pub fn plan(&self) -> Result<Creation, CreateError> {
-        let refuse = |what: String| Err(CreateError::Refused(what));
-        let usage = |what: String| Err(CreateError::Usage(what));
         let redundant = self.level.is_redundant();
         let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };
-        if self.members.len() + self.spares.len() > ROLES_MAX {
-            return usage(format!(
-                "{} drives are too many for one array, since md takes {ROLES_MAX}: make several arrays",
-                self.members.len() + self.spares.len()
-            ));
-        }
-        let Some(first) = self.members.iter().flatten().next() else {
-            return usage("every member is missing: name at least one drive that is there".into());
-        };
-        if !redundant && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
-            return usage(format!(
-                "RAID level {} has no redundancy, so it has neither missing members nor spares: leave them out, or choose another level",
-                self.level
-            ));
-        }
+        let first = self.first_drive()?;
         let set_name = self.set_name()?;
         let data_offset = self.data_offset_sectors.unwrap_or_else(|| data_offset_sectors(first.size_sectors, strip_sectors));
-        let mut rooms = Vec::new();
-        for drive in self.members.iter().flatten().chain(&self.spares) {
-            match drive.size_sectors.checked_sub(data_offset).map(|room| self.data_sectors_within(room)) {
-                // mdadm counts in KiB.
-                Some(room) if room >= 16 => rooms.push(if redundant { room & !1 } else { room }),
-                _ => {
-                    return refuse(format!(
-                        "{} is too small: metadata need {data_offset} of its {} sectors \
-                         (the first drive's size decides; name the smallest first)",
-                        drive.name, drive.size_sectors
-                    ));
-                }
-            }
-        }
-        let size = self.used_sectors(strip_sectors, &rooms)?;
-        let sizes: Vec<u64> = if redundant { vec![size; self.members.len()] } else { rooms };
-        let mut geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
-        let mut size = size;
-        if let Layout::Copies(copies) = self.layout {
-            // Linux gives back the strips at the end of a RAID 10's members that no whole row fills.
-            let strips = geometry.capacity_sectors() / strip_sectors * copies.count() as u64;
-            size = strips.div_ceil(self.members.len() as u64) * strip_sectors;
-            geometry = Geometry::new(self.level, self.layout, strip_sectors, &vec![size; self.members.len()])?;
-        }
-        let bitmap = match self.bitmap {
-            BitmapChoice::None => None,
-            BitmapChoice::Internal { .. } if !redundant => {
-                return usage(format!(
-                    "RAID level {} has no redundancy to resync, so a write-intent bitmap is of no use: leave it out",
-                    self.level
-                ));
-            }
-            BitmapChoice::Internal { chunk_bytes } => {
-                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Usage)?;
-                Some(Bitmap::new(self.uuid, geometry.sync_sectors(), chunk_bytes))
-            }
-        };
+        let rooms = self.rooms(data_offset)?;
+        let (geometry, size) = self.geometry(strip_sectors, rooms)?;
+        let bitmap = self.new_bitmap(size, &geometry)?;
         let missing = self.members.iter().filter(|member| member.is_none()).count();
         if missing > geometry.losses_survived() {
-            return usage(format!(
+            return Err(CreateError::Usage(format!(
                 "{missing} members are missing, and RAID level {} survives {}: name more drives",
                 self.level,
                 geometry.losses_survived()
-            ));
+            )));
         }
         // The data of a missing member is computed from the rest, which is therefore consistent with it.
         let clean = self.assume_clean || !redundant || (missing > 0 && missing == self.level.parity_count());
@@ -275,6 +225,75 @@ impl Create {
             creation.superblocks.push(Some(superblock));
         }
         Ok(creation)
+    }
+
+    /// The first drive that is there, once the numbers of members and spares suit the level.
+    fn first_drive(&self) -> Result<&CreateMember, CreateError> {
+        let usage = |what: String| Err(CreateError::Usage(what));
+        if self.members.len() + self.spares.len() > ROLES_MAX {
+            return usage(format!(
+                "{} drives are too many for one array, since md takes {ROLES_MAX}: make several arrays",
+                self.members.len() + self.spares.len()
+            ));
+        }
+        let Some(first) = self.members.iter().flatten().next() else {
+            return usage("every member is missing: name at least one drive that is there".into());
+        };
+        if !self.level.is_redundant() && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
+            return usage(format!(
+                "RAID level {} has no redundancy, so it has neither missing members nor spares: leave them out, or choose another level",
+                self.level
+            ));
+        }
+        Ok(first)
+    }
+
+    /// The sectors of each drive for data.
+    fn rooms(&self, data_offset: u64) -> Result<Vec<u64>, CreateError> {
+        let mut rooms = Vec::new();
+        for drive in self.members.iter().flatten().chain(&self.spares) {
+            match drive.size_sectors.checked_sub(data_offset).map(|room| self.data_sectors_within(room)) {
+                // mdadm counts in KiB.
+                Some(room) if room >= 16 => rooms.push(if self.level.is_redundant() { room & !1 } else { room }),
+                _ => {
+                    return Err(CreateError::Refused(format!(
+                        "{} is too small: metadata need {data_offset} of its {} sectors \
+                         (the first drive's size decides; name the smallest first)",
+                        drive.name, drive.size_sectors
+                    )));
+                }
+            }
+        }
+        Ok(rooms)
+    }
+
+    /// The places of data, and how much of each member is used. `rooms`: the sectors of each drive for data.
+    fn geometry(&self, strip_sectors: u64, rooms: Vec<u64>) -> Result<(Geometry, u64), CreateError> {
+        let size = self.used_sectors(strip_sectors, &rooms)?;
+        let sizes: Vec<u64> = if self.level.is_redundant() { vec![size; self.members.len()] } else { rooms };
+        let mut geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
+        let mut size = size;
+        if let Layout::Copies(copies) = self.layout {
+            // Linux gives back the strips at the end of a RAID 10's members that no whole row fills.
+            let strips = geometry.capacity_sectors() / strip_sectors * copies.count() as u64;
+            size = strips.div_ceil(self.members.len() as u64) * strip_sectors;
+            geometry = Geometry::new(self.level, self.layout, strip_sectors, &vec![size; self.members.len()])?;
+        }
+        Ok((geometry, size))
+    }
+
+    fn new_bitmap(&self, size: u64, geometry: &Geometry) -> Result<Option<Bitmap>, CreateError> {
+        match self.bitmap {
+            BitmapChoice::None => Ok(None),
+            BitmapChoice::Internal { .. } if !self.level.is_redundant() => Err(CreateError::Usage(format!(
+                "RAID level {} has no redundancy to resync, so a write-intent bitmap is of no use: leave it out",
+                self.level
+            ))),
+            BitmapChoice::Internal { chunk_bytes } => {
+                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Usage)?;
+                Ok(Some(Bitmap::new(self.uuid, geometry.sync_sectors(), chunk_bytes)))
+            }
+        }
     }
 
     /// The places of the array's two ends, where probes look for what it carries.

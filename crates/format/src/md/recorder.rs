@@ -112,6 +112,15 @@ impl LogKeeping {
     }
 }
 
+/// What a superblock update says of a member or spare.
+struct Place {
+    /// `None`: a spare.
+    slot: Option<usize>,
+    recovered: Synced<MemberSpace>,
+    by_bitmap: bool,
+    replacement: bool,
+}
+
 /// md's [`MetadataWriter`].
 #[derive(Clone, Debug)]
 pub struct MdMetadata {
@@ -272,48 +281,11 @@ impl MdMetadata {
     /// # Errors
     /// [`AdoptError`], when the drive does not suit; nothing was changed.
     pub fn adopt(&mut self, member: MemberId, drive: &Adopt) -> Result<(MemberConfig, Vec<MetadataWrite>), AdoptError> {
+        let (number, data_size) = self
+            .suits(member, drive)
+            .map_err(|what| AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())))?;
         let mut superblock = self.common.clone();
         let header = &mut superblock.header;
-        let refuse = |what: String| Err(AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())));
-        if !self.redundant {
-            return refuse("an array without redundancy takes no spares; create one with redundancy, and copy the data".into());
-        }
-        if self.keepers.contains_key(&member) {
-            return refuse("it is a member already; `status` shows its slot".into());
-        }
-        if self.common.minor_version() == 0 {
-            return refuse(
-                "the array has metadata of version 1.0, which is served but not given to new members; \
-                           add it under Linux (mdadm --add)"
-                    .into(),
-            );
-        }
-        let room = drive.size_sectors.saturating_sub(header.data_offset);
-        let data_size = if self.checksums { Region::data_sectors_within(room) } else { room };
-        if data_size < header.size {
-            let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
-            let needed = header.data_offset + header.size + behind;
-            return refuse(format!("it has {} sectors, and a member needs {needed}; use a larger drive", drive.size_sectors));
-        }
-        let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
-        let strip = u64::from(header.chunksize);
-        let log_start = self.common.sector_at(header.bblog_offset).get();
-        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
-            return refuse(format!(
-                "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
-                drive.logical_block_bytes
-            ));
-        }
-        let Some(number) = self.free_number() else {
-            return refuse("every device number is taken; remove failed members first".into());
-        };
-        if !self.has_room_for_log(&self.common) {
-            return refuse(NO_ROOM_FOR_LOG.into());
-        }
-        let bitmap_room = self.common.bitmap_room_sectors(Some(drive.size_sectors));
-        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_room) {
-            return refuse(NO_ROOM_FOR_BITMAP.into());
-        }
         header.dev_number = number;
         header.device_uuid = drive.device_uuid;
         header.data_size = data_size;
@@ -362,6 +334,49 @@ impl MdMetadata {
         // The next record of the state writes all of it again: what is given here may be written some time before the member joins.
         self.keepers.get_mut(&member).expect("put there above").log_current = false;
         Ok((config, writes))
+    }
+
+    /// The device number and the sectors for data that a drive gets as a new member, or why it cannot be one.
+    fn suits(&self, member: MemberId, drive: &Adopt) -> Result<(u32, u64), String> {
+        let header = &self.common.header;
+        if !self.redundant {
+            return Err("an array without redundancy takes no spares; create one with redundancy, and copy the data".into());
+        }
+        if self.keepers.contains_key(&member) {
+            return Err("it is a member already; `status` shows its slot".into());
+        }
+        if self.common.minor_version() == 0 {
+            return Err("the array has metadata of version 1.0, which is served but not given to new members; \
+                           add it under Linux (mdadm --add)"
+                .into());
+        }
+        let room = drive.size_sectors.saturating_sub(header.data_offset);
+        let data_size = if self.checksums { Region::data_sectors_within(room) } else { room };
+        if data_size < header.size {
+            let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
+            let needed = header.data_offset + header.size + behind;
+            return Err(format!("it has {} sectors, and a member needs {needed}; use a larger drive", drive.size_sectors));
+        }
+        let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
+        let strip = u64::from(header.chunksize);
+        let log_start = self.common.sector_at(header.bblog_offset).get();
+        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
+            return Err(format!(
+                "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
+                drive.logical_block_bytes
+            ));
+        }
+        let Some(number) = self.free_number() else {
+            return Err("every device number is taken; remove failed members first".into());
+        };
+        if !self.has_room_for_log(&self.common) {
+            return Err(NO_ROOM_FOR_LOG.into());
+        }
+        let bitmap_room = self.common.bitmap_room_sectors(Some(drive.size_sectors));
+        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_room) {
+            return Err(NO_ROOM_FOR_BITMAP.into());
+        }
+        Ok((number, data_size))
     }
 
     /// A device number for a new member: one that no member of this run had, while there are any.
@@ -566,6 +581,124 @@ impl MdMetadata {
         let keeper = self.keepers.get(&member)?;
         Some((member, BitmapPlace::of(&keeper.superblock, keeper.logical_block_bytes)?))
     }
+
+    /// The places of members and spares. A member that has returned under another handle since is named by the next update.
+    fn places_in(&self, state: &ArrayState) -> BTreeMap<MemberId, Place> {
+        let mut places = BTreeMap::new();
+        for (slot, slot_state) in state.slots.iter().enumerate() {
+            for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
+                if let Some(place) = place.as_ref().filter(|place| self.keepers.contains_key(&place.member)) {
+                    let (recovered, by_bitmap) = (place.recovered, place.by_bitmap);
+                    places.insert(place.member, Place { slot: Some(slot), recovered, by_bitmap, replacement });
+                }
+            }
+        }
+        let spare = || Place { slot: None, recovered: Synced::All, by_bitmap: false, replacement: false };
+        places.extend(state.spares.iter().filter(|spare| self.keepers.contains_key(spare)).map(|&member| (member, spare())));
+        places
+    }
+
+    /// The role of each device number.
+    fn roles_in(&self, state: &ArrayState, places: &BTreeMap<MemberId, Place>) -> Vec<Role> {
+        let mut roles = vec![Role::Spare; self.common.roles.len()];
+        let number_of = |member: &MemberId| self.keepers[member].superblock.header.dev_number;
+        // A number stays in use while its member is there, also as a spare.
+        for (member, place) in places {
+            let number = number_of(member);
+            let role = roles.get(number as usize).copied().unwrap_or(Role::Spare);
+            set_role(&mut roles, number, place.slot.map_or(role, |slot| Role::Slot(slot as u16)));
+        }
+        for (member, _) in &state.failed {
+            if self.keepers.contains_key(member) && !places.contains_key(member) {
+                let number = number_of(member);
+                // Its successor may have the same number when it came back under a new handle.
+                if !places.keys().any(|other| number_of(other) == number) {
+                    set_role(&mut roles, number, Role::Faulty);
+                }
+            }
+        }
+        assert!(roles.len() <= ROLES_MAX, "more device numbers than a superblock holds");
+        roles
+    }
+
+    /// What this update says of the array as a whole. `holders`: the members that hold a slot, by slot.
+    fn begin_update(&mut self, state: &ArrayState, roles: Vec<Role>, holders: Vec<MemberId>, unix_seconds: u64) {
+        let resync_offset = match (self.redundant, state.clean) {
+            (false, _) => CLEAN,
+            (true, true) => offset_of(state.synced),
+            (true, false) => 0,
+        };
+        self.log.firm |= state.synced == Synced::All;
+        let tag = match (resync_offset, self.log.firm) {
+            (CLEAN, _) => 0,
+            (_, true) if self.common.ppl().is_some() => ppl::CONSISTENT,
+            (_, false) if self.common.ppl().is_some() => ppl::INCONSISTENT,
+            (_, false) => 0,
+            _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
+        };
+        let utime = unix_seconds | self.micros(tag) << 40;
+        let common = &mut self.common;
+        common.header.events += 1;
+        common.header.utime = utime;
+        common.header.resync_offset = resync_offset;
+        common.roles = roles;
+
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.header.events = common.header.events;
+            bitmap.header.state &= !bitmap::state::WRITE_ERROR;
+            if state.optimal && (!self.optimal || holders != self.optimal_holders) {
+                bitmap.header.events_cleared = common.header.events;
+            }
+        }
+        self.optimal = state.optimal;
+        if state.optimal {
+            self.optimal_holders = holders;
+        }
+    }
+
+    /// Brings a member's superblock to what the common one and its place say.
+    fn superblock_of(&mut self, member: MemberId, place: &Place) -> MetadataWrite {
+        let keeper = self.keepers.get_mut(&member).expect("only members that are kept have a place");
+        let superblock = &mut keeper.superblock;
+        superblock.roles.clone_from(&self.common.roles);
+        let (header, common) = (&mut superblock.header, &self.common.header);
+        (header.events, header.utime, header.resync_offset) = (common.events, common.utime, common.resync_offset);
+        header.feature_map &= feature::RAID0_LAYOUT | feature::PPL | feature::MULTIPLE_PPLS;
+        header.recovery_offset = 0;
+        if self.bitmap.is_some() {
+            header.feature_map |= feature::BITMAP_OFFSET;
+        }
+        if place.recovered != Synced::All || place.by_bitmap {
+            header.feature_map |= feature::RECOVERY_OFFSET;
+            header.recovery_offset = offset_of(place.recovered);
+            if place.by_bitmap && self.bitmap.is_some() {
+                header.feature_map |= feature::RECOVERY_BITMAP;
+            }
+        }
+        if place.replacement {
+            header.feature_map |= feature::REPLACEMENT;
+        }
+        if !keeper.bad_blocks.is_empty() {
+            header.feature_map |= feature::BAD_BLOCKS;
+        }
+        keeper.superblock_write(member)
+    }
+
+    /// The bitmap's first page to members that have the rest, and all of it to the others.
+    fn bitmap_of_state(&mut self) -> Vec<MetadataWrite> {
+        let mut writes = Vec::new();
+        if let Some(bitmap) = &self.bitmap {
+            let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
+            let place_of = |member: &MemberId| self.place_of(*member);
+            let (page_bytes, pages) = (self.page_bytes, bitmap.page_count(self.page_bytes));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..1, current.iter().filter_map(place_of)));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..pages, behind.iter().filter_map(place_of)));
+            for member in &self.active {
+                self.keepers.get_mut(member).expect("active members are kept").bitmap_current = true;
+            }
+        }
+        writes
+    }
 }
 
 impl MemberMetadata {
@@ -695,121 +828,18 @@ impl MetadataWriter for MdMetadata {
     }
 
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
-        let mut roles = vec![Role::Spare; self.common.roles.len()];
-        // Per member: how much of it is recovered, and by_bitmap; spares have none.
-        let mut places: BTreeMap<MemberId, (Option<(Synced<MemberSpace>, bool)>, bool)> = BTreeMap::new();
-        let mut holders = Vec::new();
-        for (slot, slot_state) in state.slots.iter().enumerate() {
-            for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
-                // A member that has returned under another handle since is named by the next update.
-                let Some((place, keeper)) = place.as_ref().and_then(|place| Some((place, self.keepers.get(&place.member)?)))
-                else {
-                    continue;
-                };
-                set_role(&mut roles, keeper.superblock.header.dev_number, Role::Slot(slot as u16));
-                places.insert(place.member, (Some((place.recovered, place.by_bitmap)), replacement));
-                if !replacement {
-                    holders.push(place.member);
-                }
-            }
-        }
-        self.active = places.keys().copied().collect();
+        let places = self.places_in(state);
+        self.active = places.iter().filter(|(_, place)| place.slot.is_some()).map(|(&member, _)| member).collect();
         self.spares = state.spares.iter().copied().filter(|spare| self.keepers.contains_key(spare)).collect();
-        for spare in state.spares.iter().filter(|spare| self.keepers.contains_key(spare)) {
-            places.insert(*spare, (None, false));
-        }
-        // A number stays in use while its member is there, also as a spare.
-        for member in places.keys() {
-            let number = self.keepers[member].superblock.header.dev_number;
-            let role = roles.get(number as usize).copied().unwrap_or(Role::Spare);
-            set_role(&mut roles, number, role);
-        }
-        for (member, _) in &state.failed {
-            if let Some(keeper) = self.keepers.get(member).filter(|_| !places.contains_key(member)) {
-                let number = keeper.superblock.header.dev_number;
-                // Its successor may have the same number when it came back under a new handle.
-                let reused = places.keys().any(|other| self.keepers[other].superblock.header.dev_number == number);
-                if !reused {
-                    set_role(&mut roles, number, Role::Faulty);
-                }
-            }
-        }
-        assert!(roles.len() <= ROLES_MAX, "more device numbers than a superblock holds");
-
-        let resync_offset = match (self.redundant, state.clean) {
-            (false, _) => CLEAN,
-            (true, true) => offset_of(state.synced),
-            (true, false) => 0,
-        };
-        self.log.firm |= state.synced == Synced::All;
-        let tag = match (resync_offset, self.log.firm) {
-            (CLEAN, _) => 0,
-            (_, true) if self.common.ppl().is_some() => ppl::CONSISTENT,
-            (_, false) if self.common.ppl().is_some() => ppl::INCONSISTENT,
-            (_, false) => 0,
-            _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
-        };
-        let utime = unix_seconds | self.micros(tag) << 40;
-        let common = &mut self.common;
-        common.header.events += 1;
-        common.header.utime = utime;
-        common.header.resync_offset = resync_offset;
-        common.roles = roles;
-
-        if let Some(bitmap) = &mut self.bitmap {
-            bitmap.header.events = common.header.events;
-            bitmap.header.state &= !bitmap::state::WRITE_ERROR;
-            if state.optimal && (!self.optimal || holders != self.optimal_holders) {
-                bitmap.header.events_cleared = common.header.events;
-            }
-        }
-        self.optimal = state.optimal;
-        if state.optimal {
-            self.optimal_holders = holders;
-        }
-
-        let mut writes = Vec::new();
-        for (&member, &(place, replacement)) in &places {
-            let keeper = self.keepers.get_mut(&member).expect("checked above");
-            let superblock = &mut keeper.superblock;
-            superblock.roles.clone_from(&self.common.roles);
-            let header = &mut superblock.header;
-            header.events = self.common.header.events;
-            header.utime = utime;
-            header.resync_offset = resync_offset;
-            header.feature_map &= feature::RAID0_LAYOUT | feature::PPL | feature::MULTIPLE_PPLS;
-            header.recovery_offset = 0;
-            if self.bitmap.is_some() {
-                header.feature_map |= feature::BITMAP_OFFSET;
-            }
-            if let Some((recovered, by_bitmap)) = place.filter(|&(recovered, by_bitmap)| recovered != Synced::All || by_bitmap) {
-                header.feature_map |= feature::RECOVERY_OFFSET;
-                header.recovery_offset = offset_of(recovered);
-                if by_bitmap && self.bitmap.is_some() {
-                    header.feature_map |= feature::RECOVERY_BITMAP;
-                }
-            }
-            if replacement {
-                header.feature_map |= feature::REPLACEMENT;
-            }
-            if !keeper.bad_blocks.is_empty() {
-                header.feature_map |= feature::BAD_BLOCKS;
-            }
-            writes.push(keeper.superblock_write(member));
-        }
+        let roles = self.roles_in(state, &places);
+        let holders = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member));
+        let holders = holders.filter(|member| self.keepers.contains_key(member)).collect();
+        self.begin_update(state, roles, holders, unix_seconds);
+        let mut writes: Vec<MetadataWrite> = places.iter().map(|(&member, place)| self.superblock_of(member, place)).collect();
         for &member in places.keys() {
             writes.extend(self.log_head(member));
         }
-        if let Some(bitmap) = &self.bitmap {
-            let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
-            let place_of = |member: &MemberId| self.place_of(*member);
-            let (page_bytes, pages) = (self.page_bytes, bitmap.page_count(self.page_bytes));
-            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..1, current.iter().filter_map(place_of)));
-            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..pages, behind.iter().filter_map(place_of)));
-            for member in &self.active {
-                self.keepers.get_mut(member).expect("checked above").bitmap_current = true;
-            }
-        }
+        writes.extend(self.bitmap_of_state());
         writes
     }
 
