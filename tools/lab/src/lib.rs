@@ -19,6 +19,7 @@ pub mod modelled;
 mod others;
 pub mod plan;
 pub mod purge;
+pub mod purpose;
 pub mod raid_runs;
 mod remote;
 pub mod replay;

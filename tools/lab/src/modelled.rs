@@ -263,6 +263,7 @@ impl Machine {
             apart: subject.spec().shape == Shape::Apart,
             sizes: sizes.unwrap_or_default(),
             zones,
+            streams: Vec::new(),
         };
         let outcome = subject.measure(&modelled, load.seconds);
         let seconds = outcome.duration_ns as f64 / 1e9;

@@ -46,6 +46,8 @@ pub struct Record {
     pub bytes: u64,
     /// What was asked.
     pub op: Op,
+    /// Until its end; 0 if the trace has no such times.
+    pub took_ns: u64,
 }
 
 impl Record {
@@ -67,7 +69,7 @@ pub struct Trace {
 /// How a trace is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; time in 100 ns, bytes.
+    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; times in 100 ns, bytes.
     Msr,
     /// Alibaba 2020: `device_id,opcode,offset,length,timestamp`; time in µs, bytes.
     Alibaba,
@@ -100,6 +102,40 @@ impl Format {
         ("mqsim", Self::MqSim),
     ];
 }
+
+impl Format {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
+
+    /// The format of a file, by its first lines.
+    ///
+    /// # Errors
+    /// A sentence, if it is of none, or of one of several.
+    pub fn recognized(path: &Path) -> Result<Self, String> {
+        let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+        let mut file = lines::open(path).map_err(unreadable)?;
+        if blktrace::begins(file.fill_buf().map_err(unreadable)?) {
+            return Ok(Self::Blktrace);
+        }
+        let mut line = Vec::new();
+        for _ in 0..RECOGNIZED_LINES {
+            let Some(text) = lines::next(&mut *file, &mut line).map_err(unreadable)? else { break };
+            if let Some(format) = text::recognized(text.trim())? {
+                return Ok(format);
+            }
+        }
+        let names = Self::ALL.map(|(name, _)| name).join(", ");
+        Err(format!(
+            "{} is in no known format of traces: say it before the name, as msr:trace.csv, one of {names}",
+            path.display()
+        ))
+    }
+}
+
+/// Lines that are read for a first request: headings and comments may come before it.
+const RECOGNIZED_LINES: usize = 100;
 
 impl FromStr for Format {
     type Err = String;
@@ -195,8 +231,19 @@ impl Devices {
 /// A request as it stands in a file, which need not be in order.
 struct Event {
     record: Record,
-    /// It was issued to the device; kept where queue events are missing.
-    issue: bool,
+    stage: Stage,
+}
+
+/// How far a request had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// It was asked for.
+    #[default]
+    Queued,
+    /// It was sent to the device; taken where queue events are missing.
+    Issued,
+    /// It had ended.
+    Completed,
 }
 
 /// The receiver of a file's events.

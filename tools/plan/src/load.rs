@@ -3,18 +3,36 @@
 use crate::chance::Chance;
 use crate::model::{Ask, Kind, Model, SECOND, SECTOR_BYTES};
 use crate::station::{Calendar, Station};
+use serde::{Deserialize, Serialize};
 use stria_block::{Nanos, Tag};
 
 /// 10: the parts of a measurement, each of which gives a throughput.
 const BATCHES: u64 = 10;
 
+/// 4 KiB: requests of streams begin at multiples of it, as those of file systems do.
+const STREAM_ALIGN_BYTES: u64 = 4096;
+
 /// The addresses of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Anywhere in the span, aligned to the block.
     Random,
     /// In order: each thread from a position of its own, round its part of the span.
     Sequential,
+}
+
+/// Requests of one kind in a load of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// The share of all requests.
+    pub share: f64,
+    /// True if they write.
+    pub write: bool,
+    /// Their addresses. Sequential requests of each thread go round a part of the span of their own.
+    pub pattern: Pattern,
+    /// Their sizes in bytes, with shares.
+    pub sizes: Vec<(u64, f64)>,
 }
 
 /// A load.
@@ -50,6 +68,15 @@ pub struct Load {
     pub sizes: Vec<(u64, f64)>,
     /// Shares of the requests, each with the share of the span that they go to, from its beginning on; of random requests only.
     pub zones: Vec<(f64, f64)>,
+    /// Streams of requests, drawn by their shares. They replace the pattern, the read share and the sizes above, which then describe them as a whole.
+    pub streams: Vec<Stream>,
+}
+
+/// A request before it is sent.
+struct Next {
+    write: bool,
+    bytes: u64,
+    at: u64,
 }
 
 impl Load {
@@ -71,6 +98,7 @@ impl Load {
             apart: false,
             sizes: Vec::new(),
             zones: Vec::new(),
+            streams: Vec::new(),
         }
     }
 
@@ -106,6 +134,25 @@ impl Load {
         let block = |share: f64| (span_bytes as f64 * share) as u64 / bytes;
         let blocks = block(to).saturating_sub(block(from)).max(1);
         (bytes, (block(from) + chance.below(blocks)) * bytes)
+    }
+
+    /// The next request of a thread's streams. `ends`: the place after the last request of each stream of that thread.
+    fn streamed(&self, chance: &mut Chance, ends: &mut [u64], thread: usize, span_bytes: u64) -> Next {
+        let index = Self::drawn(chance, self.streams.iter().map(|stream| stream.share));
+        let Stream { write, pattern, sizes, .. } = &self.streams[index];
+        let bytes = sizes[Self::drawn(chance, sizes.iter().map(|(_, share)| *share))].0;
+        let places = span_bytes.saturating_sub(bytes) / STREAM_ALIGN_BYTES;
+        let place = match pattern {
+            Pattern::Random => chance.below(places + 1),
+            Pattern::Sequential => {
+                let own = places / (u64::from(self.threads) * self.streams.len() as u64);
+                let (end, length) = (&mut ends[index], bytes.div_ceil(STREAM_ALIGN_BYTES));
+                let from = if *end > own { 0 } else { *end };
+                *end = from + length;
+                (thread * self.streams.len() + index) as u64 * own + from
+            }
+        };
+        Next { write: *write, bytes, at: place * STREAM_ALIGN_BYTES }
     }
 
     /// Sequential requests of `block_bytes`.
@@ -185,6 +232,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let blocks = (span_bytes / load.block_bytes).max(1);
     let part = (blocks / u64::from(load.threads)).max(1);
     let mut cursors: Vec<u64> = vec![0; load.threads as usize];
+    let mut ends = vec![vec![0; load.streams.len()]; load.threads as usize];
     let mut workers = vec![Station::default(); load.threads as usize];
     let mut slots: Vec<Slot> = Vec::new();
     let mut due: Calendar<usize> = Calendar::default();
@@ -226,6 +274,11 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
         while let Some((_, index)) = due.take_due(now) {
             let slot = &mut slots[index];
             let (bytes, at) = match load.pattern {
+                _ if !load.streams.is_empty() => {
+                    let next = load.streamed(&mut chance, &mut ends[slot.thread], slot.thread, span_bytes);
+                    slot.write = next.write;
+                    (next.bytes, next.at)
+                }
                 Pattern::Random if load.apart => {
                     let own = part * load.block_bytes;
                     let (bytes, at) = load.place(&mut chance, own);
@@ -238,7 +291,9 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
                     (load.block_bytes, (slot.thread as u64 * part + (*cursor - 1) % part) % blocks * load.block_bytes)
                 }
             };
-            slot.write = chance.unit() >= load.read_share;
+            if load.streams.is_empty() {
+                slot.write = chance.unit() >= load.read_share;
+            }
             (slot.sent_at, slot.bytes) = (now, bytes);
             written_bytes += if slot.write { bytes } else { 0 };
             in_flight += 1;

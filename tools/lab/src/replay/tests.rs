@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MIB: u64 = 1 << 20;
 
 fn record(time_ms: u64, offset: u64, bytes: u64, op: Op) -> Record {
-    Record { time_ns: time_ms * 1_000_000, device: 0, offset, bytes, op }
+    Record { time_ns: time_ms * 1_000_000, device: 0, offset, bytes, op, took_ns: 0 }
 }
 
 /// Four requests over 300 ms.

@@ -7,7 +7,7 @@
 //! followed by `pdu_len` bytes. The byte order is that of the traced machine; the magic shows which. The low half of `action` is
 //! what happened (queue 1, issue 7), the high half what kind of request it was.
 
-use super::{Devices, Event, Op, Record, Take, TraceError, open};
+use super::{Devices, Event, Op, Record, Stage, Take, TraceError, open};
 use std::collections::VecDeque;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ const EVENT: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
+const COMPLETE: u32 = 8;
 const WRITE: u32 = 1 << 17;
 const FLUSH: u32 = 1 << 18;
 const NOTIFY: u32 = 1 << 26;
@@ -32,6 +33,12 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
     let found = (0..4096).map(|cpu| path.with_file_name(format!("{stem}.blktrace.{cpu}"))).filter(|path| path.exists());
     let found: Vec<PathBuf> = found.collect();
     if found.is_empty() { vec![path.into()] } else { found }
+}
+
+/// True if a file of events begins so.
+pub fn begins(bytes: &[u8]) -> bool {
+    let magic = bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+    magic.is_some_and(|magic| magic & !0xff == MAGIC || magic.swap_bytes() & !0xff == MAGIC)
 }
 
 /// Merges the files of all CPUs by time; each is all but in order.
@@ -97,7 +104,13 @@ impl Events {
         std::io::copy(&mut self.stream.by_ref().take(more), &mut std::io::sink()).map_err(unreadable)?;
         self.at = at + EVENT as u64 + more;
         let what = action & 0xffff;
-        if action & NOTIFY != 0 || !matches!(what, QUEUE | ISSUE) {
+        let stage = match what {
+            QUEUE => Stage::Queued,
+            ISSUE => Stage::Issued,
+            COMPLETE => Stage::Completed,
+            _ => return Ok(true),
+        };
+        if action & NOTIFY != 0 {
             return Ok(true);
         }
         let name = format!("{},{}", device >> 20, device & 0xf_ffff);
@@ -107,14 +120,14 @@ impl Events {
             () if action & WRITE != 0 => Op::Write,
             () => Op::Read,
         };
-        let record = Record { time_ns, device, offset: sector.saturating_mul(512), bytes: length, op };
+        let record = Record { time_ns, device, offset: sector.saturating_mul(512), bytes: length, op, took_ns: 0 };
         let flush = Record { offset: 0, bytes: 0, op: Op::Flush, ..record };
         let parts = [
             (action & FLUSH != 0).then_some(flush),
             (length > 0).then_some(record),
             (action & FUA != 0 && length > 0).then_some(flush),
         ];
-        self.ready.extend(parts.into_iter().flatten().map(|record| Event { record, issue: what == ISSUE }));
+        self.ready.extend(parts.into_iter().flatten().map(|record| Event { record, stage }));
         Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! fio's own logs: version 2 with `wait`, version 3 with a time in µs on every line.
 
-use super::{Devices, Event, Op, Record, Take, TraceError, open};
+use super::{Devices, Event, Op, Record, Stage, Take, TraceError, open};
 use crate::lines;
 use std::path::Path;
 
@@ -49,7 +49,9 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         let (offset, bytes) =
             if op == Op::Flush { (0, 0) } else { (number(fields.get(2), "offset")?, number(fields.get(3), "length")?) };
         let device = devices.index(name).map_err(|problem| bad(index + 1, problem))?;
-        if take(Event { record: Record { time_ns: now_ns, device, offset, bytes, op }, issue: false }).is_break() {
+        if take(Event { record: Record { time_ns: now_ns, device, offset, bytes, op, took_ns: 0 }, stage: Stage::Queued })
+            .is_break()
+        {
             break;
         }
     }

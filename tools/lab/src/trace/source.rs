@@ -4,7 +4,7 @@
 //! holds back only what may still have to be overtaken, so memory is bounded by the disorder, not by the length; and disorder has a
 //! bound of its own.
 
-use super::{Counter, Devices, Event, Format, Record, Take, Totals, Trace, TraceError, blktrace, iolog, text};
+use super::{Counter, Devices, Event, Format, Record, Stage, Take, Totals, Trace, TraceError, blktrace, iolog, text};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
@@ -18,6 +18,7 @@ pub struct Source {
     origin: Origin,
     devices: Vec<String>,
     totals: Totals,
+    in_flight: Option<f64>,
 }
 
 enum Origin {
@@ -35,7 +36,36 @@ enum Origin {
 
 impl From<Trace> for Source {
     fn from(trace: Trace) -> Self {
-        Self { totals: trace.totals(), devices: trace.devices, origin: Origin::Memory(trace.records) }
+        Self { totals: trace.totals(), devices: trace.devices, origin: Origin::Memory(trace.records), in_flight: None }
+    }
+}
+
+/// How many requests are in the device, from their issues and ends.
+#[derive(Default)]
+struct InFlight {
+    count: u64,
+    since_ns: u64,
+    busy_ns: u64,
+    area_ns: f64,
+    ended: bool,
+}
+
+impl InFlight {
+    /// Files of several CPUs are all but in order; a request that was issued before the trace began only ends.
+    fn change(&mut self, time_ns: u64, ends: bool) {
+        let passed_ns = time_ns.saturating_sub(self.since_ns);
+        if self.count > 0 {
+            self.busy_ns = self.busy_ns.saturating_add(passed_ns);
+            self.area_ns += self.count as f64 * passed_ns as f64;
+        }
+        self.since_ns = self.since_ns.max(time_ns);
+        self.count = if ends { self.count.saturating_sub(1) } else { self.count + 1 };
+        self.ended |= ends;
+    }
+
+    /// The mean while there is one.
+    fn mean(&self) -> Option<f64> {
+        (self.ended && self.busy_ns > 0).then(|| self.area_ns / self.busy_ns as f64)
     }
 }
 
@@ -55,8 +85,16 @@ impl Source {
     pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
         let mut devices = Devices::default();
         let (mut queued, mut issued) = (Census::default(), Census::default());
-        events(path, format, &mut devices, &mut |Event { record, issue }| {
-            let census = if issue { &mut issued } else { &mut queued };
+        let mut in_flight = InFlight::default();
+        events(path, format, &mut devices, &mut |Event { record, stage }| {
+            if stage != Stage::Queued && record.bytes > 0 {
+                in_flight.change(record.time_ns, stage == Stage::Completed);
+            }
+            let census = match stage {
+                Stage::Queued => &mut queued,
+                Stage::Issued => &mut issued,
+                Stage::Completed => return ControlFlow::Continue(()),
+            };
             census.counter.add(&record);
             census.latest_ns = census.latest_ns.max(record.time_ns);
             census.disorder_ns = census.disorder_ns.max(census.latest_ns - record.time_ns);
@@ -69,7 +107,7 @@ impl Source {
         }
         let (start_ns, disorder_ns) = (census.counter.start_ns(), census.disorder_ns);
         let origin = Origin::File { path: path.into(), format, start_ns, disorder_ns, issues };
-        let mut source = Self { origin, devices: devices.names, totals: census.counter.totals() };
+        let mut source = Self { origin, devices: devices.names, totals: census.counter.totals(), in_flight: in_flight.mean() };
         if disorder_ns > 0 || format == Format::Tencent {
             // What follows on what, and how long it takes, shows in order only.
             let mut counter = Counter::default();
@@ -92,6 +130,11 @@ impl Source {
         &self.totals
     }
 
+    /// The mean number of requests in the devices while there was one, where the trace has both issues and ends.
+    pub fn in_flight(&self) -> Option<f64> {
+        self.in_flight
+    }
+
     /// Gives all requests in order of time, until `take` breaks off.
     ///
     /// # Errors
@@ -110,7 +153,7 @@ impl Source {
         let (mut latest_ns, mut arrival) = (0, 0);
         let mut gone_on = ControlFlow::Continue(());
         events(path, format, &mut Devices::default(), &mut |event| {
-            if event.issue != issues {
+            if event.stage != if issues { Stage::Issued } else { Stage::Queued } {
                 return ControlFlow::Continue(());
             }
             // Less than 0: the file is not what it was when it was opened.

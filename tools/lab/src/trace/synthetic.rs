@@ -110,7 +110,7 @@ fn requests(op: Op, sequential: u64, random: u64, megabytes: u64, chance: &mut C
             }
         }
         end = offset + blocks;
-        Record { time_ns: 0, device: 0, offset: offset * BLOCK, bytes: blocks * BLOCK, op }
+        Record { time_ns: 0, device: 0, offset: offset * BLOCK, bytes: blocks * BLOCK, op, took_ns: 0 }
     };
     sizes.into_iter().zip(follows).map(&mut record).collect()
 }

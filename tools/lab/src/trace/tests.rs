@@ -16,7 +16,7 @@ fn parse(format: Format, text: &str) -> Result<Trace, TraceError> {
 }
 
 fn record(time_ns: u64, device: u32, offset: u64, bytes: u64, op: Op) -> Record {
-    Record { time_ns, device, offset, bytes, op }
+    Record { time_ns, device, offset, bytes, op, took_ns: 0 }
 }
 
 #[test]
@@ -30,7 +30,10 @@ fn msr_counts_time_in_hundreds_of_nanoseconds_from_its_first_request() {
     assert_eq!(trace.devices, ["usr_0", "usr_1"]);
     assert_eq!(
         trace.records,
-        [record(0, 0, 7_014_609_920, 24_576, Op::Read), record(1_332_052_600, 1, 2_517_798_912, 4096, Op::Write)]
+        [
+            Record { took_ns: 4_128_600, ..record(0, 0, 7_014_609_920, 24_576, Op::Read) },
+            Record { took_ns: 196_300, ..record(1_332_052_600, 1, 2_517_798_912, 4096, Op::Write) },
+        ]
     );
 }
 
@@ -39,7 +42,7 @@ fn packed_traces_are_unpacked() {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packer.write_all(b"128166372003061629,usr,0,Read,0,512,1\n").expect("memory");
     let (_folder, path) = sample("usr_0.csv.gz", &packer.finish().expect("memory"));
-    assert_eq!(read(&path, Format::Msr).expect("a trace").records, [record(0, 0, 0, 512, Op::Read)]);
+    assert_eq!(read(&path, Format::Msr).expect("a trace").records, [Record { took_ns: 100, ..record(0, 0, 0, 512, Op::Read) }]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Formats with one request to a line.
 
-use super::{Devices, Event, Format, Op, Record, Take, TraceError, open};
+use super::{Devices, Event, Format, Op, Record, Stage, Take, TraceError, open};
 use crate::lines;
 use std::path::Path;
 
@@ -51,10 +51,11 @@ pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) 
         match line {
             Ok(Some(line)) => {
                 let device = devices.index(&line.device).map_err(bad)?;
-                let record = |op| Record { time_ns: line.time_ns, device, offset: line.offset, bytes: line.bytes, op };
-                let flush = Record { offset: 0, bytes: 0, ..record(Op::Flush) };
+                let (offset, bytes, took_ns) = (line.offset, line.bytes, line.took_ns);
+                let record = |op| Record { time_ns: line.time_ns, device, offset, bytes, op, took_ns };
+                let flush = Record { offset: 0, bytes: 0, took_ns: 0, ..record(Op::Flush) };
                 let parts = [line.flush_before.then_some(flush), line.op.map(record), line.flush_after.then_some(flush)];
-                let mut parts = parts.into_iter().flatten().map(|record| Event { record, issue: line.issue });
+                let mut parts = parts.into_iter().flatten().map(|record| Event { record, stage: line.stage });
                 if parts.try_for_each(&mut *take).is_break() {
                     return Ok(());
                 }
@@ -74,10 +75,11 @@ struct Line<'a> {
     device: std::borrow::Cow<'a, str>,
     offset: u64,
     bytes: u64,
+    took_ns: u64,
     op: Option<Op>,
     flush_before: bool,
     flush_after: bool,
-    issue: bool,
+    stage: Stage,
 }
 
 fn msr(text: &str) -> Result<Option<Line<'_>>, String> {
@@ -91,7 +93,9 @@ fn msr(text: &str) -> Result<Option<Line<'_>>, String> {
         other => return Err(format!("type {other:?} is neither Read nor Write")),
     };
     let (offset, bytes) = (number(fields.next(), "offset")?, number(fields.next(), "size")?);
-    Ok(Some(Line { time_ns, device: format!("{host}_{disk}").into(), offset, bytes, op: Some(op), ..Line::default() }))
+    // Some copies of these traces lack the last column.
+    let took_ns = fields.next().map_or(Ok(0), |field| product(number(Some(field), "response time")?, 100))?;
+    Ok(Some(Line { time_ns, device: format!("{host}_{disk}").into(), offset, bytes, took_ns, op: Some(op), ..Line::default() }))
 }
 
 fn alibaba(text: &str) -> Result<Option<Line<'_>>, String> {
@@ -131,6 +135,31 @@ fn disksim(text: &str, unit_ns: u64) -> Result<Option<Line<'_>>, String> {
     Ok(Some(Line { time_ns, device, offset, bytes, op: Some(op), ..Line::default() }))
 }
 
+/// The format of which a line is a request; `None` for headings and comments.
+///
+/// # Errors
+/// A sentence, if it is of one of several.
+pub fn recognized(line: &str) -> Result<Option<Format>, String> {
+    if line.starts_with("fio version ") {
+        return Ok(Some(Format::Iolog));
+    }
+    let is = |parsed: Result<Option<Line<'_>>, String>| matches!(parsed, Ok(Some(_)));
+    if is(disksim(line, 1)) {
+        return Err(
+            "its lines are those of disksim or of mqsim, which differ in the unit of time: say disksim: or mqsim: before \
+                    the name"
+                .into(),
+        );
+    }
+    let known = [
+        (Format::Msr, is(msr(line))),
+        (Format::Alibaba, is(alibaba(line))),
+        (Format::Tencent, is(tencent(line))),
+        (Format::Blkparse, is(blkparse(line))),
+    ];
+    Ok(known.into_iter().find(|(_, fits)| *fits).map(|(format, _)| format))
+}
+
 /// `8,0 3 11 0.009507758 697 Q W 223490 + 8 [kjournald]`. Anything else, as blkparse prints it too, is no request.
 fn blkparse(text: &str) -> Result<Option<Line<'_>>, String> {
     let mut fields = text.split_ascii_whitespace();
@@ -143,7 +172,13 @@ fn blkparse(text: &str) -> Result<Option<Line<'_>>, String> {
     let numbers = device.split_once(',').is_some_and(|(major, minor)| {
         !major.is_empty() && !minor.is_empty() && major.bytes().chain(minor.bytes()).all(|byte| byte.is_ascii_digit())
     });
-    if !numbers || !matches!(action, "Q" | "D") {
+    let stage = match action {
+        "Q" => Stage::Queued,
+        "D" => Stage::Issued,
+        "C" => Stage::Completed,
+        _ => return Ok(None),
+    };
+    if !numbers {
         return Ok(None);
     }
     let time_ns = decimal(time, 1_000_000_000)?;
@@ -156,7 +191,7 @@ fn blkparse(text: &str) -> Result<Option<Line<'_>>, String> {
     });
     let flush_before = kind.starts_with('F');
     let flush_after = main.is_some_and(|place| kind[place..].contains('F'));
-    let mut line = Line { time_ns, device: device.into(), flush_before, flush_after, issue: action == "D", ..Line::default() };
+    let mut line = Line { time_ns, device: device.into(), flush_before, flush_after, stage, ..Line::default() };
     let sector = fields.next().filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()));
     if let (Some(op), Some(sector), Some("+")) = (op, sector, fields.next()) {
         line.offset = product(number(Some(sector), "sector")?, SECTOR)?;

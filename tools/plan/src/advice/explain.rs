@@ -58,6 +58,9 @@ fn hours(count: f64) -> String {
 pub fn explain(wish: &Wish, trial: &Trial, single: &[PartFigures]) -> Vec<Explained> {
     let mut all = Vec::new();
     let mut add = |name, value: String, origin, how: String| all.push(Explained { name, value, origin, how });
+    if let Some(source) = &wish.purpose.measured {
+        add("PURPOSE", wish.purpose.about.clone(), "measured", source.clone());
+    }
     let state = match wish.state {
         State::Fresh => "fresh drives",
         State::Used => "drives after random overwrites of everything",

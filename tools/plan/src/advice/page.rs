@@ -185,8 +185,12 @@ pub fn html(wish: &Wish, advice: &Advice) -> String {
     page += "</section>\n<section>\n<h2>Where the figures come from</h2>\n";
     let _ = writeln!(
         page,
-        "<p>Of {}. Nothing here was measured on drives: docs/PLAN.md says how far the models can be trusted.</p>",
-        first.candidate
+        "<p>Of {}. {}: docs/PLAN.md says how far the models can be trusted.</p>",
+        first.candidate,
+        match &wish.purpose.measured {
+            Some(_) => "Only the purpose was measured; no array was",
+            None => "Nothing here was measured on drives",
+        }
     );
     page += "<div class=\"scroll\"><table><thead><tr><th>Figure</th><th class=\"words\">Value</th><th class=\"words\">Origin</th>\
              <th class=\"words\">How</th></tr></thead>\n<tbody>";

@@ -1,9 +1,10 @@
 //! The purpose of an array, as loads with their shares of a single drive's time.
 
-use crate::load::Pattern;
+use crate::load::{Pattern, Stream};
+use serde::{Deserialize, Serialize};
 
 /// One load of a purpose.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Its description.
     pub name: String,
@@ -21,18 +22,35 @@ pub struct Part {
     pub threads: u32,
     /// The first byte.
     pub offset_bytes: u64,
+    /// The space in which the requests lie, if that is known.
+    pub footprint_bytes: Option<u64>,
+    /// Streams of requests instead of equal ones, see [`crate::load::Load::streams`].
+    pub streams: Vec<Stream>,
 }
 
 /// Loads whose time shares add up to 1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Purpose {
     /// Its name on the command line.
     pub name: String,
     /// Its description, with the source.
     pub about: String,
+    /// Where it was measured, if it was: a trace or a laboratory's run.
+    pub measured: Option<String>,
     /// The loads.
     pub parts: Vec<Part>,
 }
+
+/// 64: the most loads of a measured purpose. Source: none; each takes as long as a preset.
+pub const PARTS_MAX: usize = 64;
+/// 32: the most streams of a load, and sizes of a stream. Source: a trace gives four streams of eleven sizes.
+const STREAMS_MAX: usize = 32;
+/// 4 MiB: the largest request.
+pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
+/// 4,096: the most requests under way.
+pub const DEPTH_MAX: u32 = 4096;
+/// 400: the most bytes of a text. Source: none; names of files and experiments are shorter.
+const TEXT_BYTES_MAX: usize = 400;
 
 /// The names of the presets.
 pub const NAMES: [&str; 5] = ["database", "vm", "media", "backup", "desktop"];
@@ -54,6 +72,8 @@ impl Purpose {
             depth,
             threads: 1,
             offset_bytes: 0,
+            footprint_bytes: None,
+            streams: Vec::new(),
         };
         let (about, parts) = match name {
             "database" => (
@@ -82,7 +102,7 @@ impl Purpose {
             }
             _ => return None,
         };
-        Some(Self { name: name.to_owned(), about: about.to_owned(), parts })
+        Some(Self { name: name.to_owned(), about: about.to_owned(), measured: None, parts })
     }
 
     /// One load.
@@ -90,25 +110,106 @@ impl Purpose {
     /// # Errors
     /// A sentence, where the load is invalid.
     pub fn mix(block_bytes: u64, read_share: f64, depth: u32, pattern: Pattern) -> Result<Self, String> {
-        if !block_bytes.is_multiple_of(4096) || !(4096..=4 << 20).contains(&block_bytes) {
+        if !is_modelled(block_bytes) {
             return Err(format!("requests of {block_bytes} bytes are not modelled: take a multiple of 4K, at most 4M"));
         }
         if !(0.0..=1.0).contains(&read_share) {
             return Err(format!("{} % reads cannot be: say 0 to 100", read_share * 100.0));
         }
-        if !(1..=4096).contains(&depth) {
+        if !(1..=DEPTH_MAX).contains(&depth) {
             return Err(format!("{depth} requests under way are not modelled: say 1 to 4096"));
         }
         let kind = if pattern == Pattern::Random { "at random" } else { "in order" };
         let name = format!("{}K {kind}, {:.0} % reads, {depth} under way", block_bytes >> 10, read_share * 100.0);
         let threads = 1;
-        let part =
-            Part { name: name.clone(), time_share: 1.0, block_bytes, read_share, pattern, depth, threads, offset_bytes: 0 };
-        Ok(Self { name: "mix".to_owned(), about: name, parts: vec![part] })
+        let part = Part {
+            name: name.clone(),
+            time_share: 1.0,
+            block_bytes,
+            read_share,
+            pattern,
+            depth,
+            threads,
+            offset_bytes: 0,
+            footprint_bytes: None,
+            streams: Vec::new(),
+        };
+        Ok(Self { name: "mix".to_owned(), about: name, measured: None, parts: vec![part] })
+    }
+}
+
+/// True for sizes of requests that are modelled.
+pub fn is_modelled(block_bytes: u64) -> bool {
+    block_bytes.is_multiple_of(4096) && (4096..=BLOCK_BYTES_MAX).contains(&block_bytes)
+}
+
+/// True for shares of which one at least is above 0.
+fn are_shares(shares: impl Iterator<Item = f64> + Clone) -> bool {
+    shares.clone().all(|share| (0.0..=1e18).contains(&share)) && shares.sum::<f64>() > 0.0
+}
+
+impl Part {
+    /// What cannot be modelled of it.
+    fn defect(&self) -> Option<String> {
+        let sizes = |stream: &Stream| {
+            stream.sizes.len() <= STREAMS_MAX
+                && stream.sizes.iter().all(|(bytes, _)| is_modelled(*bytes))
+                && are_shares(stream.sizes.iter().map(|(_, share)| *share))
+        };
+        let streams = self.streams.is_empty() || are_shares(self.streams.iter().map(|stream| stream.share));
+        if !is_modelled(self.block_bytes) {
+            Some(format!("requests of {} bytes", self.block_bytes))
+        } else if !(0.0..=1.0).contains(&self.read_share) {
+            Some(format!("{} % reads", self.read_share * 100.0))
+        } else if !(1..=DEPTH_MAX).contains(&self.depth) || self.threads == 0 || !self.depth.is_multiple_of(self.threads) {
+            Some(format!("{} requests of {} threads under way", self.depth, self.threads))
+        } else if self.streams.len() > STREAMS_MAX || !streams || !self.streams.iter().all(sizes) {
+            Some("its streams".to_owned())
+        } else if self.offset_bytes > 0 || self.name.len() > TEXT_BYTES_MAX {
+            Some("its place or name".to_owned())
+        } else {
+            None
+        }
     }
 }
 
 impl Purpose {
+    /// A purpose that was measured elsewhere: its time shares are made to add up to 1.
+    ///
+    /// # Errors
+    /// A sentence, where it has no load, too many, or one that is not modelled.
+    pub fn checked(mut self) -> Result<Self, String> {
+        let count = self.parts.len();
+        if count == 0 || count > PARTS_MAX {
+            return Err(format!("{count} loads are no purpose: 1 to {PARTS_MAX} are modelled"));
+        }
+        if let Some((part, defect)) = self.parts.iter().find_map(|part| Some((part, part.defect()?))) {
+            return Err(format!("the load \"{}\" is not modelled: {defect}", part.name.chars().take(80).collect::<String>()));
+        }
+        if [&self.name, &self.about].into_iter().chain(&self.measured).any(|text| text.len() > 4 * TEXT_BYTES_MAX) {
+            return Err("its name or description is too long".to_owned());
+        }
+        if !are_shares(self.parts.iter().map(|part| part.time_share)) {
+            return Err("the time shares of its loads are not numbers of which one is above 0".to_owned());
+        }
+        let all: f64 = self.parts.iter().map(|part| part.time_share).sum();
+        self.parts.iter_mut().for_each(|part| part.time_share /= all);
+        Ok(self)
+    }
+
+    /// The same, with so many requests of each load under way.
+    ///
+    /// # Errors
+    /// A sentence, where that is not modelled.
+    pub fn with_depth(mut self, depth: u32) -> Result<Self, String> {
+        if !(1..=DEPTH_MAX).contains(&depth) {
+            return Err(format!("{depth} requests under way are not modelled: say 1 to {DEPTH_MAX}"));
+        }
+        self.parts.iter_mut().for_each(|part| (part.depth, part.threads) = (depth, 1));
+        self.about += &format!("; {depth} requests under way, as --depth says");
+        Ok(self)
+    }
+
     /// The same, with the requests of each load sent by so many threads.
     ///
     /// # Errors

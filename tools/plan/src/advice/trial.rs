@@ -1,6 +1,6 @@
 //! The speed of one array, optimal and degraded, by the engine on the modelled drives; its space and expected loss by formulas.
 
-use super::purpose::Part;
+use super::purpose::{BLOCK_BYTES_MAX, Part};
 use super::wear::Wear;
 use super::wish::{Candidate, State, Wish};
 use crate::array::Level;
@@ -142,7 +142,10 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
     let written = part.block_bytes as f64 * (1.0 - part.read_share);
     let fills = if written > 0.0 { (1.5 * buffers as f64 / written) as u64 } else { 0 };
     let (size_bytes, bitmap) = (rig.size_sectors() * SECTOR_BYTES, rig.platform().metadata);
-    let region_bytes = if bitmap && !wish.drive.config.config.is_rotational() { REGION_BYTES } else { size_bytes };
+    let rotational = wish.drive.config.config.is_rotational();
+    // Heads stay within the footprint of a load; of an SSD all addresses are alike.
+    let footprint_bytes = part.footprint_bytes.filter(|_| rotational).unwrap_or(u64::MAX).max(BLOCK_BYTES_MAX);
+    let region_bytes = if bitmap && !rotational { REGION_BYTES } else { footprint_bytes };
     let settled = if bitmap && written > 0.0 { (REGION_WRITES / (1.0 - part.read_share)) as u64 } else { 0 };
     let requests = (wish.requests * 16_384 / part.block_bytes.max(16_384)).max(800);
     let load = Load {
@@ -157,6 +160,7 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
         warm_up: fills.saturating_add(settled).min(WARM_UP_MAX) + requests / 4 + u64::from(part.depth),
         requests,
         seed: SEED,
+        streams: part.streams.clone(),
         ..Load::random(rig, 1, 1.0)
     };
     load::run(rig, &load)

@@ -23,6 +23,8 @@ pub enum Lab {
     Import(Import),
     /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
+    /// Show what a trace or a run asks of drives: the purpose that `stria plan --purpose` takes
+    Purpose(Purpose),
     /// Show what differs significantly between two runs; exit code 1 if the second is worse.
     Compare(Compare),
     /// Write the tables of a run.
@@ -185,6 +187,14 @@ pub enum Picture {
     Svg,
     /// Pixels, three times the size of the SVG; needs a font on this machine.
     Png,
+}
+
+/// `stria lab purpose`
+#[derive(Args, Debug)]
+pub struct Purpose {
+    /// A trace, its format before it where that is not clear (msr:trace.csv.gz), or a run's folder
+    #[arg(value_hint = ValueHint::AnyPath, value_name = "TRACE|RUN")]
+    pub from: String,
 }
 
 /// `stria lab compare`

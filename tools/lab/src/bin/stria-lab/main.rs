@@ -94,6 +94,7 @@ fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             say(json, || format!("the page is {}{more}", out.display()), || json!({"report": out, "charts": charts}));
             Ok(())
         }
+        Lab::Purpose(command) => self::purpose(&command, json),
         Lab::Compare(command) => return self::compare_runs(&command, json),
         Lab::Export(command) => {
             let (name, write): (_, fn(&[PathBuf], &Path) -> _) = match command.format {
@@ -151,6 +152,36 @@ fn request(subject: &Subject) -> Request {
         read_only: subject.read_only,
         ..Request::default()
     }
+}
+
+/// Prints what a trace or a run asks of drives.
+fn purpose(command: &cli::Purpose, json: bool) -> Result<(), Failure> {
+    let purpose = stria_lab::purpose::of(&command.from).map_err(Failure::failed)?;
+    if json {
+        print_json(&purpose);
+        return Ok(());
+    }
+    let source = purpose.measured.as_deref().unwrap_or_default();
+    print(&format!("{}\nmeasured: {source}\n\n", purpose.about));
+    let row = |part: &stria_plan::advice::Part| vec![part.name.clone(), format!("{:.0} %", 100.0 * part.time_share)];
+    print(&table(&["LOAD", "TIME"], &[1], purpose.parts.iter().map(row).collect()));
+    for part in &purpose.parts {
+        let all = part.streams.iter().map(|stream| stream.share).sum();
+        part.streams.iter().for_each(|stream| print(&format!("{}\n", words_of(stream, all))));
+    }
+    Ok(())
+}
+
+/// "writes in order, 12 % of the requests: 64 KiB 80 %, 128 KiB 20 %".
+fn words_of(stream: &stria_plan::load::Stream, all: f64) -> String {
+    let kind = if stream.write { "writes" } else { "reads" };
+    let order = match stream.pattern {
+        stria_plan::load::Pattern::Random => "at random",
+        stria_plan::load::Pattern::Sequential => "in order",
+    };
+    let sum: f64 = stream.sizes.iter().map(|(_, share)| share).sum();
+    let sizes = stream.sizes.iter().map(|(bytes, share)| format!("{} {:.0} %", show(*bytes), 100.0 * share / sum));
+    format!("{kind} {order}, {:.0} % of the requests: {}", 100.0 * stream.share / all, sizes.collect::<Vec<_>>().join(", "))
 }
 
 fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {

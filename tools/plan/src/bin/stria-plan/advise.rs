@@ -32,15 +32,22 @@ pub struct Advise {
     out: Option<PathBuf>,
 }
 
-/// Carries out the command.
+impl Advise {
+    /// The array options, and the page that is to be written.
+    pub fn asked(&self) -> (&WishArgs, bool) {
+        (&self.asked, self.out.is_some())
+    }
+}
+
+/// The advice.
 ///
 /// # Errors
-/// Usage, where the wish is invalid; failed, where no array fulfils it, or the page cannot be written.
-pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
+/// Usage, where the wish is invalid; failed, where no array fulfils it.
+pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> {
     let mut wish = command.asked.wish()?;
     (wish.capacity_bytes_min, wish.losses_min) = (command.capacity, command.survive);
     wish.budget = amount("--budget", command.budget)?;
-    let bar = steps_bar(as_json);
+    let bar = steps_bar(quiet);
     let advice = advise(&wish, &|tried, count| {
         bar.set_length(count as u64);
         bar.set_position(tried as u64);
@@ -50,6 +57,15 @@ pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
         AdviceError::Wish(sentence) => Failure::Usage(sentence),
         AdviceError::NothingFits(sentence) => Failure::Failed(sentence),
     })?;
+    Ok((wish, advice))
+}
+
+/// Carries out the command.
+///
+/// # Errors
+/// As [`answer`]; failed, where the page cannot be written.
+pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
+    let (wish, advice) = answer(command, as_json)?;
     if let Some(path) = &command.out {
         write_file(path, &page::html(&wish, &advice))?;
     }
@@ -88,12 +104,14 @@ pub fn figures_json(wish: &Wish, trial: &Trial) -> Value {
     })
 }
 
-fn told(wish: &Wish, advice: &Advice) -> Value {
+/// The advice as JSON.
+pub fn told(wish: &Wish, advice: &Advice) -> Value {
     let explained =
         |figure: &Explained| json!({ "figure": figure.name, "value": figure.value, "origin": figure.origin, "how": figure.how });
     let first = &advice.ranking[0];
     json!({
         "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
+        "purpose_measured": wish.purpose.measured, "purpose_loads": wish.purpose.parts,
         "calibration": wish.calibration,
         "ranking": advice.ranking.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
         "unfit": advice.unfit.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
@@ -104,6 +122,14 @@ fn told(wish: &Wish, advice: &Advice) -> Value {
         "by_law": ["usable_bytes", "survives", "failures_per_year", "loss_per_year", "mttdl_years", "wear"],
         "by_simulation": ["simulated_loss"],
     })
+}
+
+/// The purpose, and where it was measured.
+pub fn purpose(wish: &Wish) -> String {
+    match &wish.purpose.measured {
+        Some(source) => format!("{}\nmeasured: {source}", wish.purpose.about),
+        None => wish.purpose.about.clone(),
+    }
 }
 
 /// Level, drives, spares, strip, usable, survives, speed, IOPS, MB/s, mean, p99.
@@ -171,7 +197,7 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
         cells
     };
     let calibrated = wish.calibration.as_ref().map_or(String::new(), |found| format!("calibrated: {}\n", found.source));
-    let mut text = format!("{} on {}\n{}\n{calibrated}\n", wish.drive.name, wish.platform.name, wish.purpose.about);
+    let mut text = format!("{} on {}\n{}\n{calibrated}\n", wish.drive.name, wish.platform.name, purpose(wish));
     text += &table(&HEADER[..columns], &right, advice.ranking.iter().map(cells).collect());
     text += "\n";
     for reason in &advice.reasons {

@@ -5,19 +5,20 @@
 mod advise;
 mod here;
 mod level_name;
+mod measured;
+mod reproduce;
 mod smart;
 mod what_if;
 mod wish;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use level_name::LevelName;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use stria_plan::reproduce::{self, page, row::short};
+use stria_plan::reproduce::row::short;
 use stria_plan::{calc, profile};
 use stria_terminal::Failure;
-use stria_terminal::output::{print, print_json, table, write_file};
+use stria_terminal::output::{print, print_json, table};
 
 /// Plan an array: which level, how many drives and which strip suit a purpose, by the engine on modelled drives
 #[derive(Parser)]
@@ -44,17 +45,7 @@ enum Command {
     #[command(subcommand)]
     Calc(Calc),
     /// Runs the models of every published measurement and compares
-    Reproduce(Reproduce),
-}
-
-#[derive(Args)]
-struct Reproduce {
-    /// Writes the page (Markdown) to a file instead of printing it
-    #[arg(long)]
-    page: Option<PathBuf>,
-    /// Writes the numbers as CSV to a file
-    #[arg(long)]
-    csv: Option<PathBuf>,
+    Reproduce(reproduce::Reproduce),
 }
 
 #[derive(Subcommand)]
@@ -189,45 +180,6 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
     }
 }
 
-/// Ends with 3 if a sentence of a publication does not hold.
-fn reproduce(options: &Reproduce, as_json: bool) -> Result<u8, Failure> {
-    let cases = reproduce::all().map_err(Failure::failed)?;
-    let markdown = page::markdown(&cases).map_err(Failure::failed)?;
-    if let Some(path) = &options.csv {
-        write_file(path, &page::csv(&cases))?;
-    }
-    if let Some(path) = &options.page {
-        write_file(path, &markdown)?;
-    }
-    if as_json {
-        let rows: Vec<Value> = cases
-            .iter()
-            .flat_map(|case| &case.rows)
-            .map(|row| {
-                json!({
-                    "place": row.place, "what": row.what, "unit": row.unit, "published": row.published,
-                    "model": row.model, "error": row.error(), "kind": row.count.word(),
-                })
-            })
-            .collect();
-        let sentences: Vec<Value> = cases
-            .iter()
-            .flat_map(|case| case.sentences.iter().map(move |sentence| (case.key, sentence)))
-            .map(|(key, sentence)| {
-                json!({
-                    "publication": key, "sentence": sentence.index, "claim": sentence.claim,
-                    "found": sentence.found, "holds": sentence.holds,
-                })
-            })
-            .collect();
-        print_json(&json!({ "numbers": rows, "sentences": sentences }));
-    } else if options.page.is_none() && options.csv.is_none() {
-        print(&markdown);
-    }
-    let holds = cases.iter().flat_map(|case| &case.sentences).all(|sentence| sentence.holds);
-    Ok(if holds { 0 } else { 3 })
-}
-
 fn catalogue(as_json: bool) -> Result<u8, Failure> {
     let drives: Vec<(String, String)> =
         profile::drives().map_err(Failure::failed)?.into_iter().map(|profile| (profile.key, profile.name)).collect();
@@ -268,7 +220,7 @@ fn main() -> ExitCode {
             Command::Measure(command) => here::run(&command, json),
             Command::Catalogue => catalogue(json),
             Command::Calc(command) => figures(command, json),
-            Command::Reproduce(options) => reproduce(&options, json),
+            Command::Reproduce(command) => reproduce::run(&command, json),
         },
     )
 }

@@ -1,6 +1,6 @@
 //! `stria plan what-if`: the command line of [`stria_plan::advice::what_if`].
 
-use crate::advise::{figures_json, row};
+use crate::advise::{figures_json, purpose, row};
 use crate::level_name::LevelName;
 use crate::wish::WishArgs;
 use clap::Args;
@@ -23,24 +23,39 @@ pub struct WhatIf {
     spans: usize,
 }
 
-/// Carries out the command.
+impl WhatIf {
+    /// The array options.
+    pub fn asked(&self) -> &WishArgs {
+        &self.asked
+    }
+}
+
+/// The array and its variants.
 ///
 /// # Errors
 /// Usage, where there is no such array.
-pub fn run(command: &WhatIf, as_json: bool) -> Result<u8, Failure> {
+pub fn answer(command: &WhatIf, quiet: bool) -> Result<(Wish, Vec<Variant>), Failure> {
     let mut wish = command.asked.wish()?;
     if !command.asked.names_strips() {
         wish.strips_kib = vec![wish.platform.config.strip_kib_min.max(64)];
     } else if wish.strips_kib.len() > 1 {
         return Err(Failure::Usage("several strips are several arrays: say one --strip".to_owned()));
     }
-    let bar = steps_bar(as_json);
+    let bar = steps_bar(quiet);
     let variants = what_if(&wish, command.level.level(command.spans), &|tried, count| {
         bar.set_length(count as u64);
         bar.set_position(tried as u64);
     });
     bar.finish_and_clear();
-    let variants = variants.map_err(Failure::Usage)?;
+    Ok((wish, variants.map_err(Failure::Usage)?))
+}
+
+/// Carries out the command.
+///
+/// # Errors
+/// As [`answer`].
+pub fn run(command: &WhatIf, as_json: bool) -> Result<u8, Failure> {
+    let (wish, variants) = answer(command, as_json)?;
     match as_json {
         true => print_json(&told(&wish, &variants)),
         false => print(&shown(&wish, &variants)),
@@ -54,7 +69,8 @@ fn against(variants: &[Variant], variant: &Variant) -> Option<f64> {
     Some(speed(variant)? / speed(&variants[0])?)
 }
 
-fn told(wish: &Wish, variants: &[Variant]) -> Value {
+/// The same as JSON.
+pub fn told(wish: &Wish, variants: &[Variant]) -> Value {
     let variant = |variant: &Variant| match &variant.outcome {
         Ok(trial) => {
             json!({ "change": variant.change, "against_this": against(variants, variant), "figures": figures_json(wish, trial) })
@@ -63,6 +79,7 @@ fn told(wish: &Wish, variants: &[Variant]) -> Value {
     };
     json!({
         "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
+        "purpose_measured": wish.purpose.measured,
         "variants": variants.iter().map(variant).collect::<Vec<_>>(),
     })
 }
@@ -79,7 +96,7 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
             if variant.change == "a failed drive" { "-".to_owned() } else { stria_plan::advice::explain::risk(trial.loss.loss) };
         Some(vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss])
     });
-    let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, wish.purpose.about);
+    let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, purpose(wish));
     text += &table(&HEADER, &right, rows.collect());
     text += "\n";
     for variant in variants {

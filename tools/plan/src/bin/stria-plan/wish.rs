@@ -1,10 +1,10 @@
 //! The options of `advise` and `what-if` about an array.
 
-use crate::{here, smart};
+use crate::{here, measured, smart};
 use clap::{Args, ValueEnum};
 use std::path::Path;
 use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
-use stria_plan::advice::{Purpose, State, Wish, purpose};
+use stria_plan::advice::{Purpose, State, Wish};
 use stria_plan::calibration::{self, Calibration};
 use stria_plan::load::Pattern;
 use stria_plan::platform::PlatformConfig;
@@ -22,8 +22,9 @@ pub struct WishArgs {
     /// measured first; a path that ends in .toml is a profile of your own, such as `stria plan measure` makes
     #[arg(long, value_name = "PLATFORM", default_value = "stria")]
     platform: String,
-    /// What the array is for
-    #[arg(long, value_parser = purpose::NAMES, required_unless_present = "block", conflicts_with_all = ["block", "reads", "depth", "threads", "sequential"])]
+    /// What the array is for: database, vm, media, backup, desktop; or what was measured: a trace, as trace.csv.gz or msr:trace.csv.gz, or
+    /// the folder of a run of `stria lab`
+    #[arg(long, value_name = "PURPOSE|TRACE|RUN", required_unless_present = "block", conflicts_with_all = ["block", "reads", "threads", "sequential"])]
     purpose: Option<String>,
     /// Instead of a purpose: size of a request, such as 4K
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -31,9 +32,9 @@ pub struct WishArgs {
     /// With --block: percent of reads
     #[arg(long, value_name = "PERCENT", default_value_t = 70.0, allow_negative_numbers = true)]
     reads: f64,
-    /// With --block: requests under way
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    depth: u32,
+    /// With --block, a trace or a run: requests under way; of --block 32, and of a trace what it says, if not given
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
     /// With --block: threads that share them
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
@@ -145,10 +146,21 @@ impl WishArgs {
         let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
         let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
         let purpose = match (&self.purpose, self.block) {
-            (Some(name), _) => Purpose::preset(name).ok_or_else(|| Failure::Usage(format!("there is no purpose {name}")))?,
+            (Some(name), _) => match (Purpose::preset(name), self.depth) {
+                (Some(_), Some(_)) => {
+                    let sentence =
+                        format!("--depth cannot be used with --purpose {name}: it goes with --block, a trace or a run");
+                    return Err(Failure::Usage(sentence));
+                }
+                (Some(preset), None) => preset,
+                (None, depth) => {
+                    let measured = measured::purpose(name)?;
+                    depth.map_or(Ok(measured.clone()), |depth| measured.with_depth(depth)).map_err(Failure::Usage)?
+                }
+            },
             (None, block) => {
                 let pattern = if self.sequential { Pattern::Sequential } else { Pattern::Random };
-                let mix = Purpose::mix(block.unwrap_or(4096), self.reads / 100.0, self.depth, pattern);
+                let mix = Purpose::mix(block.unwrap_or(4096), self.reads / 100.0, self.depth.unwrap_or(32), pattern);
                 mix.and_then(|mix| mix.with_threads(self.threads)).map_err(Failure::Usage)?
             }
         };
@@ -184,6 +196,16 @@ impl WishArgs {
             budget: None,
             requests: self.requests,
         })
+    }
+
+    /// The option whose answer is that of this machine, if there is one.
+    pub fn of_this_machine(&self) -> Option<&'static str> {
+        let options = [
+            ("--drives here", self.drives == "here"),
+            ("--platform here", self.platform == "here"),
+            ("--calibrated", self.calibrated),
+        ];
+        options.into_iter().find(|(_, asked)| *asked).map(|(option, _)| option)
     }
 
     /// True if strips were named.
