@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod campaign;
 mod here;
 mod level_name;
 mod measured;
@@ -37,6 +38,8 @@ enum Command {
     Advise(advise::Advise),
     /// What one array would be with a drive more, another strip, a failed drive or twice the load
     WhatIf(what_if::WhatIf),
+    /// Carry out the jobs of a folder, each an advise, what-if or reproduce; over processors, and over machines that share the folder
+    Campaign(campaign::Campaign),
     /// Measure this machine as a platform, in some seconds, and keep it as a profile
     Measure(here::Measure),
     /// The drives and platforms that are modelled
@@ -217,6 +220,7 @@ fn main() -> ExitCode {
         |cli, json| match cli.command {
             Command::Advise(command) => advise::run(&command, json),
             Command::WhatIf(command) => what_if::run(&command, json),
+            Command::Campaign(command) => campaign::run(&command, json),
             Command::Measure(command) => here::run(&command, json),
             Command::Catalogue => catalogue(json),
             Command::Calc(command) => figures(command, json),
