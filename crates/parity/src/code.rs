@@ -2,7 +2,7 @@
 
 use crate::addresses::{Room, written};
 use crate::field::coefficient;
-use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update, chosen};
+use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update};
 
 /// Strips are processed in steps of 64 bytes, so this must divide every length.
 pub const GRANULARITY_BYTES: usize = 64;
@@ -50,16 +50,7 @@ impl Code {
         self.parity_count.into()
     }
 
-    /// Generates `parity[j]` for every j for which it is `Some`; P is 0, Q 1, R 2.
-    ///
-    /// `data`: `data_count` strips. All slices have the same length, a multiple of 64; they may start anywhere.
-    ///
-    /// # Panics
-    /// When counts or lengths are not as described.
-    pub fn generate(&self, data: &[&[u8]], parity: &mut [Option<&mut [u8]>]) {
-        self.generate_by(chosen(), data, parity);
-    }
-
+    /// [`Code::generate`] by this kernel; so are the others that end in `_by`.
     pub(crate) fn generate_by(&self, kernel: &Kernel, data: &[&[u8]], parity: &mut [Option<&mut [u8]>]) {
         let bytes = self.assert_data(data);
         let output = self.outputs(parity, bytes);
@@ -71,33 +62,9 @@ impl Code {
         unsafe { kernel.syndromes(Purpose::GENERATE, level, &job) };
     }
 
-    /// Adds to each given parity the change of data strip `index` (read-modify-write).
-    /// ```text
-    /// P' = P + D + D'        Q' = Q + 2^i (D + D')        R' = R + 4^i (D + D')
-    /// ```
-    /// `before`, `after` and the parities have the same length, a multiple of 64.
-    ///
-    /// # Panics
-    /// When index or lengths are not as described.
-    pub fn update(&self, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
-        self.update_by(chosen(), index, before, after, parity);
-    }
-
     pub(crate) fn update_by(&self, kernel: &Kernel, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
         assert_eq!(after.len(), before.len(), "before and after differ in length");
         self.change(kernel, index, before.as_ptr(), after, parity);
-    }
-
-    /// Adds data strip `index` to each given parity: its part of a sum that is built strip by strip, or removed again.
-    /// ```text
-    /// P' = P + D        Q' = Q + 2^i D        R' = R + 4^i D
-    /// ```
-    /// As `update` with zeros for the other contents, which are not read.
-    ///
-    /// # Panics
-    /// When index or lengths are not as described.
-    pub fn add(&self, index: usize, strip: &[u8], parity: &mut [Option<&mut [u8]>]) {
-        self.add_by(chosen(), index, strip, parity);
     }
 
     pub(crate) fn add_by(&self, kernel: &Kernel, index: usize, strip: &[u8], parity: &mut [Option<&mut [u8]>]) {
@@ -118,17 +85,6 @@ impl Code {
         };
         // SAFETY: all lengths were asserted equal; the parities are exclusive borrows.
         unsafe { kernel.update(&job) };
-    }
-
-    /// Compares the given parities with the data: bit j is set if parity j differs in any byte.
-    ///
-    /// Shapes as in `generate`.
-    ///
-    /// # Panics
-    /// When counts or lengths are not as described.
-    #[must_use]
-    pub fn check(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {
-        self.check_by(chosen(), data, parity)
     }
 
     pub(crate) fn check_by(&self, kernel: &Kernel, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {

@@ -1,4 +1,4 @@
-//! The kernels: one set of loops (`horner`), one file per instruction set, one choice at start.
+//! The kernels: one set of loops (`horner`), one file per instruction set. `chosen` picks one.
 //!
 //! Knows only pointers and lengths; `code` and `recover` turn slices and strips into these jobs, and are responsible for them.
 
@@ -14,11 +14,10 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
-mod selftest;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
 
-use std::sync::OnceLock;
+pub(crate) use distance::calibrate;
 
 /// Which parities a job computes: 1 = P, 2 = P and Q, 3 = P, Q and R. Sums without an output are discarded.
 pub(crate) const LEVEL_MAX: usize = 3;
@@ -90,10 +89,10 @@ type Syndromes = unsafe fn(&Job<'_>) -> u8;
 /// One instruction set's entry points.
 pub(crate) struct Kernel {
     pub name: &'static str,
-    is_present: fn() -> bool,
+    pub is_present: fn() -> bool,
     /// By purpose, then level - 1. Every pointer that is not null is valid for `bytes`, outputs overlap nothing.
-    syndromes: [[Syndromes; LEVEL_MAX]; Purpose::COUNT],
-    update: unsafe fn(&Update),
+    pub syndromes: [[Syndromes; LEVEL_MAX]; Purpose::COUNT],
+    pub update: unsafe fn(&Update),
 }
 
 impl Kernel {
@@ -163,23 +162,6 @@ static KERNELS: &[&Kernel] = &[
 /// The kernels that this processor can run, the best first; the last is the portable one.
 pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter().copied().filter(|kernel| (kernel.is_present)())
-}
-
-/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best. It has passed its self-test.
-pub(crate) fn chosen() -> &'static Kernel {
-    static CHOSEN: OnceLock<&'static Kernel> = OnceLock::new();
-    CHOSEN.get_or_init(|| {
-        let kernel = match std::env::var("STRIA_PARITY_KERNEL") {
-            Err(_) => present().next().expect("the portable kernel is always present"),
-            Ok(name) => present().find(|kernel| kernel.name == name).unwrap_or_else(|| {
-                let names: Vec<_> = present().map(|kernel| kernel.name).collect();
-                panic!("STRIA_PARITY_KERNEL={name}: not a kernel of this processor; there are {}", names.join(", "))
-            }),
-        };
-        assert!(selftest::passes(kernel), "parity kernel {} computes wrong parity on this processor", kernel.name);
-        distance::calibrate();
-        kernel
-    })
 }
 
 /// Makes every job that would be timed take this way, whatever its timing.

@@ -3,17 +3,19 @@
 //! Slices in, slices out. This crate does not know arrays, drives, layouts or threads. It allocates nothing, and its only state
 //! is the choice of a kernel, made once by what the processor has.
 //!
-//! `code` and `recover` define what is computed, `kernel` how, and `reference` the correct result. All operations work byte by
-//! byte, so any sub-range of a multiple of 64 bytes may be given alone. `unsafe` is used in the kernels, and where slices
-//! become their jobs.
+//! `code`, `recover` and `store` define what is computed, `kernel` how, `reference` the correct result; `chosen` has the kernel of
+//! this process. All operations work byte by byte, so any sub-range of a multiple of 64 bytes may be given alone. `unsafe` is used
+//! in the kernels, and where slices become their jobs.
 
 mod addresses;
+mod chosen;
 mod code;
 mod field;
 mod kernel;
 mod locate;
 mod recover;
 pub mod reference;
+mod selftest;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -32,5 +34,5 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// The kernel in use: "avx512-gfni", "avx512", "avx2", "ssse3", "neon" or "portable".
 pub fn kernel_name() -> &'static str {
-    kernel::chosen().name
+    chosen::chosen().name
 }

@@ -12,7 +12,7 @@
 use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, assert_length};
 use crate::field::{coefficient, invert, product};
-use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, chosen};
+use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose};
 
 /// One strip of a stripe that lost some.
 pub enum Strip<'a> {
@@ -38,22 +38,6 @@ impl std::error::Error for Unrecoverable {}
 type Matrix = [[u8; LEVEL_MAX]; LEVEL_MAX];
 
 impl Code {
-    /// Computes every `Lost` strip from the `Present` ones, in place, in one pass.
-    ///
-    /// `strips`: the data strips in order, then P, Q, R as far as the code has them. All slices have the same length, a
-    /// multiple of 64; they may start anywhere. Reads every present data strip and, for k missing data strips, the first k
-    /// parities.
-    ///
-    /// # Errors
-    /// `Unrecoverable` when strips are `Lost` and more data strips are `Lost` or `Absent` than parities are `Present`.
-    /// Nothing is written then.
-    ///
-    /// # Panics
-    /// When counts or lengths are not as described.
-    pub fn recover(&self, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
-        self.recover_by(chosen(), strips)
-    }
-
     pub(crate) fn recover_by(&self, kernel: &Kernel, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
         assert_eq!(strips.len(), self.data_count() + self.parity_count(), "strips given against those of the code");
         let (data, parity) = strips.split_at_mut(self.data_count());

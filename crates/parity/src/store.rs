@@ -4,7 +4,7 @@
 use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, level_of};
 use crate::crc32c;
-use crate::kernel::{Job, Kernel, Purpose, chosen};
+use crate::kernel::{Job, Kernel, Purpose};
 
 /// A checksum covers this many bytes of a strip.
 pub const CHECKSUM_BLOCK_BYTES: usize = 4096;
@@ -17,23 +17,6 @@ const FUSED_STRIPS_MAX: usize = 4;
 const PIECE_BYTES: usize = 16 << 10;
 
 impl Code {
-    /// Copies `source` strip by strip to `target` and generates each given parity, in one pass.
-    ///
-    /// With `checksums`, also the CRC-32C of every 4 KiB of data: `checksums[i * blocks + b]` is that of block b of data strip i,
-    /// for `blocks` = strip bytes / 4096; strips are then multiples of 4096. Other shapes as in `generate`.
-    ///
-    /// # Panics
-    /// When counts or lengths are not as described.
-    pub fn copy_and_generate(
-        &self,
-        source: &[&[u8]],
-        target: &mut [&mut [u8]],
-        parity: &mut [Option<&mut [u8]>],
-        checksums: Option<&mut [u32]>,
-    ) {
-        self.copy_and_generate_by(chosen(), source, target, parity, checksums);
-    }
-
     pub(crate) fn copy_and_generate_by(
         &self,
         kernel: &Kernel,

@@ -1,7 +1,8 @@
 //! XOR of two buffers of any length.
 
+use crate::chosen::chosen;
 use crate::code::GRANULARITY_BYTES;
-use crate::kernel::{Job, Purpose, chosen};
+use crate::kernel::{Job, Purpose};
 
 /// Adds `source` to `target`, byte by byte; any length, any start.
 ///

@@ -55,6 +55,7 @@ fn of_small_crates() {
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
     holds("crates/health", "admin judge nvme smartctl read cache peers seat");
     holds("crates/integrity", "region table device");
+    holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");
     holds("crates/terminal", "describe failure output program progress size");
 }

@@ -170,7 +170,7 @@ unsafe fn ticks_after_loads() -> u64 {
 ///
 /// A machine that lacks the counter, or traps it (some virtual ones), would pay for it on every call: there, everything counts
 /// as near.
-pub(super) fn calibrate() {
+pub(crate) fn calibrate() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::__cpuid;

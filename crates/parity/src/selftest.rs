@@ -1,7 +1,9 @@
 //! A kernel is tested before it is used: one odd stripe, every operation, against the plain reference. Takes microseconds.
 
-use super::Kernel;
-use crate::{Code, Strip, reference};
+use crate::code::Code;
+use crate::kernel::Kernel;
+use crate::recover::Strip;
+use crate::reference;
 
 const DATA: usize = 5;
 /// One wide step, one narrow one, for every kernel.
@@ -11,7 +13,7 @@ const BYTES: usize = 576;
 const PERIOD_BYTES: usize = 67;
 
 /// True if the kernel computes the same as the reference.
-pub(super) fn passes(kernel: &Kernel) -> bool {
+pub(crate) fn passes(kernel: &Kernel) -> bool {
     let code = Code::new(DATA, 3);
     let mut random = 1u32;
     let mut strips = [[0u8; BYTES]; DATA + 3];
