@@ -4,7 +4,7 @@
 //! succeed fails early. Clients can connect only once the door is opened, when there is an array to serve.
 
 use crate::FrontError;
-use crate::server::Listener;
+use crate::listener::Listener;
 use crate::socket_file::{SocketAccess, SocketError, SocketFile};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;

@@ -2,12 +2,14 @@
 //! block device of this machine's kernel.
 //!
 //! ```text
-//!   server      exports and the list of connections; one thread accepts
+//!   server      one thread accepts clients
 //!     ├ door         listening sockets, and the clients they accept
 //!     │  └ socket_file  unix sockets that appear complete and disappear for certain
-//!     └ connection   one thread per client: its socket and its mailbox in one epoll
-//!          ├ budget       the memory that all clients share
-//!          ├ tls          wire bytes in and out, plain bytes in and out (pure)
+//!     └ client       one thread per client: its socket and its mailbox in one epoll
+//!          ├ registry     exports and the list of connections, for all threads
+//!          │  └ budget       the memory that all clients share
+//!          ├ link         the socket
+//!          │  └ tls          wire bytes in and out, plain bytes in and out (pure)
 //!          ├ handshake    bytes in, bytes out: option haggling        (pure)
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
@@ -32,6 +34,7 @@
 
 mod apart;
 mod budget;
+mod client;
 mod connection;
 mod device_note;
 mod device_users;
@@ -43,7 +46,11 @@ mod export;
 #[allow(missing_docs)]
 pub mod fuzz;
 mod handshake;
+mod link;
+mod listener;
 pub mod nbd_device;
+mod options;
+mod registry;
 mod server;
 mod session;
 mod socket_file;
@@ -54,11 +61,13 @@ mod uri;
 mod vhost_user;
 mod wire;
 
-pub use connection::ConnectionStatus;
+pub use connection::{Closing, ConnectionStatus};
 pub use door::Inherited;
 pub use error::FrontError;
 pub use export::Export;
-pub use server::{Closing, Listener, Options, Server, ServerHandle};
+pub use listener::Listener;
+pub use options::Options;
+pub use server::{Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
 pub use tls::{ServerTls, TlsConfig, TlsError, server_tls};
 pub use uri::{nbd_target, nbd_uri};

@@ -37,6 +37,19 @@ fn of_drives() {
     );
 }
 
+/// What each client and device needs; devices of this machine's kernel; the connection; the places; serving.
+#[test]
+fn of_the_front() {
+    holds(
+        "crates/front",
+        "
+        apart budget device_note device_users listener socket_file talk tls wire error export
+        nbd_device ublk uri door handshake session
+        connection link options registry client server vhost_user fuzz
+        ",
+    );
+}
+
 #[test]
 fn of_the_tree_on_real_drives() {
     holds(
