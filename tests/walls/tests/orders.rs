@@ -75,6 +75,14 @@ fn of_small_crates() {
 
 #[test]
 fn of_tools() {
+    holds(
+        "tools/lab",
+        "
+        units lines md purge shipped stats result own remote times trace array endurance experiment state
+        steady select purpose stage fio others theory compare export import modelled raid_runs snia target
+        report plan replay run replay_run verify
+        ",
+    );
     holds("tools/bench", "chance ledger outcome load theory scratch compare environment null paced scaling story report sweep");
     holds(
         "tools/plan",

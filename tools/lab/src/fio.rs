@@ -2,8 +2,8 @@
 
 use crate::experiment::parse_split;
 use crate::lines;
-use crate::plan::Load;
 use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample, inside};
+use crate::stage::Load;
 use crate::units::{show_seconds, show_size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -8,9 +8,8 @@
 
 use crate::experiment::{Arrays, parse_split, parse_zones};
 use crate::fio::sum;
-use crate::plan::Load;
-use crate::result::{DriveInfo, Figures, IoMode, Latency, Measured, Pattern, TargetKind};
-use crate::target::{TargetError, TargetSpec, array_name};
+use crate::result::{DriveInfo, Figures, IoMode, Latency, Measured, Pattern};
+use crate::stage::Load;
 use crate::units::parse_size;
 use std::cell::RefCell;
 use stria_plan::array::Level;
@@ -38,9 +37,9 @@ impl On {
     ///
     /// # Errors
     /// When one of them is not in the catalogue, or a drive must be named.
-    pub fn parse(text: &str) -> Result<Self, TargetError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (platform, drive) = text.split_once(':').map_or((text, None), |(platform, drive)| (platform, Some(drive)));
-        let usage = |problem: String| TargetError::Usage(format!("--on {text}: {problem}"));
+        let usage = |problem: String| format!("--on {text}: {problem}");
         let found = profile::platform(platform).map_err(|error| usage(error.to_string()))?;
         let drive = drive.or_else(|| profile::published_with(platform)).ok_or_else(|| {
             usage(format!("no publication is about {}: name the drives too, as --on {platform}:p4510", found.name))
@@ -50,57 +49,56 @@ impl On {
     }
 
     /// The arrays of an experiment that are possible there, or one drive if it names none.
-    pub(crate) fn targets(&self, arrays: Option<&Arrays>) -> Result<Vec<TargetSpec>, TargetError> {
-        let spec = |level: &str, count: u32, strip: Option<u64>, spans: Option<u32>| {
-            Self::spec(&self.platform, &self.drive, level, count, strip, spans)
-        };
-        let Some(arrays) = arrays else {
-            let text = format!("model:{}@{}", self.drive, self.platform);
-            return Ok(vec![target(&text, &text["model:".len()..], spec("single", 1, None, None)?, "single", None)?]);
-        };
-        let mut targets = Vec::new();
+    pub(crate) fn models(&self, arrays: Option<&Arrays>) -> Result<Vec<Model>, String> {
+        let model = |level: &str, strip, spans, count| Model::new(&self.platform, &self.drive, level, count, strip, spans);
+        let Some(arrays) = arrays else { return Ok(vec![model("single", None, None, 1)?]) };
+        let mut models = Vec::new();
         for &count in &arrays.members {
-            let mut add = |level: &str, strip: u64, spans: Option<u32>| {
-                let Ok(model) = spec(level, count, Some(strip), spans) else { return Ok(()) };
-                if model.refusal().is_some() {
-                    return Ok(());
-                }
-                let name = match level {
-                    "bare" if count == 1 => "1 drive".into(),
-                    "bare" => format!("{count} drives, each by itself"),
-                    _ => array_name(level, count, Some(strip), spans),
-                };
-                let text = format!("model:{}@{}:{level}:{count}", self.drive, self.platform);
-                targets.push(target(&text, &name, model, level, spans)?);
-                Ok::<(), TargetError>(())
-            };
+            let possible = |model: &Model| model.spec.refusal().is_none();
+            let mut add =
+                |level: &str, strip, spans| models.extend(model(level, Some(strip), spans, count).ok().filter(possible));
             if arrays.bare {
-                add("bare", STRIP_BYTES, None)?;
+                add("bare", STRIP_BYTES, None);
             }
             for level in &arrays.levels {
-                let nested = level == "50" || level == "60";
+                let nested = is_nested(level);
                 for strip in arrays.strips.iter().take(if level == "1" { 1 } else { usize::MAX }) {
                     for spans in arrays.spans.iter().take(if nested { usize::MAX } else { 1 }) {
-                        add(level, strip.0, nested.then_some(*spans))?;
+                        add(level, strip.0, nested.then_some(*spans));
                     }
                 }
             }
         }
-        match targets.is_empty() {
-            true => Err(TargetError::Usage(format!("no array of this experiment is modelled on {}", self.platform))),
-            false => Ok(targets),
+        match models.is_empty() {
+            true => Err(format!("no array of this experiment is modelled on {}", self.platform)),
+            false => Ok(models),
         }
     }
+}
 
-    fn spec(
-        platform: &str,
-        drive: &str,
-        level: &str,
-        count: u32,
-        strip: Option<u64>,
-        spans: Option<u32>,
-    ) -> Result<SubjectSpec, TargetError> {
-        let spans = spans.unwrap_or(2) as usize;
+fn is_nested(level: &str) -> bool {
+    level == "50" || level == "60"
+}
+
+/// As a target names it.
+impl std::fmt::Display for On {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}@{}", self.drive, self.platform)
+    }
+}
+
+/// A drive that is modelled, or drives as an array or each by itself.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub spec: SubjectSpec,
+    /// "single", "bare", or the RAID level.
+    pub level: String,
+    pub spans: Option<u32>,
+}
+
+impl Model {
+    fn new(platform: &str, drive: &str, level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> Result<Self, String> {
+        let span_count = spans.unwrap_or(2) as usize;
         let shape = match level {
             "single" => Shape::Array(Level::Single),
             "bare" => Shape::Apart,
@@ -109,54 +107,43 @@ impl On {
             "10" => Shape::Array(Level::Raid10),
             "5" => Shape::Array(Level::Raid5 { spans: 1 }),
             "6" => Shape::Array(Level::Raid6 { spans: 1 }),
-            "50" => Shape::Array(Level::Raid5 { spans }),
-            "60" => Shape::Array(Level::Raid6 { spans }),
-            _ => return Err(TargetError::Usage(format!("RAID {level} is not modelled: {GRAMMAR}"))),
+            "50" => Shape::Array(Level::Raid5 { spans: span_count }),
+            "60" => Shape::Array(Level::Raid6 { spans: span_count }),
+            _ => return Err(format!("RAID {level} is not modelled: {GRAMMAR}")),
         };
-        SubjectSpec::new(platform, drive, shape, count as usize, strip.unwrap_or(STRIP_BYTES))
-            .map_err(|error| TargetError::Usage(error.to_string()))
+        let spec = SubjectSpec::new(platform, drive, shape, count as usize, strip.unwrap_or(STRIP_BYTES));
+        Ok(Self { spec: spec.map_err(|error| error.to_string())?, level: level.into(), spans })
+    }
+
+    /// What follows `model:` in a target.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (drive, platform) = parts[0].split_once('@').unwrap_or((parts[0], "stria"));
+        let model = match parts[1..] {
+            [] => Self::new(platform, drive, "single", 1, None, None)?,
+            [level, count, ref rest @ ..] if rest.len() <= 2 => {
+                let count = count.parse().ok().filter(|count| (1..=64).contains(count));
+                let count = count.ok_or("1 to 64 drives are modelled")?;
+                let strip = rest.first().map(|strip| parse_size(strip)).transpose()?;
+                let spans = rest.get(1).map(|spans| spans.parse()).transpose().map_err(|_| GRAMMAR)?;
+                Self::new(platform, drive, level, count, strip, spans.or(is_nested(level).then_some(2)))?
+            }
+            _ => return Err(GRAMMAR.into()),
+        };
+        model.spec.refusal().map_or(Ok(model), Err)
+    }
+
+    pub(crate) fn is_array(&self) -> bool {
+        !matches!(&*self.level, "single" | "bare")
+    }
+
+    pub(crate) fn size_bytes(&self) -> Result<u64, String> {
+        Ok(subject(&self.spec)?.size_bytes())
     }
 }
 
-/// What follows `model:` in a target.
-pub(crate) fn parse(text: &str, rest: &str) -> Result<TargetSpec, TargetError> {
-    let usage = |problem: &str| TargetError::Usage(format!("target \"{text}\": {problem}"));
-    let parts: Vec<&str> = rest.split(':').collect();
-    let (drive, platform) = parts[0].split_once('@').unwrap_or((parts[0], "stria"));
-    let named = |error: TargetError| usage(&error.to_string());
-    let (level, spec, spans) = match parts[1..] {
-        [] => ("single", On::spec(platform, drive, "single", 1, None, None), None),
-        [level, count, ref rest @ ..] if rest.len() <= 2 => {
-            let count = count.parse().ok().filter(|count| (1..=64).contains(count));
-            let count = count.ok_or_else(|| usage("1 to 64 drives are modelled"))?;
-            let strip = rest.first().map(|strip| parse_size(strip)).transpose().map_err(|problem| usage(&problem))?;
-            let spans = rest.get(1).map(|spans| spans.parse()).transpose().map_err(|_| usage(GRAMMAR))?;
-            let spans = spans.or((level == "50" || level == "60").then_some(2));
-            (level, On::spec(platform, drive, level, count, strip, spans), spans)
-        }
-        _ => return Err(usage(GRAMMAR)),
-    };
-    let spec = spec.map_err(named)?;
-    if let Some(refusal) = spec.refusal() {
-        return Err(usage(&refusal));
-    }
-    target(text, rest, spec, level, spans)
-}
-
-fn target(text: &str, name: &str, model: SubjectSpec, level: &str, spans: Option<u32>) -> Result<TargetSpec, TargetError> {
-    let is_array = !matches!(level, "single" | "bare");
-    let bytes = subject(&model)?.size_bytes();
-    let mut target = TargetSpec::new(text, name, TargetKind::Model, bytes);
-    target.level = is_array.then(|| level.to_owned());
-    target.strip_bytes = is_array.then_some(model.strip_bytes);
-    target.spans = spans;
-    target.platform = format!("modelled: {} on {}", model.drive.name, model.platform.name);
-    target.model = Some(model);
-    Ok(target)
-}
-
-fn subject(spec: &SubjectSpec) -> Result<Subject, TargetError> {
-    Subject::new(spec.clone(), 1).map_err(TargetError::Usage)
+fn subject(spec: &SubjectSpec) -> Result<Subject, String> {
+    Subject::new(spec.clone(), 1)
 }
 
 /// The model that runs in the place of drives and of fio.
@@ -173,7 +160,7 @@ impl Machine {
     ///
     /// # Errors
     /// When there is no such array.
-    pub fn new(spec: &SubjectSpec) -> Result<Self, TargetError> {
+    pub fn new(spec: &SubjectSpec) -> Result<Self, String> {
         Ok(Self(RefCell::new(subject(spec)?)))
     }
 
@@ -335,12 +322,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_read_and_what_cannot_be_is_refused_in_words() {
-        let spec = parse("model:p4510", "p4510").expect("a drive");
-        assert_eq!((&*spec.name, spec.level(), spec.size_bytes() / 1_000_000_000_000), ("p4510", None, 4));
-        let spec = parse("model:x", "savvio10k5@lsi2208:50:9:256K:3").expect("an array");
-        assert_eq!((spec.level(), spec.spans, spec.strip_bytes), (Some("50"), Some(3), Some(256 << 10)));
-        assert!(spec.platform.contains("LSI 2208") && spec.platform.contains("Savvio"));
+    fn models_are_read_and_what_cannot_be_is_refused_in_words() {
+        let model = Model::parse("p4510").expect("a drive");
+        assert!(!model.is_array());
+        assert_eq!(model.size_bytes().expect("it has a size") / 1_000_000_000_000, 4);
+        let model = Model::parse("savvio10k5@lsi2208:50:9:256K:3").expect("an array");
+        assert_eq!((&*model.level, model.spans, model.spec.strip_bytes), ("50", Some(3), 256 << 10));
+        assert!(model.spec.platform.name.contains("LSI 2208") && model.spec.drive.name.contains("Savvio"));
         for (rest, words) in [
             ("", "no such drive"),
             ("p4510@mars", "no such platform"),
@@ -353,10 +341,10 @@ mod tests {
             ("p4510:50:8:64K:x", "write model:"),
             ("p4510:0:2:64K:1:1", "write model:"),
         ] {
-            let error = parse("model:x", rest).expect_err(rest).to_string();
+            let error = Model::parse(rest).expect_err(rest);
             assert!(error.contains(words), "{rest}: {error}");
         }
-        assert!(On::parse("stria").is_err_and(|error| error.to_string().contains("name the drives")));
+        assert!(On::parse("stria").is_err_and(|error| error.contains("name the drives")));
         assert!(On::parse("mars").is_err() && On::parse("stria:mars").is_err());
         assert_eq!(On::parse("lsi2208").expect("published").drive, "savvio10k5");
     }

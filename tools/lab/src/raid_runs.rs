@@ -1,7 +1,7 @@
 //! The states of an array that no single drive has: degraded, rebuilding, scrubbing and trimmed, under load.
 
-use crate::plan::{Load, RaidAction, Rounds, Stage, Step};
 use crate::result::{ArrayState, DriveState};
+use crate::stage::{Load, RaidAction, Rounds, Stage, Step};
 
 /// The most measurements while a sweep runs.
 const WHILE_SWEEP_MAX: u32 = 10_000;

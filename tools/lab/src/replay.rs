@@ -10,7 +10,6 @@
 //! **Drift** is how much later than due a request was issued: with every thread busy, or a thread scheduled late, requests wait here and not
 //! in the device, and a replay that drifts measured another load than the trace's.
 
-mod keep;
 mod nbd;
 mod player;
 mod tally;
@@ -25,7 +24,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use keep::{KeepError, Origin, Request, asked, keep, resume};
 pub use player::{Reached, play};
 
 /// When a request is due.
@@ -347,4 +345,4 @@ pub fn size_of(place: &Place) -> Result<u64, ReplayError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

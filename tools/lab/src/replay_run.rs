@@ -1,7 +1,7 @@
 //! A replay as a run folder, so that it can be reported, compared and exported as any other measurement.
 
-use super::{Drift, Options, Outcome, Pace, Reached, ReplayError, iolog, play, size_of};
 use crate::fio::{Beside, Fio, FioError, Job, Place, Work};
+use crate::replay::{Drift, Options, Outcome, Pace, Reached, ReplayError, iolog, play, size_of};
 use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
     RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
@@ -483,3 +483,6 @@ fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, 
         extra,
     }
 }
+
+#[cfg(test)]
+mod tests;

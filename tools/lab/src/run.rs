@@ -12,7 +12,6 @@ mod copy;
 mod lock;
 mod measure;
 mod modelled;
-mod own;
 mod prepare;
 mod raid;
 mod replay;
@@ -24,12 +23,14 @@ use crate::experiment::{Experiment, Prepare, SchemaError};
 use crate::fio::{Fio, FioError, Host};
 use crate::import;
 use crate::md;
-use crate::plan::{self, RaidAction, Scale, Stage, stages, stages_apart, step_cost};
+use crate::own::Own;
+use crate::plan::{self, stages, stages_apart};
 use crate::result::{
     DriveInfo, Environment, FORMAT, Manifest, Note, NoteKind, Point, Record, ResultError, Run, RunStatus, RunWriter, Section,
     SectionKind, inside, now_ms,
 };
 use crate::select;
+use crate::stage::{RaidAction, Scale, Stage, step_cost};
 use crate::state;
 use crate::target::{Target, TargetError, TargetSpec};
 use crate::units::counted;
@@ -40,7 +41,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 pub(crate) use lock::{Held, lock};
-pub use own::Own;
 pub use request::{Consent, Request};
 
 /// Speed that is assumed for the time left until something is known, MB/s.

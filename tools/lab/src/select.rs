@@ -3,7 +3,7 @@
 //! A record whose requests failed, or that ended long before its time, is evidence and no result.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
-use crate::snia::WINDOW_ROUNDS;
+use crate::steady::WINDOW_ROUNDS;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Results by what they measure, in the order of rounds: without preparation; where a section asked for steadiness, of the

@@ -3,17 +3,11 @@
 //! Source: the tables of cells, rounds and criteria of PTS 2.0 sections 3 and 7 to 14, where public implementations and
 //! papers quote them; a comment marks where they differ or say nothing.
 
-mod steady;
-
-pub use steady::{Tracker, WINDOW_ROUNDS, verdict};
-
-use crate::plan::{Goal, Load, Metric, Mix, Rounds, Scale, Stage, Step};
-use crate::result::{DriveState, Pattern, Record, SectionKind};
+use crate::result::{DriveState, Pattern, SectionKind};
+use crate::stage::{DIRTH_AXIS, Demand, Goal, Load, Metric, Mix, Rounds, Scale, Stage, Step};
 
 /// Rounds after which a test may stop without being steady.
 pub const ROUNDS_MAX: u32 = 25;
-/// Sizes of DIRTH's matrix: threads and queue depths alike.
-pub const DIRTH_AXIS: [u32; 7] = [32, 16, 8, 6, 4, 2, 1];
 
 const KIB: u64 = 1024;
 
@@ -190,55 +184,4 @@ pub fn stages(kind: SectionKind, choice: Choice, span_bytes: u64, scale: &Scale)
 fn position(cells: &[Step], is: impl Fn(&Load) -> bool) -> usize {
     let found = cells.iter().position(|cell| matches!(cell, Step::Load(load) if is(load)));
     found.expect("the tracked cell is one of the matrix")
-}
-
-/// The points of DIRTH whose latencies are looked at closely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
-    /// Most IOPS with a mean latency under 5 ms.
-    Max,
-    /// Nearest to the middle between the other two.
-    Mid,
-    /// One request at a time.
-    Min,
-}
-
-impl Demand {
-    /// For [`crate::result::Point::variant`].
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Max => "maximal IOPS",
-            Self::Mid => "middle IOPS",
-            Self::Min => "minimal IOPS",
-        }
-    }
-
-    /// Threads and queue depth of this demand, by the measured matrix: the mean of the last five rounds of each cell. Where no
-    /// cell has a latency under 5 ms, the one with the least latency is the maximum.
-    pub fn choose(self, matrix: &[&Record]) -> (u32, u32) {
-        let last = matrix.iter().map(|record| record.round).max().unwrap_or(1);
-        let window: Vec<&&Record> = matrix.iter().filter(|record| record.round + WINDOW_ROUNDS > last).collect();
-        let cells = DIRTH_AXIS.iter().flat_map(|&threads| DIRTH_AXIS.map(|depth| (threads, depth)));
-        let means: Vec<((u32, u32), f64, f64)> = cells
-            .filter_map(|cell| {
-                let of = window.iter().filter(|record| (record.point.threads, record.point.queue_depth) == cell);
-                let (count, iops, latency) = of.fold((0.0, 0.0, 0.0), |(count, iops, latency), record| {
-                    (count + 1.0, iops + record.total.iops, latency + record.total.latency.mean_ns)
-                });
-                (count > 0.0).then_some((cell, iops / count, latency / count))
-            })
-            .collect();
-        let swift = means.iter().filter(|(.., latency)| *latency < 5e6).max_by(|a, b| a.1.total_cmp(&b.1));
-        let max = swift.or_else(|| means.iter().min_by(|a, b| a.2.total_cmp(&b.2)));
-        let min = means.iter().find(|(cell, ..)| *cell == (1, 1));
-        let (Some(max), Some(min)) = (max, min) else { return (1, 1) };
-        match self {
-            Self::Max => max.0,
-            Self::Min => min.0,
-            Self::Mid => {
-                let middle = (max.1 + min.1) / 2.0;
-                means.iter().min_by(|a, b| (a.1 - middle).abs().total_cmp(&(b.1 - middle).abs())).map_or((1, 1), |mid| mid.0)
-            }
-        }
-    }
 }

@@ -87,7 +87,7 @@ mod tests {
             slope: Option<f64>,
             excursion: Option<f64>,
         }
-        let cases: Cases = toml::from_str(include_str!("../../tests/data/steady.toml")).expect("the data are TOML");
+        let cases: Cases = toml::from_str(include_str!("../tests/data/steady.toml")).expect("the data are TOML");
         assert!(cases.case.len() >= 8);
         for case in cases.case {
             let at = (1..=case.values.len()).find(|&rounds| reached(&case.values[..rounds]) == Some(true));

@@ -4,11 +4,11 @@ use crate::array::{Array, ArraySpec};
 use crate::experiment::Arrays;
 use crate::fio::Place;
 use crate::md::{self, Md, MdSpec};
-use crate::modelled::{self, Machine};
-use crate::plan::{Scale, Step, destroys};
+use crate::modelled::{Machine, Model, On};
+use crate::own::Own;
 use crate::purge;
 use crate::result::{TargetInfo, TargetKind};
-use crate::run::Own;
+use crate::stage::{Scale, Step, destroys};
 use crate::state;
 use crate::units::{parse_size, show_size};
 use serde::{Deserialize, Serialize};
@@ -249,7 +249,7 @@ impl TargetSpec {
                 let strip = parts.get(2).map(|strip| parse_size(strip)).transpose().map_err(usage)?;
                 Self::md(parts[0], count, strip, assume_clean, pool)
             }
-            "model" => modelled::parse(text, rest),
+            "model" => Self::model(text, rest, Model::parse(rest).map_err(usage)?),
             "members" => {
                 let count = rest.parse().map_err(|_| usage("write members:COUNT".into()))?;
                 Self::members(count, pool)
@@ -383,6 +383,41 @@ impl TargetSpec {
         let name = if count == 1 { "1 drive".into() } else { format!("{count} drives, each by itself") };
         let new = Self::new(&text, &name, TargetKind::Members, u64::from(count) * pool.bytes_each());
         Ok(Self { place: String::new(), drives: pool.take(count)?, made: pool.folder.is_some(), ..new })
+    }
+
+    fn model(spec: &str, name: &str, model: Model) -> Result<Self, TargetError> {
+        let is_array = model.is_array();
+        let bytes = model.size_bytes().map_err(TargetError::Usage)?;
+        Ok(Self {
+            level: is_array.then_some(model.level),
+            strip_bytes: is_array.then_some(model.spec.strip_bytes),
+            spans: model.spans,
+            platform: format!("modelled: {} on {}", model.spec.drive.name, model.spec.platform.name),
+            model: Some(model.spec),
+            ..Self::new(spec, name, TargetKind::Model, bytes)
+        })
+    }
+
+    /// As [`Self::all`], on models instead of drives.
+    ///
+    /// # Errors
+    /// When none is modelled there.
+    pub fn all_modelled(arrays: Option<&Arrays>, on: &On) -> Result<Vec<Self>, TargetError> {
+        let models = on.models(arrays).map_err(TargetError::Usage)?;
+        let target = |model: Model| {
+            let (level, count) = (&*model.level, model.spec.members as u32);
+            let (text, name) = match (level, count) {
+                ("single", _) => (format!("model:{on}"), on.to_string()),
+                ("bare", 1) => (format!("model:{on}:{level}:{count}"), "1 drive".into()),
+                ("bare", _) => (format!("model:{on}:{level}:{count}"), format!("{count} drives, each by itself")),
+                _ => {
+                    let name = array_name(level, count, Some(model.spec.strip_bytes), model.spans);
+                    (format!("model:{on}:{level}:{count}"), name)
+                }
+            };
+            Self::model(&text, &name, model)
+        };
+        models.into_iter().map(target).collect()
     }
 
     /// All targets of an experiment's arrays that can be.
@@ -638,7 +673,7 @@ impl Target {
                 }
             }
         }
-        let model = spec.model.as_ref().map(Machine::new).transpose()?;
+        let model = spec.model.as_ref().map(Machine::new).transpose().map_err(TargetError::Usage)?;
         let drives: Vec<PathBuf> =
             if !elsewhere && spec.drives.is_empty() && !matches!(spec.kind, TargetKind::Nbd | TargetKind::Model) {
                 vec![spec.place.clone().into()]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::experiment::Experiment;
-use stria_lab::plan::{Load, Scale, Step, plan, stages_apart};
+use stria_lab::plan::{plan, stages_apart};
 use stria_lab::result::{DriveState, Manifest, Note, NoteKind, Pattern, Run, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::shipped::EXPERIMENTS;
+use stria_lab::stage::{Load, Scale, Step};
 use stria_lab::target::{Pool, TargetError, TargetSpec};
 
 /// Stops the run when so many measurements are there.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::Mix;
+use crate::stage::Mix;
 
 fn fio() -> Fio {
     Fio { version: "fio-3.33".into(), engine: "io_uring" }

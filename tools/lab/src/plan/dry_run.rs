@@ -1,9 +1,10 @@
 //! The steps, their duration, and the bytes that they write, before anything runs.
 
-use super::{Goal, Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, section_id, stages, step_cost};
+use super::sections::{section_id, stages};
 use crate::experiment::Experiment;
 use crate::result::{Pattern, SectionKind, TargetKind};
 use crate::snia::ROUNDS_MAX;
+use crate::stage::{Goal, Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, step_cost};
 use crate::target::TargetSpec;
 use crate::units::{show_seconds, show_size};
 use serde::Serialize;

@@ -1,11 +1,10 @@
 //! From a section of an experiment to its stages.
 
-use super::load::expand;
-use super::{AppTrace, CopySet, Load, Mix, Rounds, Scale, Stage, Step};
 use crate::experiment::{Experiment, Prepare, SectionSpec};
 use crate::raid_runs;
 use crate::result::{DriveState, Pattern, SectionKind};
 use crate::snia::{self, Choice};
+use crate::stage::{AppTrace, CopySet, Load, Mix, Rounds, Scale, Stage, Step, expand};
 use crate::target::TargetSpec;
 use crate::trace::synthetic::Application;
 use crate::units::show_seconds;

@@ -1,11 +1,13 @@
 //! Refuses a run before it begins: settings that cannot apply, targets that may not or cannot be written, and a lack of space.
 
-use super::{Held, Own, Request, RunError};
+use super::{Held, Request, RunError};
 use crate::experiment::{Experiment, SectionSpec};
 use crate::fio::Place;
-use crate::plan::{self, Scale, Step, stages};
+use crate::own::Own;
+use crate::plan::stages;
 use crate::replay::is_read_only;
 use crate::result::{IoMode, SectionKind, TargetKind};
+use crate::stage::{Scale, Step, destroys};
 use crate::target::{self, TargetError, TargetSpec};
 use crate::units::show_size;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +38,7 @@ pub(super) fn refuse(
             written.push(spec);
         }
         // What the target is on another host is not known here: it is named as --host does.
-        let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && steps.iter().any(plan::destroys));
+        let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && steps.iter().any(destroys));
         if let Some(host) = elsewhere.map(ToString::to_string).find(|host| !request.destroy.contains(host)) {
             return Err(TargetError::Unsafe(target::would_overwrite(&[&host])).into());
         }

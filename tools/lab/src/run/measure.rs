@@ -4,12 +4,12 @@ use super::{Broken, Company, Runner};
 use crate::experiment::PLACE_PERCENT;
 use crate::fio::{Beside, Job, Place, Work, take_series, together};
 use crate::others::Others;
-use crate::plan::{Load, RaidAction};
 use crate::result::{
     ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, inside,
     now_ms,
 };
 use crate::select;
+use crate::stage::{Load, RaidAction};
 use crate::state::{HOT_C, Watch};
 use crate::target::Target;
 use serde::Serialize;

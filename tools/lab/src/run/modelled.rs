@@ -5,9 +5,9 @@ use super::{Broken, Runner};
 use crate::experiment::PLACE_PERCENT;
 use crate::fio::Work;
 use crate::modelled::{Machine, impossible};
-use crate::plan::Load;
 use crate::result::{NoteKind, now_ms};
 use crate::select;
+use crate::stage::Load;
 use crate::target::Target;
 use std::sync::atomic::Ordering;
 

@@ -2,8 +2,8 @@
 
 use super::{Broken, Company, Runner};
 use crate::md::Md;
-use crate::plan::RaidAction;
 use crate::result::NoteKind;
+use crate::stage::RaidAction;
 use crate::target::Target;
 use crate::units::show_seconds;
 use std::time::Instant;

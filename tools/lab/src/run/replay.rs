@@ -3,9 +3,9 @@
 use super::measure::{Own, point};
 use super::{Broken, Runner};
 use crate::others::Others;
-use crate::plan::{AppTrace, Load};
 use crate::replay::{Options, Pace, play};
 use crate::result::{Measured, NoteKind, Pattern, now_ms};
+use crate::stage::{AppTrace, Load};
 use crate::state::Watch;
 use crate::target::Target;
 use crate::trace::Source;

@@ -4,8 +4,8 @@ use super::RunError;
 use crate::experiment::{Experiment, SchemaError};
 use crate::fio::{Host, Place};
 use crate::modelled::On;
-use crate::plan::Scale;
 use crate::result::{ResultError, SectionKind, TargetKind, inside};
+use crate::stage::Scale;
 use crate::target::{Part, Pool, TargetError, TargetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Request {
         specs.iter_mut().zip(&self.names).for_each(|(spec, name)| spec.name.clone_from(name));
         let arrays = experiment.arrays(self.scale(experiment).is_scaled());
         if let Some(on) = self.on.as_ref().filter(|_| specs.is_empty()) {
-            specs = On::parse(on)?.targets(arrays.as_ref())?;
+            specs = TargetSpec::all_modelled(arrays.as_ref(), &On::parse(on).map_err(TargetError::Usage)?)?;
         } else if let Some(arrays) = arrays.filter(|_| specs.is_empty()) {
             specs = TargetSpec::all(&arrays, &pool)?;
         }

@@ -2,9 +2,9 @@
 
 use super::step::words_of;
 use super::{ASSUMED_MB_PER_S, Broken, Runner};
-use crate::plan::{Goal, Rounds, Stage, Step, step_cost};
 use crate::result::{NoteKind, Record, SteadyVerdict};
-use crate::snia::{Tracker, verdict};
+use crate::stage::{Goal, Rounds, Stage, Step, step_cost};
+use crate::steady::{Tracker, verdict};
 use crate::target::Target;
 use crate::units::{counted, show_size};
 use std::sync::atomic::Ordering;

@@ -2,8 +2,8 @@
 
 use super::{Broken, Runner};
 use crate::fio::Work;
-use crate::plan::{Load, RaidAction, Step};
 use crate::result::{DriveState, Pattern, Record};
+use crate::stage::{Load, RaidAction, Step};
 use crate::target::Target;
 use crate::units::{counted, show_seconds, show_size};
 use std::sync::atomic::Ordering;

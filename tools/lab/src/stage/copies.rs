@@ -17,7 +17,7 @@ pub struct CopySet {
 
 impl CopySet {
     /// As many files as make the total, or a third of the span; the same ones each time.
-    pub(super) fn new(spec: &CopySpec, file_system: FileSystem, span_bytes: u64) -> Self {
+    pub(crate) fn new(spec: &CopySpec, file_system: FileSystem, span_bytes: u64) -> Self {
         let total = spec.total.0.min(span_bytes / 3);
         let sizes = parse_split(&spec.sizes).expect("it was checked when it was read");
         let mut counts = vec![0_u32; sizes.len()];

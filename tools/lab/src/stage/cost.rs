@@ -1,6 +1,6 @@
 //! The cost of a step: seconds, bytes written, and the bytes that were on the target before.
 
-use super::Step;
+use super::step::Step;
 
 /// Seconds and bytes of one step at an assumed speed.
 pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {

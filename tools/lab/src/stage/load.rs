@@ -82,14 +82,14 @@ impl Load {
     }
 
     /// More words for what is varied.
-    pub(super) fn also(&mut self, words: &str) {
+    pub(crate) fn also(&mut self, words: &str) {
         let between = if self.variant.is_empty() { "" } else { ", " };
         self.variant = format!("{}{between}{words}", self.variant);
     }
 }
 
 /// All combinations of a load's lists.
-pub(super) fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<Load> {
+pub(crate) fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<Load> {
     let mix = (!spec.mix.is_empty()).then(|| Mix {
         name: spec.mix.clone(),
         block_split: spec.block_split.clone(),

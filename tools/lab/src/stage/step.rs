@@ -1,8 +1,11 @@
 //! Steps that are done together, their order, and their repetition.
 
-use super::{AppTrace, CopySet, Load};
+use super::copies::CopySet;
+use super::demand::Demand;
+use super::load::Load;
+use super::traces::AppTrace;
 use crate::result::{Pattern, Record};
-use crate::snia::{Demand, WINDOW_ROUNDS};
+use crate::steady::WINDOW_ROUNDS;
 
 /// Something that is done to an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_lab::fio::Place;
-use stria_lab::replay::{self, Fit, KeepError, Options, Origin, Outcome, Pace, Request, asked, keep};
+use stria_lab::replay::{Fit, Options, Outcome, Pace};
+use stria_lab::replay_run::{self, KeepError, Origin, Request, asked, keep};
 use stria_lab::report;
 use stria_lab::result::{Manifest, RunStatus};
 use stria_lab::trace::synthetic::{APPLICATIONS, Application};
@@ -100,7 +101,7 @@ pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8
         );
     }
     let source = open(&request.origin)?;
-    let went = crate::with_progress(json, |stop, progress| replay::resume(&source, &request, folder, stop, progress))?
+    let went = crate::with_progress(json, |stop, progress| replay_run::resume(&source, &request, folder, stop, progress))?
         .map_err(failure)?;
     finish(&request, folder, went, json).map(Some)
 }

@@ -1,0 +1,98 @@
+//! Small traces, kept as runs.
+
+use super::*;
+use crate::replay::tests::{buffered, small, target};
+use crate::result::Run;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_replay_is_kept_as_a_run_that_can_be_reported() {
+    let file = target(16 * MIB);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut request = Request {
+        origin: Origin::default(),
+        name: "small".into(),
+        target: Place::Path(file.path().into()),
+        options: buffered(Pace::Open { stretch: 0.1 }, 4),
+        through_fio: false,
+        passes: 2,
+        destroy: false,
+        command: Vec::new(),
+    };
+    let out = folder.path().join("run");
+    let (source, stop) = (Source::from(small()), AtomicBool::new(false));
+    let refused = keep(&source, &request, &out, &stop, &mut Quiet).expect_err("it writes").to_string();
+    assert!(refused.contains("--destroy") && !out.exists(), "{refused}");
+    request.destroy = true;
+    keep(&source, &request, &out, &stop, &mut Quiet).expect("a run");
+    let run = Run::open(&out).expect("a run folder");
+    assert_eq!((run.records.len(), run.notes.len(), run.records[1].total.requests), (2, 2, 4));
+    let page = crate::report::page(&run).expect("a page");
+    assert!(page.contains("Replay of small") && page.contains("drift p99") && page.contains("busy "), "{page}");
+}
+
+struct Quiet;
+
+impl Progress for Quiet {
+    fn at(&mut self, _: &Moment) {}
+    fn say(&mut self, _: &Note) {}
+}
+
+/// Stops when the second request is done.
+struct StopsSoon<'a>(&'a AtomicBool, Vec<Moment>);
+
+impl Progress for StopsSoon<'_> {
+    fn at(&mut self, moment: &Moment) {
+        self.0.store(moment.words.contains("2 of 5 requests"), Ordering::Relaxed);
+        self.1.push(moment.clone());
+    }
+    fn say(&mut self, _: &Note) {}
+}
+
+#[test]
+fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short() {
+    let file = target(MIB);
+    let folder = tempfile::tempdir().expect("a folder");
+    let request = Request {
+        origin: Origin::default(),
+        name: "small".into(),
+        target: Place::Path(file.path().into()),
+        options: buffered(Pace::Open { stretch: 10.0 }, 4),
+        through_fio: false,
+        passes: 3,
+        destroy: true,
+        command: Vec::new(),
+    };
+    let stop = AtomicBool::new(false);
+    let mut progress = StopsSoon(&stop, Vec::new());
+    let (manifest, outcomes) = keep(&small().into(), &request, &folder.path().join("run"), &stop, &mut progress).expect("a run");
+    assert_eq!((manifest.status, outcomes.len()), (RunStatus::Interrupted, 1));
+    assert!(outcomes[0].cut_short && outcomes[0].total.requests == 2, "{outcomes:?}");
+    let first = &progress.1[0];
+    assert!((first.total_seconds - 9.0).abs() < 0.1, "three times three seconds: {first:?}");
+    let run = Run::open(&folder.path().join("run")).expect("a run folder");
+    assert!(run.records[0].point.variant.contains("cut short"));
+    assert!(run.notes.iter().any(|note| note.text.contains("after 2 of 5 requests")), "{:?}", run.notes);
+    assert!(crate::report::page(&run).expect("a page").contains("cut short"));
+
+    // It is taken up with the pass that was broken off; another trace is not.
+    let out = folder.path().join("run");
+    let kept = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
+    let go_on = AtomicBool::new(false);
+    // The folder cannot allow to overwrite: the user does, each time.
+    let refused = resume(&small().into(), &kept, &out, &go_on, &mut Quiet);
+    assert!(matches!(refused, Err(KeepError::NotAllowed { .. })), "{refused:?}");
+    let asked = Request { destroy: true, ..kept };
+    let mut other = small();
+    other.records.pop();
+    assert!(resume(&other.into(), &asked, &out, &go_on, &mut Quiet).expect_err("refused").to_string().contains("not the trace"));
+    let (manifest, outcomes) = resume(&small().into(), &asked, &out, &go_on, &mut Quiet).expect("a run");
+    assert_eq!((manifest.status, manifest.resumed_ms.len(), outcomes.len()), (RunStatus::Done, 1, 3));
+    let run = Run::open(&out).expect("a run folder");
+    let passes: Vec<(u32, u64)> = run.records.iter().map(|record| (record.round, record.total.requests)).collect();
+    assert_eq!(passes, [(1, 4), (2, 4), (3, 4)], "what was cut short is gone");
+    assert!(
+        resume(&small().into(), &asked, &out, &go_on, &mut Quiet).expect_err("done").to_string().contains("nothing to resume")
+    );
+}
