@@ -9,8 +9,9 @@
 
 mod firmware_raid;
 
+use crate::md::superblock::uuid_text;
 use crate::md::superblock::{MAGIC as MD_MAGIC, Superblock, SuperblockError};
-use crate::md::{Read, uuid_text};
+use crate::read::Read;
 use std::fmt;
 use uuid::Uuid;
 

@@ -8,5 +8,7 @@
 pub mod detect;
 mod fields;
 pub mod md;
+mod read;
 
 pub use fields::Field;
+pub use read::Read;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The order of the modules at the root of a crate.
+/// The order of the modules of a crate: of those at its root, and of those in a module if one of them is in the order (`md::log`).
 pub struct Order<'a> {
     source: PathBuf,
     modules: Vec<&'a str>,
@@ -37,13 +37,12 @@ pub fn word(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())]
 }
 
-/// The first words of a path's rest, which may be a list in braces.
-fn names(text: &str) -> Vec<&str> {
-    let Some(list) = text.strip_prefix('{') else { return vec![word(text)] };
-    let (mut depth, mut start, mut names) = (0, 0, Vec::new());
+/// The items of a list in braces, which begins behind its brace.
+fn items(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut items) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
         if depth == 0 && (c == ',' || c == '}') {
-            names.push(word(list[start..at].trim_start()));
+            items.push(list[start..at].trim_start());
             start = at + 1;
         }
         match c {
@@ -53,7 +52,42 @@ fn names(text: &str) -> Vec<&str> {
             _ => {}
         }
     }
-    names
+    items
+}
+
+/// The paths at the beginning of a text: one, or all that its lists in braces make.
+fn paths(text: &str) -> Vec<String> {
+    if let Some(list) = text.strip_prefix('{') {
+        return items(list).into_iter().flat_map(paths).collect();
+    }
+    let first = word(text);
+    match text[first.len()..].strip_prefix("::") {
+        Some(rest) => paths(rest).into_iter().map(|rest| format!("{first}::{rest}")).collect(),
+        None => vec![first.into()],
+    }
+}
+
+/// The module in which another one stands; "": the root.
+fn parent(module: &str) -> &str {
+    module.rsplit_once("::").map_or("", |(parent, _)| parent)
+}
+
+/// A name in a module.
+fn join(module: &str, name: &str) -> String {
+    if module.is_empty() { name.into() } else { format!("{module}::{name}") }
+}
+
+/// What a text uses of its crate, as paths from the root. `module`: where the text stands.
+fn uses(module: &str, code: &str) -> Vec<String> {
+    let mut used: Vec<String> = code.split("crate::").skip(1).flat_map(paths).collect();
+    for (at, _) in code.match_indices("super::").filter(|(at, _)| !code[..*at].ends_with("super::")) {
+        let (mut base, mut rest) = (module, &code[at..]);
+        while let Some(upper) = rest.strip_prefix("super::") {
+            (base, rest) = (parent(base), upper);
+        }
+        used.extend(paths(rest).iter().map(|path| join(base, path)));
+    }
+    used
 }
 
 impl<'a> Order<'a> {
@@ -68,39 +102,62 @@ impl<'a> Order<'a> {
         self.modules.iter().position(|known| *known == module)
     }
 
-    /// Every source with the module at the root to which it belongs, and its code. Modules without a place are left out.
-    pub fn sources(&self) -> Vec<(String, String)> {
+    /// The module of a source, from the root of the crate; "": the root.
+    fn module_of(&self, path: &Path) -> String {
+        let own = path.strip_prefix(&self.source).expect("it lies there").with_extension("");
+        let names: Vec<&str> = own.iter().map(|name| name.to_str().expect("plain")).collect();
+        names.strip_suffix(&["mod"]).or(names.strip_suffix(&["lib"])).unwrap_or(&names).join("::")
+    }
+
+    /// The module of the order to which a path belongs.
+    fn owner<'p>(&self, mut path: &'p str) -> Option<&'p str> {
+        while self.height(path).is_none() && !path.is_empty() {
+            path = parent(path);
+        }
+        (!path.is_empty()).then_some(path)
+    }
+
+    /// Every source by its module.
+    fn texts(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         files(&self.source, &mut found);
-        let module_of = |path: &Path| {
-            let own = path.strip_prefix(&self.source).expect("it lies there").components().next().expect("a name");
-            own.as_os_str().to_str().expect("plain").trim_end_matches(".rs").to_string()
-        };
-        let known = found.iter().map(|path| (module_of(path), code(path)));
-        known.filter(|(module, _)| self.height(module).is_some()).collect()
+        found.iter().map(|path| (self.module_of(path), code(path))).collect()
+    }
+
+    /// Every source with the module of the order to which it belongs, and its code. Modules without a place are left out.
+    pub fn sources(&self) -> Vec<(String, String)> {
+        let owned = |(module, code): (String, String)| Some((self.owner(&module)?.to_string(), code));
+        self.texts().into_iter().filter_map(owned).collect()
+    }
+
+    /// True if modules of the order stand in this one: then all that stand in it need a place.
+    fn is_opened(&self, module: &str) -> bool {
+        module.is_empty() || self.modules.iter().any(|known| parent(known) == module)
     }
 
     /// What is wrong: modules without a place, places without a module, and each use of a module above, as "low uses high".
     pub fn faults(&self) -> Vec<String> {
-        let root = code(&self.source.join("lib.rs"));
-        let mut owners = BTreeMap::new();
-        for module in root.split("mod ").skip(1).map(word).filter(|module| !module.ends_with("tests")) {
-            owners.insert(module, module);
+        let texts = self.texts();
+        let (mut declared, mut exports) = (Vec::new(), BTreeMap::new());
+        for (module, code) in texts.iter().filter(|(module, _)| self.is_opened(module)) {
+            let names = code.split("mod ").skip(1).map(word).filter(|name| !name.ends_with("tests"));
+            declared.extend(names.map(|name| join(module, name)));
+            for path in code.split("pub use ").skip(1).flat_map(paths) {
+                let from = path.strip_prefix("crate::").map_or_else(|| join(module, &path), String::from);
+                exports.insert(join(module, path.rsplit("::").next().expect("a name")), from);
+            }
         }
-        let lost = owners.keys().filter(|module| self.height(module).is_none()).map(|module| format!("{module} has no place"));
-        let gone = self.modules.iter().filter(|module| !owners.contains_key(*module)).map(|module| format!("{module} is gone"));
-        let mut faults: Vec<String> = lost.chain(gone).collect();
-        for export in root.split("pub use ").skip(1) {
-            let module = word(export);
-            let path = export[module.len()..].strip_prefix("::").unwrap_or_default();
-            owners.extend(names(path).into_iter().map(|name| (name, module)));
-        }
-        for (own, code) in self.sources() {
-            for used in code.split("crate::").skip(1).flat_map(names) {
-                if let Some(&module) = owners.get(used)
-                    && self.height(module) > self.height(&own)
-                {
-                    faults.push(format!("{own} uses {module}"));
+        let lost = declared.iter().filter(|module| self.height(module).is_none() && !self.is_opened(module));
+        let gone = self.modules.iter().filter(|module| !declared.iter().any(|known| known == *module));
+        let mut faults: Vec<String> = lost.map(|module| format!("{module} has no place")).collect();
+        faults.extend(gone.map(|module| format!("{module} is gone")));
+        for (module, code) in &texts {
+            let Some(own) = self.owner(module) else { continue };
+            for used in uses(module, code) {
+                let beginnings = std::iter::successors(Some(&*used), |path| Some(parent(path)).filter(|path| !path.is_empty()));
+                let path = beginnings.filter_map(|path| exports.get(path)).next().unwrap_or(&used);
+                if let Some(used) = self.owner(path).filter(|used| self.height(used) > self.height(own)) {
+                    faults.push(format!("{own} uses {used}"));
                 }
             }
         }

@@ -50,6 +50,19 @@ fn of_the_front() {
     );
 }
 
+/// Structures; how members are found; what is made, kept true and shown.
+#[test]
+fn of_the_formats() {
+    holds(
+        "crates/format",
+        "
+        fields read
+        md::badblocks md::bitmap md::span md::superblock md::shape md::checksums md::log md::ppl md::servable md::counts detect
+        md::member md::lane md::create md::recorder md::assemble md::examine md::raw
+        ",
+    );
+}
+
 #[test]
 fn of_the_tree_on_real_drives() {
     holds(
@@ -91,4 +104,23 @@ fn of_tools() {
         rig reproduce subject advice
         ",
     );
+}
+
+#[test]
+fn arrows_uphill_are_found_through_crate_super_and_exports() {
+    let order = "
+        fields read
+        md::badblocks md::bitmap md::span md::superblock md::servable md::shape md::ppl md::log md::checksums md::counts md::member
+        detect md::lane md::create md::recorder md::assemble md::raw md::gone
+    ";
+    let faults = Order::new("crates/format", order).faults();
+    let expected = [
+        "md::examine has no place",
+        "md::gone is gone",
+        "md::member uses detect",
+        "md::ppl uses md::log",
+        "md::servable uses md::ppl",
+        "md::servable uses md::shape",
+    ];
+    assert_eq!(faults, expected);
 }

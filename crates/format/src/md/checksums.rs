@@ -6,8 +6,8 @@
 //! that ran an array of a level without redundancy leaves no trace at all; there a wrong sum says no more than that somebody else
 //! wrote.
 
-use super::member::Read;
 use super::superblock::Superblock;
+use crate::read::Read;
 use stria_integrity::{BLOCK_SECTORS, HEADERS_SECTORS, Header, HeaderError, Region};
 
 /// In the microseconds of `utime`: no tag of the write log, which are below it.

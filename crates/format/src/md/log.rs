@@ -25,6 +25,7 @@
 use super::shape::level_of;
 use super::superblock::Superblock;
 use crate::fields::on_disk;
+use crate::read::Read;
 use std::collections::VecDeque;
 use std::ops::Range;
 use stria_array::address::Sectors;
@@ -320,7 +321,7 @@ pub struct FoundPart {
 impl FoundLog {
     /// Reads the log of a member, and the ring only if its session is the superblock's, or that of the update after it, which
     /// the member may have missed (R27). `None`: there is no log, or it is another member's.
-    pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut super::member::Read) -> Option<Self> {
+    pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut Read) -> Option<Self> {
         let head_start = room.head_start;
         let page = read(head_start.get(), PAGE_SECTORS).ok()?;
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));

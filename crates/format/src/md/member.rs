@@ -8,13 +8,10 @@ use super::ppl::{FoundPpl, PplPlace};
 use super::shape::keeps_parity;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
+use crate::read::Read;
 use std::ops::Range;
 use stria_array::DriveSector;
-use stria_block::{IoError, SECTORS_MAX};
-
-/// The function by which this crate reads a drive: first sector, count of sectors. Only ranges within the drive and
-/// aligned to 4 KiB are asked for, except on drives whose size is not a multiple of that.
-pub type Read<'a> = dyn FnMut(u64, u64) -> Result<Vec<u8>, IoError> + 'a;
+use stria_block::SECTORS_MAX;
 
 /// A drive that may be a member, and what was found on it.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@
 use super::log::Memory;
 use super::superblock::Superblock;
 use crate::fields::on_disk;
+use crate::read::Read;
 use stria_array::address::Sectors;
 use stria_array::{DriveSector, Geometry, LogRecord, MemberId, MetadataWrite, StripSector};
 use stria_block::{Buffer, Data, bytes};
@@ -90,6 +91,13 @@ on_disk! {
     }
 }
 
+impl Superblock {
+    /// Whether redundancy was consistent when this was written, or a log names the rows where it may not be.
+    pub fn vouches_for_parity(&self) -> bool {
+        self.clean() || !matches!(self.utime_micros(), 0 | INCONSISTENT)
+    }
+}
+
 /// Where a member's partial parity log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PplPlace {
@@ -142,7 +150,7 @@ pub struct FoundPpl {
 }
 
 impl FoundPpl {
-    pub(crate) fn read(place: &PplPlace, read: &mut super::member::Read) -> Self {
+    pub(crate) fn read(place: &PplPlace, read: &mut Read) -> Self {
         match read(place.start_sector.get(), place.sectors) {
             Ok(area) => Self::parse(&area, place.signature),
             Err(_) => Self { damaged: true, ..Self::default() },

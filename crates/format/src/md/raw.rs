@@ -3,7 +3,7 @@
 use super::bitmap;
 use super::member::Member;
 use super::span;
-use super::superblock::{self, CLEAN, Superblock, feature, uuid_text};
+use super::superblock::{self, CLEAN, MARK_PLACE, Superblock, feature, uuid_text};
 use crate::Field;
 
 /// One field as it lies on the drive.
@@ -40,8 +40,8 @@ pub fn fields(member: &Member) -> Vec<RawField> {
             meaning: format!("{role}{mine}"),
         });
     }
-    if let (Some(_), Some(bytes)) = (superblock.span_of, bytes.get(span::PLACE..)) {
-        fields.extend(table("mark of a span", span::FIELDS, bytes, start + span::PLACE as u64, span_meaning));
+    if let (Some(_), Some(bytes)) = (superblock.span_of, bytes.get(MARK_PLACE..)) {
+        fields.extend(table("mark of a span", span::FIELDS, bytes, start + MARK_PLACE as u64, span_meaning));
     }
     if let Some(Ok(bitmap)) = &member.bitmap {
         let start = superblock.sector_at(header.bitmap_offset).get() * 512;

@@ -8,7 +8,6 @@
 //! has read. So the mark outlives what Linux and mdadm do to a member. A member that mdadm adds has none; that of any other
 //! suffices, and Stria writes it on all.
 
-use super::superblock::{Header, SUPERBLOCK_BYTES, Superblock, feature};
 use crate::Field;
 use crate::fields::on_disk;
 use stria_parity::crc32c;
@@ -34,9 +33,6 @@ on_disk! {
     }
 }
 
-/// Where it lies, from the start of the superblock.
-pub(crate) const PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
-
 /// The fields, for `examine --raw`.
 pub(crate) const FIELDS: &[Field] = Mark::FIELDS;
 
@@ -53,24 +49,10 @@ pub(crate) fn encode(set_uuid: [u8; 16], upper_uuid: [u8; 16]) -> [u8; Mark::SIZ
     mark.write()
 }
 
-/// The array that is marked above the one with this superblock. Marks of other arrays, left over from before, are none.
-pub(crate) fn find(bytes: &[u8], superblock: &Superblock) -> Option<[u8; 16]> {
-    let mark = Mark::read(bytes.get(PLACE..PLACE + Mark::SIZE_BYTES)?.try_into().ok()?);
+/// The array that is marked above the one with this identity. Marks of other arrays, left over from before, are none.
+pub(crate) fn find(mark: &[u8; Mark::SIZE_BYTES], set_uuid: [u8; 16]) -> Option<[u8; 16]> {
+    let mark = Mark::read(mark);
     let whole = mark.magic == MAGIC && mark.version > 0 && mark.crc == mark.sum();
-    let ours = whole && mark.set_uuid == superblock.header.set_uuid && mark.upper_uuid != mark.set_uuid;
-    (ours && has_room(superblock)).then_some(mark.upper_uuid)
-}
-
-/// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there, and
-/// data.
-pub(crate) fn has_room(superblock: &Superblock) -> bool {
-    let header = &superblock.header;
-    let behind = 1..SUPERBLOCK_BYTES as i32 / 512;
-    let bitmap = superblock.has(feature::BITMAP_OFFSET) && behind.contains(&header.bitmap_offset);
-    let ppl = superblock.ppl().is_some_and(|(offset, _)| behind.contains(&offset.into()));
-    let bad_blocks = behind.contains(&header.bblog_offset);
-    let page_end = header.super_offset + SUPERBLOCK_BYTES as u64 / 512;
-    let data = header.super_offset < header.data_offset && header.data_offset < page_end;
-    let roles_end = Header::SIZE_BYTES + 2 * superblock.roles.len();
-    !(bitmap || ppl || bad_blocks || data) && roles_end <= PLACE
+    let ours = whole && mark.set_uuid == set_uuid && mark.upper_uuid != mark.set_uuid;
+    ours.then_some(mark.upper_uuid)
 }

@@ -8,8 +8,7 @@
 //! Source: `md_p.h` of Linux and mdadm (`struct mdp_superblock_1`), mdadm's `super1.c`, and the
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
 
-use super::ppl::{self, PplPlace};
-use super::{shape, span};
+use super::span::{self, Mark};
 use crate::fields::on_disk;
 use std::fmt;
 use std::ops::Range;
@@ -25,6 +24,9 @@ pub const ROLES_MAX: usize = (SUPERBLOCK_BYTES - Header::SIZE_BYTES) / 2;
 
 /// Room for a superblock, and the read that is needed to parse one.
 pub const SUPERBLOCK_BYTES: usize = 4096;
+
+/// Where the mark of a span lies, from the start of the superblock.
+pub(crate) const MARK_PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
 
 /// `resync_offset` of an array whose redundancy agrees everywhere.
 pub const CLEAN: u64 = u64::MAX;
@@ -320,7 +322,7 @@ impl Superblock {
             .map(|role| Role::from_number(u16::from_le_bytes([role[0], role[1]])))
             .collect();
         let mut superblock = Self { header, roles, span_of: None };
-        superblock.span_of = span::find(bytes, &superblock);
+        superblock.span_of = superblock.mark(bytes).and_then(|mark| span::find(mark, superblock.header.set_uuid));
         match superblock.contradiction(member_sectors) {
             Some(what) => damaged(what),
             None => Ok(superblock),
@@ -384,61 +386,6 @@ impl Superblock {
         None
     }
 
-    /// Checks that Stria can serve an array whose member says this.
-    ///
-    /// # Errors
-    /// [`SuperblockError::Unserved`] with a sentence that names the feature and the remedy.
-    pub fn servable(&self) -> Result<(), SuperblockError> {
-        let header = &self.header;
-        let unserved = |what: &str| Err(SuperblockError::Unserved(what.to_owned()));
-        let known = feature::NAMES.iter().fold(0, |all, (bit, _)| all | bit);
-        if header.feature_map & !known != 0 {
-            return Err(SuperblockError::Unserved(format!(
-                "the superblock has feature bits 0x{:x} that this version of Stria does not know; \
-                 use the software that wrote it, or a newer Stria",
-                header.feature_map & !known
-            )));
-        }
-        if header.pad0 != 0 || header.pad3.iter().any(|&byte| byte != 0) {
-            return unserved("the superblock uses fields that this version of Stria does not know; use a newer Stria");
-        }
-        if self.has(feature::RESHAPE_ACTIVE | feature::RESHAPE_BACKWARDS | feature::NEW_OFFSET) {
-            return unserved("a reshape is in progress; let Linux md finish it (mdadm --assemble), then come back");
-        }
-        if self.has(feature::CLUSTERED) {
-            return unserved("the array is shared by a cluster, which Stria does not join; serve it where the cluster runs");
-        }
-        if self.has(feature::JOURNAL) || self.role() == Role::Journal {
-            return unserved(
-                "the array has a journal device, which may hold writes that the members lack; \
-                 remove it under Linux first (assemble, then fail and remove the journal)",
-            );
-        }
-        if let Some(place) = PplPlace::of(self) {
-            if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
-            {
-                return unserved(
-                    "the superblock names a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
-                     level other than 5",
-                );
-            }
-            if !place.suffices() {
-                return unserved(
-                    "the array's partial parity log has less than 132 KiB of space; \
-                     under Linux, mdadm --grow --consistency-policy=resync removes it, and =ppl makes it anew",
-                );
-            }
-        }
-        let lbs = header.logical_block_size;
-        if lbs != 0 && !(lbs.is_power_of_two() && (512..=4096).contains(&lbs)) {
-            return Err(SuperblockError::Unserved(format!("the array has logical blocks of {lbs} bytes")));
-        }
-        if self.has(feature::RAID0_LAYOUT) && header.level != 0 {
-            return unserved("the superblock has the RAID 0 layout bit at another level");
-        }
-        shape::layout_of(&self.header).map(|_| ())
-    }
-
     /// The numbers that tell an array's shape, and are the same on all its members.
     pub(crate) fn shape(&self) -> impl PartialEq + use<> {
         let header = &self.header;
@@ -497,6 +444,26 @@ impl Superblock {
         (room.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
     }
 
+    /// The bytes where the mark of a span lies, if there is space for one.
+    fn mark<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8; Mark::SIZE_BYTES]> {
+        let mark = bytes.get(MARK_PLACE..)?.first_chunk()?;
+        self.has_room_for_mark().then_some(mark)
+    }
+
+    /// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there, and
+    /// data.
+    fn has_room_for_mark(&self) -> bool {
+        let header = &self.header;
+        let behind = 1..SUPERBLOCK_BYTES as i32 / 512;
+        let bitmap = self.has(feature::BITMAP_OFFSET) && behind.contains(&header.bitmap_offset);
+        let ppl = self.ppl().is_some_and(|(offset, _)| behind.contains(&offset.into()));
+        let bad_blocks = behind.contains(&header.bblog_offset);
+        let page_end = header.super_offset + SUPERBLOCK_BYTES as u64 / 512;
+        let data = header.super_offset < header.data_offset && header.data_offset < page_end;
+        let roles_end = Header::SIZE_BYTES + 2 * self.roles.len();
+        !(bitmap || ppl || bad_blocks || data) && roles_end <= MARK_PLACE
+    }
+
     /// This member's role, as far as it knows.
     pub fn role(&self) -> Role {
         self.roles.get(self.header.dev_number as usize).copied().unwrap_or(Role::Spare)
@@ -529,11 +496,6 @@ impl Superblock {
         self.header.resync_offset == CLEAN
     }
 
-    /// Whether redundancy was consistent when this was written, or a log names the rows where it may not be.
-    pub fn vouches_for_parity(&self) -> bool {
-        self.clean() || !matches!(self.utime_micros(), 0 | ppl::INCONSISTENT)
-    }
-
     /// Bytes of header and roles, rounded up to sectors: what md writes.
     pub fn size_sectors(&self) -> u64 {
         (Header::SIZE_BYTES + 2 * self.roles.len()).div_ceil(512) as u64
@@ -558,8 +520,8 @@ impl Superblock {
         let sum = checksum(&bytes);
         bytes[SUM_OFFSET..SUM_OFFSET + 4].copy_from_slice(&sum.to_le_bytes());
         bytes.resize(bytes.len().next_multiple_of(512), 0xff);
-        if let Some(upper_uuid) = self.span_of.filter(|_| span::has_room(self)) {
-            bytes.resize(span::PLACE, 0);
+        if let Some(upper_uuid) = self.span_of.filter(|_| self.has_room_for_mark()) {
+            bytes.resize(MARK_PLACE, 0);
             bytes.extend(span::encode(header.set_uuid, upper_uuid));
         }
         bytes
