@@ -553,6 +553,11 @@ export const catalogue = of({
   configuration_means: ["The file as it is, checked as a whole before it is kept. Alarms, schedules and served arrays stand in it.", "Die Datei, wie sie ist; sie wird als Ganzes geprüft, bevor sie gilt. Alarme, Zeitpläne und bediente Verbünde stehen darin.", "Файл как есть; перед сохранением проверяется целиком. В нём оповещения, расписания и массивы."],
   token: ["Token", "Token", "Токен"],
   token_hint: ["`stria token create` on the server gives one.", "`stria token create` auf dem Server gibt eines.", "Его выдаёт `stria token create` на сервере."],
+  user_name: ["User name", "Benutzername", "Имя пользователя"],
+  password: ["Password", "Passwort", "Пароль"],
+  password_hint: ["That of your account on the server.", "Das Ihres Kontos auf dem Server.", "Пароль вашей учётной записи на сервере."],
+  log_in_by_token: ["Use a token", "Mit Token anmelden", "Войти по токену"],
+  log_in_by_name: ["Use name and password", "Mit Name und Passwort anmelden", "Войти по имени и паролю"],
   log_in: ["Log in", "Anmelden", "Войти"],
   log_out: ["Log out", "Abmelden", "Выйти"],
 });

@@ -279,6 +279,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The ways to begin a session */
+        get: operations["get_login"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -430,7 +447,7 @@ export interface paths {
         /** Who asks */
         get: operations["get_session"];
         put?: never;
-        /** Begins a session: sets its cookie */
+        /** Begins a session, by a token or by name and password of an account of the system: sets its cookie */
         post: operations["post_session"];
         /** Ends the session */
         delete: operations["delete_session"];
@@ -556,7 +573,7 @@ export interface components {
              * @description The version of this API.
              */
             api: number;
-            /** @description The present run of the daemon. Sequence numbers of events and jobs count within one run. */
+            /** @description The present run of the daemon. Sequence numbers of events count within one run. */
             boot: string;
             /** @description The name of the machine. */
             machine: string;
@@ -1704,7 +1721,7 @@ export interface components {
             ended_ms: number | null;
             /**
              * Format: uint64
-             * @description Counts up within one run of the daemon.
+             * @description Counts up, over restarts of the daemon.
              */
             id: number;
             /**
@@ -2103,7 +2120,7 @@ export interface components {
         };
         /** @description The fate of a test message on one channel. */
         Outcome: {
-            /** @description `program`, `mail`, `webhook` or `journal`. */
+            /** @description `program`, `mail`, `webhook`, `console` or `journal`. */
             channel: string;
             /** @description The reason why it was not delivered. */
             error: string | null;
@@ -3078,6 +3095,29 @@ export interface operations {
             };
         };
     };
+    get_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the ways */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description True if accounts of the system log in with their password. */
+                        accounts: boolean;
+                    };
+                };
+            };
+        };
+    };
     post_plans: {
         parameters: {
             query?: never;
@@ -3272,6 +3312,11 @@ export interface operations {
                 "application/json": {
                     /** @description The token that `stria token create` has shown. */
                     token: string;
+                } | {
+                    /** @description Its password. */
+                    password: string;
+                    /** @description Its name. */
+                    user: string;
                 };
             };
         };

@@ -11,7 +11,7 @@ import { duration, now, time } from "./format.ts";
 import { about, begin, login_needed, silent_since, state } from "./live.ts";
 import { Refused, Sign } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
-import { log_in } from "./server.ts";
+import { log_in, login_ways } from "./server.ts";
 import { Alarms, Settings } from "./settings.tsx";
 import { type Key, language, t } from "./words.ts";
 
@@ -156,10 +156,17 @@ function Silence() {
   );
 }
 
+/** A session begins with a token, or, where the server admits accounts of its system, with a name and a password. */
 function Login() {
-  const [token, set_token] = useState("");
+  const [accounts, set_accounts] = useState(false);
+  const [by_token, set_by_token] = useState(false);
+  const [user, set_user] = useState("");
+  const [secret, set_secret] = useState("");
+  const [waits, set_waits] = useState(false);
   const [error, set_error] = useState<{ message: string; status: number } | null>(null);
   const id = useId();
+  useEffect(() => void login_ways().then((ways) => set_accounts(ways.accounts), set_error), []);
+  const by_name = accounts && !by_token;
   return (
     <main class="login">
       <h1>Stria</h1>
@@ -167,19 +174,40 @@ function Login() {
         class="card"
         onSubmit={(event) => {
           event.preventDefault();
-          log_in(token).then(begin, set_error);
+          set_waits(true);
+          log_in(by_name ? { user, password: secret } : { token: secret })
+            .then(begin, set_error)
+            .finally(() => set_waits(false));
         }}
       >
+        {by_name && (
+          <p class="field">
+            <label for={`${id}-user`}>{t("user_name")}</label>
+            <input id={`${id}-user`} type="text" autocomplete="username" autocapitalize="none" spellcheck={false} value={user} onInput={(event) => set_user(event.currentTarget.value)} />
+          </p>
+        )}
         <p class="field">
-          <label for={id}>{t("token")}</label>
-          <input id={id} type="password" autocomplete="current-password" value={token} onInput={(event) => set_token(event.currentTarget.value)} />
-          <span class="soft">{t("token_hint")}</span>
+          <label for={id}>{t(by_name ? "password" : "token")}</label>
+          <input id={id} type="password" autocomplete="current-password" value={secret} onInput={(event) => set_secret(event.currentTarget.value)} />
+          <span class="soft">{t(by_name ? "password_hint" : "token_hint")}</span>
         </p>
         <Refused error={error} />
         <div class="buttons">
-          <button type="submit" class="primary" disabled={token === ""}>
+          <button type="submit" class="primary" disabled={waits || secret === "" || (by_name && user === "")}>
             {t("log_in")}
           </button>
+          {accounts && (
+            <button
+              type="button"
+              onClick={() => {
+                set_by_token(by_name);
+                set_secret("");
+                set_error(null);
+              }}
+            >
+              {t(by_name ? "log_in_by_token" : "log_in_by_name")}
+            </button>
+          )}
         </div>
       </form>
     </main>

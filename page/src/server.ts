@@ -1,7 +1,7 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { signal } from "@preact/signals";
 import { type Answer, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Event, Forecasts, LimitsKnown, Limits, Outcome, PlanOffer, Reports, Routine, RoutineSettings, State, SweepPrice, Told, Who } from "./types.ts";
+import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Outcome, PlanOffer, Reports, Routine, RoutineSettings, State, SweepPrice, Told, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
@@ -20,7 +20,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The reader, as the server knows him; null: not yet asked, or to be asked for a token. */
+/** The reader, as the server knows him; null: not yet asked, or to be asked to log in. */
 export const who = signal<Who | null>(null);
 
 async function ask<T>(method: string, path: string, body?: unknown, patience_ms = PATIENCE_MS): Promise<T> {
@@ -56,7 +56,8 @@ const query = (values: Record<string, string | number | undefined>) => {
 
 export const about = () => ask<About>("GET", "");
 export const session = async () => (who.value = await ask<Who>("GET", "/session"));
-export const log_in = async (token: string) => (who.value = await ask<Who>("POST", "/session", { token }));
+export const login_ways = () => ask<LoginWays>("GET", "/login");
+export const log_in = async (proof: Login) => (who.value = await ask<Who>("POST", "/session", proof));
 export const log_out = async () => {
   await ask("DELETE", "/session");
   who.value = null;

@@ -1,5 +1,5 @@
 // The names of the API's types. `contract.d.ts` is generated from docs/openapi.json (`npm run types`).
-import type { components } from "./contract.d.ts";
+import type { components, operations } from "./contract.d.ts";
 
 type Schemas = components["schemas"];
 /** What the server answers has every field: those that requests may leave out, too. */
@@ -15,6 +15,8 @@ export type DriveHealth = Schemas["DriveHealth"];
 export type Event = Schemas["EventView"];
 export type EventPage = Schemas["EventPage"];
 export type Job = Schemas["Job"];
+export type Login = { token: string } | { user: string; password: string };
+export type LoginWays = operations["get_login"]["responses"]["200"]["content"]["application/json"];
 export type Matter = Schemas["MatterView"];
 export type MemberRate = Schemas["MemberRate"];
 export type MemberView = Full<Schemas["MemberView"]>;

@@ -165,6 +165,19 @@ export async function mock(scene_name, port = 0) {
     request.on("data", (chunk) => chunks.push(chunk));
     request.on("end", () => {
       response.setHeader("content-security-policy", POLICY);
+      // A scene with `accounts` knows nobody until its account logs in.
+      if (scene.accounts && path.startsWith("/api/")) {
+        const answer = (status, body) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+        if (path === "/api/v1/login") return answer(200, { accounts: true });
+        if (path === "/api/v1/session" && request.method === "POST") {
+          const proof = JSON.parse(Buffer.concat(chunks).toString());
+          asked.push({ path, body: proof });
+          if (!proof.user || scene.accounts[proof.user] !== proof.password) return answer(401, { error: { kind: "unauthorized", message: "the login was refused" } });
+          scene = { ...scene, accounts: null };
+          return answer(200, { ...USER, via: "session", csrf: "1" });
+        }
+        return answer(401, { error: { kind: "unauthorized", message: "begin a session" } });
+      }
       if (path === "/api/v1/stream") {
         response.writeHead(200, { "content-type": "text/event-stream" });
         const send = () => response.write(`event: state\ndata: ${JSON.stringify(state())}\n\n`);

@@ -244,6 +244,35 @@ test("a server that is gone is named, with the time since; nothing acts meanwhil
   await second.close();
 });
 
+test("a reader logs in with name and password where the server admits accounts, and with a token as well", async () => {
+  SCENES.locked = () => ({ ...SCENES.well(), accounts: { alice: "open sesame" } });
+  const server = await mock("locked");
+  const { page, context } = await open(chromium, server.url);
+  try {
+    const button = page.getByRole("button", { name: "Log in" });
+    await page.getByLabel("User name").fill("alice");
+    assert.ok(await button.isDisabled());
+    await page.getByLabel("Password").fill("open");
+    assert.deepEqual(await axe(page), []);
+    await button.click();
+    await page.getByText("the login was refused").waitFor();
+    await page.getByRole("button", { name: "Use a token" }).click();
+    assert.equal(await page.getByLabel("User name").count(), 0);
+    await page.getByLabel("Token").fill("stria_1");
+    await button.click();
+    await page.getByText("the login was refused").waitFor();
+    assert.deepEqual((await until_asked(server, "/api/v1/session")).body, { token: "stria_1" });
+    await page.getByRole("button", { name: "Use name and password" }).click();
+    await page.getByLabel("Password").fill("open sesame");
+    await page.getByLabel("Password").press("Enter");
+    await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+    assert.deepEqual((await until_asked(server, "/api/v1/session")).body, { user: "alice", password: "open sesame" });
+  } finally {
+    await context.close();
+    await server.close();
+  }
+});
+
 test("a reader who may only look finds everything, and every button that acts closed", async () => {
   SCENES.looker = () => ({ ...SCENES.degraded(), user: { name: "guest", role: "view", via: "token" } });
   await on("looker", async (page) => {

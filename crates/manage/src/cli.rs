@@ -151,6 +151,9 @@ pub enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Check the login on standard input by PAM: a process of the daemon's own.
+    #[command(hide = true)]
+    PamCheck,
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     #[command(display_order = 100)]
     Completions {

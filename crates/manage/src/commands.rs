@@ -68,6 +68,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Config(command) => return adopt::config(&command, json),
         Command::Explain(command) => return explain::explain(&command, json),
         Command::Token(command) => token::token(&command, json)?,
+        Command::PamCheck => token::pam_check()?,
         Command::Rename(command) => life::rename(&command, json)?,
         Command::Destroy(command) => life::destroy(&command, json)?,
         Command::Wipe(command) => life::wipe(&command, json)?,

@@ -8,7 +8,7 @@ pub mod edit;
 mod routine;
 mod values;
 
-pub use api::{Api, ApiOptions};
+pub use api::{Api, ApiOptions, SystemAccounts};
 pub use routine::{ReplacementConfig, RoutineConfig};
 pub use values::{Block, Patience, Uuid};
 

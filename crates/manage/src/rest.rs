@@ -7,6 +7,7 @@
 //! It runs on threads of its own, of low priority, and reaches arrays as the control socket does: by message. However many clients look,
 //! lanes are asked once a second. [`routes`] declares every path; `docs/openapi.json` is generated from it.
 
+mod accounts;
 pub mod auth;
 mod drives;
 mod forecast;
@@ -33,6 +34,7 @@ use crate::monitor::{Monitor, StandingView};
 use crate::replace::replace;
 use crate::routine::Routine;
 use crate::service::Service;
+use accounts::Accounts;
 use auth::Guard;
 use axum::http::Method;
 use forecast::{ForecastRequest, Planner};
@@ -85,6 +87,7 @@ pub struct Rest {
     /// Events of earlier runs that tell since when something is so.
     past: Vec<EventView>,
     guard: Guard,
+    accounts: Accounts,
     plans: Plans,
     jobs: Jobs,
     looks: Looks,
@@ -116,7 +119,8 @@ impl Rest {
             jobs: Jobs::open(&state),
             state,
             past,
-            guard: Guard::new(&options.tokens, options.group, options.admin_group),
+            guard: Guard::new(options),
+            accounts: Accounts::new(options),
             plans: Plans::default(),
             looks: Looks::default(),
             measurements: Measurements::default(),
@@ -163,7 +167,7 @@ struct EventQuery {
     limit: Option<usize>,
 }
 
-/// Every path of the API but the stream, the document itself, and the begin of a session, which the server answers.
+/// Every path of the API but the stream, the document itself, and those of a login, which the server answers.
 fn routes() -> Vec<Route> {
     let (get, post, put) = (Method::GET, Method::POST, Method::PUT);
     use Role::{Admin, Operate, View};
@@ -283,11 +287,18 @@ pub fn document() -> Value {
     // A session is begun by those who are nobody yet.
     let who = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Who"}}});
     document["paths"]["/api/v1/session"]["post"] = json!({
-        "summary": "Begins a session: sets its cookie",
+        "summary": "Begins a session, by a token or by name and password of an account of the system: sets its cookie",
         "operationId": "post_session",
         "security": [],
         "requestBody": {"required": true, "content": {"application/json": {"schema": schemars::schema_for!(types::Login)}}},
         "responses": {"200": {"description": "the user", "content": who}},
+    });
+    let ways = schemars::schema_for!(types::LoginWays);
+    document["paths"]["/api/v1/login"]["get"] = json!({
+        "summary": "The ways to begin a session",
+        "operationId": "get_login",
+        "security": [],
+        "responses": {"200": {"description": "the ways", "content": {"application/json": {"schema": ways}}}},
     });
     document
 }

@@ -63,9 +63,11 @@ fn everything_is_installed_below_the_prefix() {
     let output = Command::new(&program).args(["config", "check", "--config"]).arg(&config).output().expect("it is a program");
     assert!(output.status.success(), "{output:?}");
     // An administrator's configuration stays.
-    fs::write(&config, "# mine\n").expect("a file");
+    assert!(text("etc/pam.d/stria").lines().any(|line| line.ends_with("-auth") && !line.starts_with('#')));
+    let own = ["etc/stria/stria.toml", "etc/pam.d/stria"];
+    own.iter().for_each(|file| fs::write(root.join(file), "# mine\n").expect("a file"));
     install();
-    assert_eq!(text("etc/stria/stria.toml"), "# mine\n");
+    own.iter().for_each(|file| assert_eq!(text(file), "# mine\n"));
     // systemd understands the units, but for the manual pages and the program, which are elsewhere here.
     let units = ["stria.service", "stria.socket"].map(|unit| root.join("etc/systemd/system").join(unit).display().to_string());
     let verified = Command::new("systemd-analyze").arg("verify").args(&units).output();
@@ -97,6 +99,7 @@ fn a_debian_package_has_all_of_it() {
         "./usr/share/man/man1/stria-adopt.1.gz\n",
         "./usr/share/man/man8/stria-daemon.8.gz\n",
         "./etc/stria/stria.toml\n",
+        "./etc/pam.d/stria\n",
         "./usr/share/zsh/site-functions/_stria\n",
     ] {
         assert!(list.contains(file), "{file}: {list}");

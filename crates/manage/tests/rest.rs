@@ -17,8 +17,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use stria_manage::client::Client;
 use stria_testkit::certificates::Authority;
+use support::curl::{Answer, curl, curl_command};
 use support::daemon::Daemon;
-use support::{PATIENCE, Place, may_skip};
+use support::{PATIENCE, Place};
 
 const SIZE: u64 = 64 << 20;
 
@@ -39,42 +40,6 @@ fn machine(api: &str) -> (Place, Vec<String>) {
     };
     let drives = (0..5).map(image).collect();
     (place, drives)
-}
-
-/// An answer: status, body as JSON (or as a text), and its head.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    body: Value,
-    head: String,
-}
-
-impl Answer {
-    fn kind(&self) -> (u16, &str) {
-        (self.status, self.body["error"]["kind"].as_str().unwrap_or("none"))
-    }
-}
-
-/// curl with these arguments. `None`: it is missing, and the environment permits that.
-fn curl_command(command: &mut Command) -> Option<Answer> {
-    let output = match command.args(["--silent", "--show-error", "--include", "--max-time", "60"]).output() {
-        Ok(output) => output,
-        Err(error) => {
-            may_skip(&format!("curl does not start: {error}"), "install curl");
-            return None;
-        }
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return Some(Answer { status: 0, body: Value::Null, head: String::from_utf8_lossy(&output.stderr).into_owned() });
-    };
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
-    Some(Answer { status, body, head: head.to_ascii_lowercase() })
-}
-
-fn curl(arguments: &[&str]) -> Answer {
-    curl_command(Command::new("curl").args(arguments)).expect("curl is here, as the first test says")
 }
 
 fn socket(place: &Place) -> PathBuf {

@@ -1,10 +1,11 @@
-//! `stria token`: the users of the API who are known by a token or a certificate.
+//! `stria token`: the users of the API who are known by a token or a certificate. `stria pam-check`: those who are known by a password.
 
 use crate::cli::{RoleName, Token, TokenAction};
 use crate::config::{self, Config};
 use crate::replace::replace;
 use crate::rest::auth::{TokenLine, read_tokens, secret, sha256};
 use crate::rest::types::Role;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
@@ -78,6 +79,18 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
             say(json, || format!("token {name} is removed"), || json!({"removed": name}));
         }
     }
+    Ok(())
+}
+
+/// Reads a login of the standard input, and prints PAM's verdict. The daemon starts this for each login (`rest::accounts`).
+///
+/// # Errors
+/// When the input is no login.
+pub fn pam_check() -> Result<(), Failure> {
+    // Nothing with a password is dumped, nor traced by others.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::failed)?;
+    let login = serde_json::from_reader(std::io::stdin().lock()).map_err(Failure::failed)?;
+    print_json(&stria_pam::check(&login));
     Ok(())
 }
 

@@ -7,9 +7,26 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use stria_front::{ServerTls, server_tls};
+use stria_pam::service_file;
 
 /// The group that may use the API if the configuration names none and the machine has it.
 const GROUP: &str = "stria";
+
+/// The PAM service that checks passwords if the configuration names none.
+const SERVICE: &str = "stria";
+
+/// The accounts of the system that log in with their password.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SystemAccounts {
+    /// None.
+    #[default]
+    Off,
+    /// root, and the members of `group` and `admin-group`.
+    Groups,
+    /// These with their roles, and every other account as a viewer.
+    View,
+}
 
 /// `[api]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -29,6 +46,10 @@ pub struct Api {
     pub tls_ca: Option<PathBuf>,
     /// The file of tokens.
     pub tokens: PathBuf,
+    /// The accounts of the system that log in with their password.
+    pub system_accounts: SystemAccounts,
+    /// The PAM service that checks it: a name in `/etc/pam.d`, or the path of a file.
+    pub pam_service: String,
     /// Names under which browsers reach the unix socket, besides localhost: those of a proxy.
     pub hosts: Vec<String>,
 }
@@ -43,6 +64,8 @@ impl Default for Api {
             tls_key: None,
             tls_ca: None,
             tokens: "/etc/stria/tokens".into(),
+            system_accounts: SystemAccounts::Off,
+            pam_service: SERVICE.into(),
             hosts: Vec::new(),
         }
     }
@@ -61,6 +84,10 @@ pub struct ApiOptions {
     pub tls: Option<ServerTls>,
     /// The file of tokens.
     pub tokens: PathBuf,
+    /// The accounts that log in with their password.
+    pub accounts: SystemAccounts,
+    /// The PAM service that checks it.
+    pub pam_service: String,
     /// Further names of this machine for browsers.
     pub hosts: Vec<String>,
 }
@@ -96,7 +123,17 @@ impl Api {
             None => nbd::group(GROUP).ok(),
         };
         let admin_group = self.admin_group.as_deref().map(nbd::group).transpose()?;
-        Ok(ApiOptions { listen, group, admin_group, tls, tokens: self.tokens.clone(), hosts: self.hosts.clone() })
+        let accounts = self.system_accounts;
+        if accounts != SystemAccounts::Off && cfg!(target_feature = "crt-static") {
+            return Err(
+                "system-accounts needs PAM, which this statically linked stria cannot load: use tokens, or the package".into()
+            );
+        }
+        if self.pam_service.is_empty() || (self.pam_service.contains('/') && !self.pam_service.starts_with('/')) {
+            return Err("pam-service is a name in /etc/pam.d, or the path of a file, which begins with a slash".into());
+        }
+        let (tokens, pam_service, hosts) = (self.tokens.clone(), self.pam_service.clone(), self.hosts.clone());
+        Ok(ApiOptions { listen, group, admin_group, tls, tokens, accounts, pam_service, hosts })
     }
 }
 
@@ -114,11 +151,23 @@ impl ApiOptions {
         }))
     }
 
-    /// Checks certificate, key and authorities, too.
+    /// Checks that the PAM service is there if accounts log in by it.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub fn check_service(&self) -> Result<(), String> {
+        if self.accounts == SystemAccounts::Off {
+            return Ok(());
+        }
+        service_file(&self.pam_service).map(|_| ()).map_err(|fault| format!("[api] system-accounts: {fault}"))
+    }
+
+    /// Checks certificate, key, authorities, and the PAM service, too.
     ///
     /// # Errors
     /// The file that cannot be used.
     pub fn check(&self) -> Result<(), String> {
-        self.server_config().map(|_| ())
+        self.server_config()?;
+        self.check_service()
     }
 }

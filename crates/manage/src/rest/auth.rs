@@ -6,12 +6,14 @@
 //! | bearer token | its SHA-256 stands in the file of tokens | that of its line |
 //! | client certificate | TLS has checked its authority, and its fingerprint stands in the file of tokens | that of its line |
 //! | session | a cookie that a token has bought | that of the token, as long as its line stands |
+//! | session | a cookie that an account of the system has bought by its password (`accounts`) | that of the account on the unix socket, at every request |
 //!
 //! The file of tokens has one line for each: `NAME ROLE SHA256`, or `NAME ROLE cert:SHA256`. It is read at every request, so a line that is
 //! removed counts no more at once.
 
 use super::types::{Role, Via, Who};
 use crate::api::{ApiError, ApiErrorKind};
+use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -30,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const LASTS: Duration = Duration::from_secs(12 * 3600);
 /// Sessions at a time; the one that was silent for longest gives way.
 const SESSIONS_MAX: usize = 256;
-/// Wrong tokens that one peer may show in [`FORGIVEN_AFTER`].
+/// Wrong tokens and passwords that one peer may show in [`FORGIVEN_AFTER`].
 const WRONG_MAX: u32 = 10;
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 /// Peers that are remembered.
@@ -58,7 +60,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// The part that counts wrong tokens: a user, an IPv4 address, an IPv6 network of 64 bits.
+    /// The part that counts wrong tokens and passwords: a user, an IPv4 address, an IPv6 network of 64 bits.
     fn origin(&self) -> String {
         match self {
             Self::Unix { uid, .. } => format!("user {uid}"),
@@ -66,6 +68,14 @@ impl Peer {
                 IpAddr::V4(address) => address.to_string(),
                 IpAddr::V6(address) => address.segments()[..4].iter().map(|part| format!("{part:x}:")).collect(),
             },
+        }
+    }
+
+    /// The address, for PAM; none of a process of this machine.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Unix { .. } => String::new(),
+            Self::Tls { address, .. } => address.to_canonical().to_string(),
         }
     }
 
@@ -124,10 +134,17 @@ impl Caller {
     }
 }
 
+/// What bought a session, and must stay so.
+#[derive(Clone)]
+enum Bought {
+    /// The line of a token.
+    Token(TokenLine),
+    /// An account of the system, by its number.
+    Account(u32),
+}
+
 struct Session {
-    /// The line of the file that bought it.
-    name: String,
-    hash: String,
+    by: Bought,
     csrf: String,
     begun: Instant,
     expires_ms: u64,
@@ -162,8 +179,46 @@ pub struct Guard {
     group: Option<u32>,
     /// The group that may do everything.
     admin_group: Option<u32>,
+    /// The accounts that log in with their password.
+    accounts: SystemAccounts,
     sessions: Mutex<HashMap<String, Session>>,
-    wrong: Mutex<HashMap<String, (Instant, u32)>>,
+    wrong: Mutex<Wrong>,
+}
+
+/// Wrong tokens and passwords by origin: since when, and how many.
+#[derive(Default)]
+struct Wrong(HashMap<String, (Instant, u32)>);
+
+impl Wrong {
+    fn check(&self, origin: &str) -> Result<(), ApiError> {
+        match self.0.get(origin) {
+            Some((since, count)) if is_recent(*since) && *count >= WRONG_MAX => {
+                let text = format!("too many wrong tokens or passwords came from {origin}: wait {} s", FORGIVEN_AFTER.as_secs());
+                Err(ApiError::new(ApiErrorKind::TooMany, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts one more. False if there is no room for a further origin.
+    fn count(&mut self, origin: String) -> bool {
+        if self.0.len() >= PEERS_MAX {
+            self.0.retain(|_, (since, _)| is_recent(*since));
+        }
+        if self.0.len() >= PEERS_MAX && !self.0.contains_key(&origin) {
+            return false;
+        }
+        let entry = self.0.entry(origin).or_insert((Instant::now(), 0));
+        if !is_recent(entry.0) {
+            *entry = (Instant::now(), 0);
+        }
+        entry.1 += 1;
+        true
+    }
+}
+
+fn is_recent(since: Instant) -> bool {
+    since.elapsed() < FORGIVEN_AFTER
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -219,9 +274,10 @@ pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, String> {
 }
 
 impl Guard {
-    /// A guard with this file of tokens and these groups.
-    pub fn new(tokens: &Path, group: Option<u32>, admin_group: Option<u32>) -> Self {
-        Self { tokens: tokens.into(), group, admin_group, sessions: Mutex::default(), wrong: Mutex::default() }
+    /// A guard with the file of tokens, groups and accounts of the configuration.
+    pub fn new(options: &ApiOptions) -> Self {
+        let ApiOptions { tokens, group, admin_group, accounts, .. } = options.clone();
+        Self { tokens, group, admin_group, accounts, sessions: Mutex::default(), wrong: Mutex::default() }
     }
 
     fn lines(&self) -> Vec<TokenLine> {
@@ -288,33 +344,52 @@ impl Guard {
         }
     }
 
+    /// The account of this number, if it may log in: its name, and its role.
+    fn account(&self, uid: u32) -> Option<(String, Role)> {
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten()?;
+        let role = match (self.accounts, self.role_of(uid, user.gid.as_raw())) {
+            (SystemAccounts::Off, _) | (SystemAccounts::Groups, None) => None,
+            (SystemAccounts::View, None) => Some(Role::View),
+            (SystemAccounts::Groups | SystemAccounts::View, role) => role,
+        };
+        Some((user_name(uid), role?))
+    }
+
     /// The line of a token.
     fn line_of(&self, peer: &Peer, token: &str) -> Result<TokenLine, ApiError> {
         let origin = peer.origin();
-        let is_recent = |since: Instant| since.elapsed() < FORGIVEN_AFTER;
-        if let Some((_, count)) = lock(&self.wrong).get(&origin).filter(|(since, _)| is_recent(*since))
-            && *count >= WRONG_MAX
-        {
-            let text = format!("too many wrong tokens came from {origin}: wait {} s", FORGIVEN_AFTER.as_secs());
-            return Err(ApiError::new(ApiErrorKind::TooMany, text));
-        }
+        lock(&self.wrong).check(&origin)?;
         let proof = sha256(token.as_bytes());
         if let Some(line) = self.lines().into_iter().find(|line| line.proof == proof) {
             return Ok(line);
         }
-        let mut wrong = lock(&self.wrong);
-        if wrong.len() >= PEERS_MAX {
-            wrong.retain(|_, (since, _)| is_recent(*since));
-        }
-        // An attacker with more addresses than that is slowed by the length of tokens alone.
-        if wrong.len() < PEERS_MAX || wrong.contains_key(&origin) {
-            let entry = wrong.entry(origin).or_insert((Instant::now(), 0));
-            if !is_recent(entry.0) {
-                *entry = (Instant::now(), 0);
-            }
-            entry.1 += 1;
-        }
+        // An attacker with more addresses than are remembered is slowed by the length of tokens alone.
+        lock(&self.wrong).count(origin);
         Err(ApiError::new(ApiErrorKind::Unauthorized, "this token is unknown: `stria token create` makes one"))
+    }
+
+    /// Counts a password of this peer as a wrong one before it is checked, so that many at a time are no way around the bound.
+    /// [`Guard::forgive`] takes a right one back.
+    ///
+    /// # Errors
+    /// That too many wrong ones came from there, or from too many places to remember.
+    pub fn suspect(&self, peer: &Peer) -> Result<(), ApiError> {
+        let mut wrong = lock(&self.wrong);
+        wrong.check(&peer.origin())?;
+        match wrong.count(peer.origin()) {
+            true => Ok(()),
+            false => Err(ApiError::new(
+                ApiErrorKind::TooMany,
+                "wrong tokens and passwords come from too many addresses: wait a minute",
+            )),
+        }
+    }
+
+    /// The last password was right.
+    pub fn forgive(&self, peer: &Peer) {
+        if let Some((_, count)) = lock(&self.wrong).0.get_mut(&peer.origin()) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Begins a session. Returns its number, for the cookie, and its caller.
@@ -323,15 +398,21 @@ impl Guard {
     /// When the token is wrong.
     pub fn begin(&self, peer: &Peer, token: &str) -> Result<(String, Caller), ApiError> {
         let line = self.line_of(peer, token)?;
+        let begun = self.open(peer, Bought::Token(line));
+        begun.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the token was removed just now"))
+    }
+
+    /// Begins a session of an account whose password was right. `None`: it has no role.
+    pub fn begin_account(&self, peer: &Peer, name: &str) -> Option<(String, Caller)> {
+        let user = User::from_name(name).ok().flatten()?;
+        self.open(peer, Bought::Account(user.uid.as_raw()))
+    }
+
+    fn open(&self, peer: &Peer, by: Bought) -> Option<(String, Caller)> {
+        self.holder(&by)?;
         let (number, now) = (secret(), Instant::now());
-        let session = Session {
-            name: line.name,
-            hash: line.proof,
-            csrf: secret(),
-            begun: now,
-            expires_ms: super::now_ms() + LASTS.as_millis() as u64,
-            seen: now,
-        };
+        let session =
+            Session { by, csrf: secret(), begun: now, expires_ms: super::now_ms() + LASTS.as_millis() as u64, seen: now };
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, session| is_alive(session));
         if sessions.len() >= SESSIONS_MAX
@@ -341,22 +422,36 @@ impl Guard {
         }
         sessions.insert(sha256(number.as_bytes()), session);
         drop(sessions);
-        let caller = self.session(&number, &peer.shown());
-        Ok((number, caller.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the token was removed just now"))?))
+        let caller = self.session(&number, &peer.shown())?;
+        Some((number, caller))
+    }
+
+    /// The name and role behind a session, as they are now.
+    fn holder(&self, by: &Bought) -> Option<(String, Role)> {
+        match by {
+            Bought::Token(line) => {
+                let same = |now: &TokenLine| now.name == line.name && now.proof == line.proof;
+                self.lines().into_iter().find(same).map(|line| (line.name, line.role))
+            }
+            Bought::Account(uid) => self.account(*uid),
+        }
     }
 
     fn session(&self, number: &str, from: &str) -> Option<Caller> {
         let key = sha256(number.as_bytes());
-        let mut sessions = lock(&self.sessions);
-        let session = sessions.get_mut(&key).filter(|session| is_alive(session))?;
-        let line = self.lines().into_iter().find(|line| line.name == session.name && line.proof == session.hash)?;
-        session.seen = Instant::now();
+        let (by, csrf, expires_ms) = {
+            let mut sessions = lock(&self.sessions);
+            let session = sessions.get_mut(&key).filter(|session| is_alive(session))?;
+            session.seen = Instant::now();
+            (session.by.clone(), session.csrf.clone(), session.expires_ms)
+        };
+        let (name, role) = self.holder(&by)?;
         Some(Caller {
-            name: line.name,
-            role: line.role,
+            name,
+            role,
             via: Via::Session,
-            csrf: Some(session.csrf.clone()),
-            expires_ms: Some(session.expires_ms),
+            csrf: Some(csrf),
+            expires_ms: Some(expires_ms),
             session: Some(key),
             from: from.to_owned(),
         })
@@ -382,12 +477,18 @@ fn is_alive(session: &Session) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Api;
 
     fn guard(lines: &str) -> (tempfile::TempDir, Guard) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens");
         std::fs::write(&path, lines).expect("a file");
-        (folder, Guard::new(&path, None, None))
+        (folder, with(&path, None, SystemAccounts::Off))
+    }
+
+    fn with(tokens: &Path, group: Option<u32>, accounts: SystemAccounts) -> Guard {
+        let api = Api { tokens: tokens.into(), ..Api::default() };
+        Guard::new(&ApiOptions { group, accounts, ..api.options().expect("it is good") })
     }
 
     fn peer(last: u8) -> Peer {
@@ -418,6 +519,36 @@ mod tests {
         }
         assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("too many").kind, ApiErrorKind::TooMany);
         assert!(guard.caller(&peer(2), &token("t0ken")).is_ok(), "another address is not to blame");
+    }
+
+    #[test]
+    fn passwords_count_before_they_are_checked() {
+        let (_folder, guard) = guard("");
+        for _ in 0..WRONG_MAX {
+            guard.suspect(&peer(1)).expect("not yet too many");
+        }
+        assert_eq!(guard.suspect(&peer(1)).expect_err("too many").kind, ApiErrorKind::TooMany);
+        guard.forgive(&peer(1));
+        assert!(guard.suspect(&peer(1)).is_ok() && guard.suspect(&peer(2)).is_ok());
+        // Passwords are shorter than tokens: where no more origins can be remembered, they are not checked.
+        for number in 0..PEERS_MAX as u32 {
+            let _ = guard.suspect(&Peer::Tls { address: IpAddr::from(number.to_be_bytes()), certificate: None });
+        }
+        assert_eq!(guard.suspect(&peer(3)).expect_err("no room").kind, ApiErrorKind::TooMany);
+    }
+
+    #[test]
+    fn accounts_have_the_role_of_their_groups() {
+        let nowhere = Path::new("/nowhere");
+        let nobody = User::from_name("nobody").expect("a system").expect("every system has it");
+        let role =
+            |group, accounts, name| with(nowhere, group, accounts).begin_account(&peer(1), name).map(|(_, caller)| caller.role);
+        assert_eq!(role(None, SystemAccounts::Groups, "root"), Some(Role::Admin));
+        assert_eq!(role(None, SystemAccounts::Off, "root"), None);
+        assert_eq!(role(None, SystemAccounts::Groups, "nobody"), None);
+        assert_eq!(role(None, SystemAccounts::View, "nobody"), Some(Role::View));
+        assert_eq!(role(Some(nobody.gid.as_raw()), SystemAccounts::Groups, "nobody"), Some(Role::Operate));
+        assert_eq!(role(None, SystemAccounts::View, "no such account"), None);
     }
 
     #[test]

@@ -6,11 +6,12 @@
 //! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something must come from
 //! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
 
+use super::accounts::{Refusal, log_in};
 use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
 use super::jobs::array_of;
 use super::route::{RawCall, Route};
 use super::stream::{self, Seen};
-use super::types::{Action, Login, Via};
+use super::types::{Action, Login, LoginWays, Via};
 use super::{Rest, page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
@@ -98,6 +99,9 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
         warn(error);
         None
     });
+    if let Err(fault) = options.check_service() {
+        warn(fault);
+    }
     let mut tcp = Vec::new();
     for address in options.listen.iter().filter(|_| tls.is_some()) {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
@@ -366,6 +370,10 @@ impl Server {
             }
         }
         let credentials = shown(&head.headers);
+        // These two are for those who are nobody yet.
+        if path == "/api/v1/login" && method == Method::GET {
+            return axum::Json(LoginWays { accounts: self.rest.accounts.may_log_in() }).into_response();
+        }
         if path == "/api/v1/session" && method == Method::POST {
             return self.begin_session(peer, body).await;
         }
@@ -468,11 +476,18 @@ impl Server {
     }
 
     async fn begin_session(self: Arc<Self>, peer: Peer, body: Vec<u8>) -> Response<Body> {
-        let Ok(Login { token }) = serde_json::from_slice(&body) else {
-            return ApiError::new(ApiErrorKind::Invalid, "a session begins with {\"token\": \"…\"}").into_response();
+        let begun = match serde_json::from_slice(&body) {
+            Ok(Login::Token { token }) => {
+                let (server, asked) = (Arc::clone(&self), peer.clone());
+                blocking(move || server.rest.guard.begin(&asked, &token)).await.map_err(Refusal::from)
+            }
+            Ok(Login::Account { user, password }) => log_in(&self.rest, &peer, user, password).await,
+            Err(_) => {
+                let text = "a session begins with {\"token\": \"…\"} or {\"user\": \"…\", \"password\": \"…\"}";
+                return ApiError::new(ApiErrorKind::Invalid, text).into_response();
+            }
         };
-        let (server, asked) = (Arc::clone(&self), peer.clone());
-        match blocking(move || server.rest.guard.begin(&asked, &token)).await {
+        match begun {
             Ok((number, caller)) => {
                 let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
                 let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
@@ -480,8 +495,11 @@ impl Server {
                 self.rest.service.events().push(view::plain_event("", "ordered", text));
                 ([(header::SET_COOKIE, cookie)], axum::Json(caller.who())).into_response()
             }
-            Err(error) => {
-                self.note_refusal(&peer, &error);
+            Err(Refusal { error, record }) => {
+                match record {
+                    Some(text) => self.rest.service.events().push(view::plain_event("", "ordered", text)),
+                    None => self.note_refusal(&peer, &error),
+                }
                 error.into_response()
             }
         }

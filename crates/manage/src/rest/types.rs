@@ -40,7 +40,7 @@ pub enum Via {
     Token,
     /// A client certificate.
     Certificate,
-    /// A session, begun with a token.
+    /// A session, begun with a token or a password.
     Session,
 }
 
@@ -78,12 +78,29 @@ pub struct About {
     pub user: Who,
 }
 
-/// A token that begins a session.
+/// The proof that begins a session.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Login {
+    /// A token.
+    Token {
+        /// The token that `stria token create` has shown.
+        token: String,
+    },
+    /// An account of the system, where `[api] system-accounts` admits those.
+    Account {
+        /// Its name.
+        user: String,
+        /// Its password.
+        password: String,
+    },
+}
+
+/// The ways to begin a session.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Login {
-    /// The token that `stria token create` has shown.
-    pub token: String,
+pub struct LoginWays {
+    /// True if accounts of the system log in with their password.
+    pub accounts: bool,
 }
 
 /// The urgency of a matter; the worst is the greatest.

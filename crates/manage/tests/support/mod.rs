@@ -1,6 +1,7 @@
 //! What the tests share: the real binary, image files, a serve, and real tools around it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod curl;
 pub mod daemon;
 pub mod disk;
 pub mod guest;
