@@ -13,6 +13,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use stria_block::shown;
 use stria_host::{short_name, sort_arguments};
 use stria_terminal::output::{print, say};
@@ -139,7 +140,13 @@ fn show(config: &Config, json: bool) {
 }
 
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
+///
+/// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until udev is idle; later
+/// ones leave the array alone. Where udev is not, nothing starts mdadm.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
+    if drives.iter().any(|path| !path.is_file()) {
+        let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
     let names: BTreeSet<String> = drives
         .iter()
         .filter_map(|path| path.file_name()?.to_str())
