@@ -8,12 +8,11 @@ use crate::units::{show_seconds, show_size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -193,6 +192,24 @@ pub struct Job<'a> {
     pub logs: Option<&'a Path>,
 }
 
+/// The lines of a job file.
+struct JobFile(String);
+
+impl JobFile {
+    fn say(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.0 += &format!("{key}={value}\n");
+    }
+
+    fn say_all(&mut self, lines: &[(&str, &str)]) {
+        lines.iter().for_each(|(key, value)| self.say(key, value));
+    }
+}
+
+/// Full MiB where the space allows, so that every block size fits.
+fn whole(bytes: u64) -> u64 {
+    if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 }
+}
+
 impl Job<'_> {
     /// Requests in flight over all threads, as they really are.
     pub fn outstanding(&self) -> u32 {
@@ -210,133 +227,132 @@ impl Job<'_> {
 
     /// The job file.
     pub fn text(&self, fio: &Fio) -> String {
-        let mut text = String::from("[global]\n");
-        let mut say = |key: &str, value: &dyn std::fmt::Display| {
-            let _ = writeln!(text, "{key}={value}");
-        };
-        let is_nbd = matches!(self.places.first(), Some(Place::Nbd(_)));
-        // Full MiB where the space allows, so that every block size fits.
-        let whole = |bytes: u64| if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 };
-        let each = |bytes: u64| bytes / self.places.len() as u64;
-        let (span_each, offset_each) = (each(self.span_bytes), whole(each(self.offset_bytes)));
-        say("ioengine", &if is_nbd { "nbd" } else { fio.engine });
-        for (key, value) in [("thread", "1"), ("group_reporting", "1"), ("randrepeat", "0"), ("norandommap", "1")] {
-            say(key, &value);
-        }
-        say("random_generator", &"tausworthe64");
-        say("randseed", &(self.seed + 1));
-        for (key, value) in [("lat_percentiles", "1"), ("clat_percentiles", "0"), ("percentile_list", "50:99:99.9:99.999")] {
-            say(key, &value);
-        }
+        let mut file = JobFile("[global]\n".into());
+        file.say("ioengine", if self.is_nbd() { "nbd" } else { fio.engine });
+        file.say_all(&[("thread", "1"), ("group_reporting", "1"), ("randrepeat", "0"), ("norandommap", "1")]);
+        file.say("random_generator", "tausworthe64");
+        file.say("randseed", self.seed + 1);
+        file.say_all(&[("lat_percentiles", "1"), ("clat_percentiles", "0"), ("percentile_list", "50:99:99.9:99.999")]);
         match self.work {
-            Work::Load(load) => {
-                let order = if load.pattern == Pattern::Random { "rand" } else { "" };
-                let rw = match (load.read_percent, order) {
-                    (100, order) => format!("{order}read"),
-                    (0, order) => format!("{order}write"),
-                    (_, order) => format!("{order}rw"),
-                };
-                say("rw", &rw);
-                say("rwmixread", &load.read_percent);
-                match load.mix.as_ref().and_then(|mix| mix.block_split.as_ref()) {
-                    Some(split) => say("bssplit", &bssplit(split)),
-                    None => say("bs", &load.block_bytes),
-                }
-                if let Some(zones) = load.mix.as_ref().and_then(|mix| mix.zones.as_ref()) {
-                    say("random_distribution", &format!("zoned:{zones}"));
-                }
-                match load.compressible_percent {
-                    100 => say("zero_buffers", &1),
-                    0 => say("refill_buffers", &1),
-                    percent => {
-                        say("refill_buffers", &1);
-                        say("buffer_compress_percentage", &percent);
-                    }
-                }
-                match load.mode {
-                    _ if is_nbd && load.mode == IoMode::DirectSync => say("fsync", &1),
-                    IoMode::Direct | IoMode::Sparse => say("direct", &1),
-                    IoMode::DirectSync => {
-                        say("direct", &1);
-                        say("sync", &"dsync");
-                    }
-                    IoMode::WriteThrough => {
-                        say("direct", &0);
-                        say("sync", &"dsync");
-                    }
-                    IoMode::Cached => say("direct", &0),
-                }
-                if let Some(writes) = load.flush_every {
-                    say("fsync", &writes);
-                }
-                let part_of = |part: (u32, u32)| whole(span_each / u64::from(part.1));
-                let span_each = load.part.map_or(span_each, part_of);
-                let offset = offset_each + load.part.map_or(0, |(at, _)| span_each * u64::from(at));
-                if offset > 0 {
-                    say("offset", &offset);
-                }
-                say("time_based", &1);
-                say("runtime", &format!("{}ms", (load.seconds * 1e3) as u64));
-                if load.warmup_seconds > 0.0 {
-                    say("ramp_time", &format!("{}ms", (load.warmup_seconds * 1e3) as u64));
-                }
-                if self.places.len() > 1 {
-                    say("iodepth", &self.depth_each(load));
-                    say("size", &span_each);
-                } else {
-                    say("iodepth", &load.queue_depth);
-                    say("numjobs", &load.threads);
-                    if load.pattern == Pattern::Sequential && load.threads > 1 {
-                        // Each thread has its own range.
-                        let range = whole(span_each / u64::from(load.threads));
-                        say("size", &range);
-                        say("offset_increment", &range);
-                    } else {
-                        say("size", &span_each);
-                    }
-                }
-                load.options.iter().for_each(|(key, value)| say(key, value));
-                if load.options.iter().any(|(key, _)| key == "verify") {
-                    say("verify_state_save", &0);
-                }
-            }
+            Work::Load(load) => self.say_load(load, &mut file),
             Work::Fill { fills, block_bytes, pattern, zeros } => {
-                say("rw", &if pattern == Pattern::Random { "randwrite" } else { "write" });
-                say("bs", &block_bytes);
-                say("direct", &1);
-                say("iodepth", &32);
-                say(if zeros { "zero_buffers" } else { "refill_buffers" }, &1);
-                if offset_each > 0 {
-                    say("offset", &offset_each);
-                }
-                say("size", &span_each);
-                say("io_size", &((span_each as f64 * fills) as u64));
+                file.say("rw", if pattern == Pattern::Random { "randwrite" } else { "write" });
+                file.say("bs", block_bytes);
+                file.say_all(&[("direct", "1"), ("iodepth", "32")]);
+                file.say(if zeros { "zero_buffers" } else { "refill_buffers" }, 1);
+                self.say_span(&mut file);
+                file.say("io_size", (self.span_each() as f64 * fills) as u64);
             }
-            Work::Replay(options) => options.iter().for_each(|(key, value)| say(key, value)),
+            Work::Replay(options) => options.iter().for_each(|(key, value)| file.say(key, value)),
             Work::Trim => {
-                for (key, value) in [("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")] {
-                    say(key, &value);
-                }
-                if offset_each > 0 {
-                    say("offset", &offset_each);
-                }
-                say("size", &span_each);
+                file.say_all(&[("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")]);
+                self.say_span(&mut file);
             }
         }
         if let Some(prefix) = self.logs {
             for log in ["bw", "iops", "lat"] {
-                say(&format!("write_{log}_log"), &prefix.display());
+                file.say(&format!("write_{log}_log"), prefix.display());
             }
-            say("log_avg_msec", &1000);
-            say("per_job_logs", &0);
+            file.say_all(&[("log_avg_msec", "1000"), ("per_job_logs", "0")]);
         }
         for (at, place) in self.places.iter().enumerate() {
-            let _ = match place {
-                Place::Path(path) => writeln!(text, "[place{at}]\nfilename={}", escape(path)),
-                Place::Nbd(uri) => writeln!(text, "[place{at}]\nuri={uri}"),
-            };
+            match place {
+                Place::Path(path) => file.0 += &format!("[place{at}]\nfilename={}\n", escape(path)),
+                Place::Nbd(uri) => file.0 += &format!("[place{at}]\nuri={uri}\n"),
+            }
         }
-        text
+        file.0
+    }
+
+    fn is_nbd(&self) -> bool {
+        matches!(self.places.first(), Some(Place::Nbd(_)))
+    }
+
+    /// Bytes of each place.
+    fn span_each(&self) -> u64 {
+        self.span_bytes / self.places.len() as u64
+    }
+
+    /// Where the span of each place begins.
+    fn offset_each(&self) -> u64 {
+        whole(self.offset_bytes / self.places.len() as u64)
+    }
+
+    fn say_span(&self, file: &mut JobFile) {
+        if self.offset_each() > 0 {
+            file.say("offset", self.offset_each());
+        }
+        file.say("size", self.span_each());
+    }
+
+    fn say_load(&self, load: &Load, file: &mut JobFile) {
+        let order = if load.pattern == Pattern::Random { "rand" } else { "" };
+        let direction = match load.read_percent {
+            100 => "read",
+            0 => "write",
+            _ => "rw",
+        };
+        file.say("rw", format_args!("{order}{direction}"));
+        file.say("rwmixread", load.read_percent);
+        match load.mix.as_ref().and_then(|mix| mix.block_split.as_ref()) {
+            Some(split) => file.say("bssplit", bssplit(split)),
+            None => file.say("bs", load.block_bytes),
+        }
+        if let Some(zones) = load.mix.as_ref().and_then(|mix| mix.zones.as_ref()) {
+            file.say("random_distribution", format_args!("zoned:{zones}"));
+        }
+        match load.compressible_percent {
+            100 => file.say("zero_buffers", 1),
+            0 => file.say("refill_buffers", 1),
+            percent => {
+                file.say("refill_buffers", 1);
+                file.say("buffer_compress_percentage", percent);
+            }
+        }
+        match load.mode {
+            IoMode::DirectSync if self.is_nbd() => file.say("fsync", 1),
+            IoMode::Direct | IoMode::Sparse => file.say("direct", 1),
+            IoMode::DirectSync => file.say_all(&[("direct", "1"), ("sync", "dsync")]),
+            IoMode::WriteThrough => file.say_all(&[("direct", "0"), ("sync", "dsync")]),
+            IoMode::Cached => file.say("direct", 0),
+        }
+        if let Some(writes) = load.flush_every {
+            file.say("fsync", writes);
+        }
+        self.say_part(load, file);
+        load.options.iter().for_each(|(key, value)| file.say(key, value));
+        if load.options.iter().any(|(key, _)| key == "verify") {
+            file.say("verify_state_save", 0);
+        }
+    }
+
+    /// Where a load works, how long, and with how many requests at a time.
+    fn say_part(&self, load: &Load, file: &mut JobFile) {
+        let span_each = load.part.map_or(self.span_each(), |(_, of)| whole(self.span_each() / u64::from(of)));
+        let offset = self.offset_each() + load.part.map_or(0, |(at, _)| span_each * u64::from(at));
+        if offset > 0 {
+            file.say("offset", offset);
+        }
+        file.say("time_based", 1);
+        file.say("runtime", format_args!("{}ms", (load.seconds * 1e3) as u64));
+        if load.warmup_seconds > 0.0 {
+            file.say("ramp_time", format_args!("{}ms", (load.warmup_seconds * 1e3) as u64));
+        }
+        if self.places.len() > 1 {
+            file.say("iodepth", self.depth_each(load));
+            file.say("size", span_each);
+            return;
+        }
+        file.say("iodepth", load.queue_depth);
+        file.say("numjobs", load.threads);
+        if load.pattern == Pattern::Sequential && load.threads > 1 {
+            // Each thread has its own range.
+            let range = whole(span_each / u64::from(load.threads));
+            file.say("size", range);
+            file.say("offset_increment", range);
+        } else {
+            file.say("size", span_each);
+        }
     }
 
     /// The limits of a machine that prevent a load.
@@ -428,16 +444,40 @@ impl Fio {
         beside: &Beside,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Measured>, FioError> {
-        let Beside { hosts, stop, running } = *beside;
-        let failed = |what: &str, error: &dyn std::fmt::Display| FioError::Failed(format!("{what}: {error}"));
         job.places.iter().try_for_each(Place::check).map_err(FioError::Failed)?;
-        hosts.iter().try_for_each(Host::check).map_err(FioError::Failed)?;
-        let (job_name, raw_name, words_name) = (format!("raw/{name}.fio"), format!("raw/{name}.json"), format!("raw/{name}.err"));
+        beside.hosts.iter().try_for_each(Host::check).map_err(FioError::Failed)?;
+        let child = self.start(job, folder, name, beside.hosts)?;
+        let status = wait(child, job, beside, tick)?;
+        let (value, words) = result(folder, name, status)?;
+        let mut measured = parse(&value).map_err(FioError::Failed)?;
+        // fio goes on without a host that it does not reach. A sum without that host would be taken for the sum of all.
+        let hosts = beside.hosts;
+        if measured.len() < hosts.len() {
+            return Err(FioError::Failed(format!(
+                "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {words}",
+                measured.len(),
+                hosts.len(),
+                hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", "),
+            )));
+        }
+        for one in &mut measured {
+            one.failed = match one.failed.take() {
+                Some(failed) => Some(format!("{failed}; fio says: {words}")),
+                None if !status.success() => Some(format!("fio ended with {status}: {words}")),
+                None => job.shortfall(one),
+            };
+        }
+        Ok(measured)
+    }
+
+    /// Writes the job, and starts fio in the folder.
+    fn start(&self, job: &Job, folder: &Path, name: &str, hosts: &[Host]) -> Result<Child, FioError> {
+        let job_name = format!("raw/{name}.fio");
         let write = |name: &str, job: &Job| {
             inside::write(folder, name, job.text(self).as_bytes()).map_err(|error| failed("cannot write the job", &error))
         };
         write(&job_name, job)?;
-        let words = inside::create(folder, &words_name).map_err(|error| failed("cannot write fio's messages", &error))?;
+        let words = inside::create(folder, &words_name(name)).map_err(|error| failed("cannot write fio's messages", &error))?;
         let mut command = Command::new("fio");
         for (at, host) in hosts.iter().enumerate() {
             let own_name = format!("raw/{name}.fio.{at}");
@@ -453,76 +493,78 @@ impl Fio {
         if hosts.is_empty() {
             command.arg(&job_name);
         }
-        let out = inside::create(folder, &raw_name).map_err(|error| failed("cannot write fio's results", &error))?;
+        let out = inside::create(folder, &result_name(name)).map_err(|error| failed("cannot write fio's results", &error))?;
         command.arg("--output-format=json+").current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(words);
         // A group of its own: an interrupt at the terminal is ours to handle, so that fio never leaves half a result.
-        let mut child = command.process_group(0).spawn().map_err(FioError::Missing)?;
-        running(Some(child.id()));
-        let begun = Instant::now();
-        let status = loop {
-            match child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) => {}
-                Err(error) => return Err(failed("cannot wait for fio", &error)),
-            }
-            let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
-            if late || stop.load(Ordering::Relaxed) {
-                let _ = child.kill();
-                let _ = child.wait();
-                running(None);
-                return Err(match late {
-                    true => {
-                        let seconds = show_seconds(begun.elapsed().as_secs_f64());
-                        FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log"))
-                    }
-                    false => FioError::Interrupted,
-                });
-            }
-            tick(begun.elapsed());
-            std::thread::sleep(EVERY);
-        };
-        running(None);
-        let text_of =
-            |name: &str| inside::read(folder, name, RESULT_BYTES_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let words = text_of(&words_name).unwrap_or_default();
-        let _ = fs::remove_file(folder.join(&words_name));
-        let text = text_of(&raw_name).map_err(|error| failed("cannot read fio's results", &error))?;
-        let said = || {
-            let words =
-                [words.trim(), text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ").trim()]
-                    .join(" ");
-            let words: String =
-                words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
-            if words.is_empty() { "without a word".into() } else { words }
-        };
-        let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
-        let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
-        let (Some(json), Some(value)) = (json, value) else {
-            return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));
-        };
-        if json.len() != text.trim().len() {
-            inside::write(folder, &raw_name, json.as_bytes()).map_err(|error| failed("cannot write fio's results", &error))?;
-        }
-        let mut measured = parse(&value).map_err(FioError::Failed)?;
-        // fio goes on without a host that it does not reach. A sum without that host would be taken for the sum of all.
-        if measured.len() < hosts.len() {
-            return Err(FioError::Failed(format!(
-                "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {}",
-                measured.len(),
-                hosts.len(),
-                hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", "),
-                said()
-            )));
-        }
-        for one in &mut measured {
-            one.failed = match one.failed.take() {
-                Some(failed) => Some(format!("{failed}; fio says: {}", said())),
-                None if !status.success() => Some(format!("fio ended with {status}: {}", said())),
-                None => job.shortfall(one),
-            };
-        }
-        Ok(measured)
+        command.process_group(0).spawn().map_err(FioError::Missing)
     }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> FioError {
+    FioError::Failed(format!("{what}: {error}"))
+}
+
+/// In the folder: fio's messages.
+fn words_name(name: &str) -> String {
+    format!("raw/{name}.err")
+}
+
+/// In the folder: fio's JSON.
+fn result_name(name: &str) -> String {
+    format!("raw/{name}.json")
+}
+
+/// Waits for fio. If the run is stopped, or fio is late, fio is killed.
+fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Duration)) -> Result<ExitStatus, FioError> {
+    (beside.running)(Some(child.id()));
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(failed("cannot wait for fio", &error)),
+        }
+        let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
+        if late || beside.stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            (beside.running)(None);
+            return Err(match late {
+                true => {
+                    let seconds = show_seconds(begun.elapsed().as_secs_f64());
+                    FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log"))
+                }
+                false => FioError::Interrupted,
+            });
+        }
+        tick(begun.elapsed());
+        std::thread::sleep(EVERY);
+    };
+    (beside.running)(None);
+    Ok(status)
+}
+
+/// fio's JSON, of which the file then has no more than that, and what fio said beside it.
+fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, String), FioError> {
+    let text_of =
+        |name: &str| inside::read(folder, name, RESULT_BYTES_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let words = text_of(&words_name(name)).unwrap_or_default();
+    let _ = fs::remove_file(folder.join(words_name(name)));
+    let text = text_of(&result_name(name)).map_err(|error| failed("cannot read fio's results", &error))?;
+    let beside_json = text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ");
+    let words = [words.trim(), beside_json.trim()].join(" ");
+    let words: String = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
+    let words = if words.is_empty() { "without a word".into() } else { words };
+    let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
+    let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
+    let (Some(json), Some(value)) = (json, value) else {
+        return Err(FioError::Failed(format!("fio ended with {status}: {words}")));
+    };
+    if json.len() != text.trim().len() {
+        inside::write(folder, &result_name(name), json.as_bytes())
+            .map_err(|error| failed("cannot write fio's results", &error))?;
+    }
+    Ok((value, words))
 }
 
 /// The results in fio's JSON: one for each host (without a name if fio ran here).

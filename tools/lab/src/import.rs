@@ -99,23 +99,7 @@ struct Job {
 /// # Errors
 /// When a named file is none of fio's, nothing is found, or the folder cannot be made.
 pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError> {
-    let mut files = Vec::new();
-    for path in &request.from {
-        find(path, true, &mut files)?;
-    }
-    let (mut kept, mut jobs, mut notes, mut versions) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
-    for (path, is_named) in files {
-        let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, kept.len(), &request.target)?, value)));
-        match read {
-            Ok((json, found, value)) => {
-                versions.extend(value["fio version"].as_str().map(str::to_owned));
-                jobs.extend(found);
-                kept.push((path, json, value));
-            }
-            Err(problem) if is_named => return Err(ImportError::File { path, problem }),
-            Err(problem) => notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
-        }
-    }
+    let Found { kept, mut jobs, mut notes, versions } = found(request)?;
     if jobs.is_empty() {
         return Err(ImportError::Nothing);
     }
@@ -162,36 +146,66 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
     }
     manifest.sections[0].rounds = rounds.values().copied().max().unwrap_or(0);
     writer.save_manifest(&manifest)?;
-    let plain = kept.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
-    if plain > 0 {
-        let words = format!(
-            "{plain} of {} files have percentiles instead of histograms: those that fio printed are exact, others are the next higher one, \
-             at the end the largest latency. Where they are of completion latency only (clat), so are the figures here.",
-            kept.len()
-        );
-        notes.insert(0, (NoteKind::Fallback, None, words));
-    }
     let shared: usize = logs.values().filter(|jobs| **jobs > 1).sum();
-    if shared > 0 {
-        notes.insert(
-            0,
-            (NoteKind::Fallback, None, format!("{shared} jobs logged to the same names as others: their logs are left out")),
-        );
-    }
-    notes.insert(0, (NoteKind::Fallback, None, unknown(kept.len())));
+    notes.splice(..0, limits(&kept, shared).map(|text| (NoteKind::Fallback, None, text)));
     for (kind, record, text) in notes {
         writer.note(&Note { at_ms: manifest.begun_ms, section: section.clone(), record, kind, text })?;
     }
     Ok(manifest)
 }
 
-/// The limits of fio's files, for a note.
+/// What was found in the files.
+#[derive(Default)]
+struct Found {
+    /// Each with its JSON, as text and parsed.
+    kept: Vec<(PathBuf, String, Value)>,
+    jobs: Vec<Job>,
+    notes: Vec<(NoteKind, Option<u32>, String)>,
+    versions: BTreeSet<String>,
+}
+
+fn found(request: &Request) -> Result<Found, ImportError> {
+    let mut files = Vec::new();
+    for path in &request.from {
+        find(path, true, &mut files)?;
+    }
+    let mut all = Found::default();
+    for (path, is_named) in files {
+        let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, all.kept.len(), &request.target)?, value)));
+        match read {
+            Ok((json, jobs, value)) => {
+                all.versions.extend(value["fio version"].as_str().map(str::to_owned));
+                all.jobs.extend(jobs);
+                all.kept.push((path, json, value));
+            }
+            Err(problem) if is_named => return Err(ImportError::File { path, problem }),
+            Err(problem) => all.notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
+        }
+    }
+    Ok(all)
+}
+
+/// What fio's files do not tell.
 fn unknown(files: usize) -> String {
     let files = if files == 1 { "a file".to_owned() } else { format!("{files} files") };
     format!(
         "Imported from {files} that fio wrote: which drives it was, how they were prepared, on what machine it was measured, and whether \
          it was steady is not known."
     )
+}
+
+/// The limits of fio's files, for notes. `shared`: jobs whose logs have the names of others.
+fn limits(kept: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Item = String> {
+    let count = kept.len();
+    let shared = (shared > 0).then(|| format!("{shared} jobs logged to the same names as others: their logs are left out"));
+    let plain = kept.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
+    let plain = (plain > 0).then(|| {
+        format!(
+            "{plain} of {count} files have percentiles instead of histograms: those that fio printed are exact, others are the next higher one, \
+             at the end the largest latency. Where they are of completion latency only (clat), so are the figures here."
+        )
+    });
+    [Some(unknown(count)), shared, plain].into_iter().flatten()
 }
 
 /// Files of that path, in the order of their names; those that were found in a folder may be something else.

@@ -9,6 +9,7 @@ use crate::result::{
 use crate::run::{Held, Moment, Progress, lock};
 use crate::state;
 use crate::trace::{Source, Totals};
+use crate::units::show_seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -218,49 +219,17 @@ fn passes(
                 return Err(error.into());
             }
         };
-        let mut say = |kind, text: String| {
-            let note = Note {
-                at_ms: now_ms(),
-                section: SECTION.into(),
-                record: Some(index),
-                kind,
-                text: format!("Pass {pass}: {text}"),
-            };
-            progress.say(&note);
-            writer.note(&note)
-        };
-        if request.options.pace != Pace::Closed && fio.is_none() {
-            let kind = if outcome.drift.late_share > 0.01 { NoteKind::Fallback } else { NoteKind::Verdict };
-            say(kind, outcome.drift.sentence())?;
-        } else if let Pace::Open { stretch } = request.options.pace {
-            let due = crate::units::show_seconds(totals.seconds * stretch);
-            let text = format!(
-                "fio took {} for {due} of the trace; it does not tell how late requests were, and while it waits for the next one it \
-                 does not look for those that ended, so latencies are too high: replay without fio to know them.",
-                crate::units::show_seconds(outcome.seconds)
-            );
-            say(NoteKind::Fallback, text)?;
-        }
-        let discards = outcome.trim.as_ref().map_or(0, |trim| trim.requests);
-        if fio.is_some() && discards < totals.discards && !outcome.cut_short {
-            say(NoteKind::Fallback, format!("fio replayed {discards} of {} discards.", totals.discards))?;
-        }
-        if outcome.cut_short {
-            let text = format!(
-                "it was interrupted after {} of {} requests.",
-                outcome.total.requests + outcome.flushes,
-                totals.requests()
-            );
-            say(NoteKind::Fallback, text)?;
-        }
-        if outcome.discards_left_out > 0 {
-            let text = format!("{} discards were left out: the target takes none.", outcome.discards_left_out);
-            say(NoteKind::Fallback, text)?;
-        }
         let is_cut = outcome.cut_short && stop.load(Ordering::Relaxed);
+        let mut notes = notes_of(request, totals, &outcome);
         if let Some(words) = outcome.failed().filter(|_| !is_cut) {
             without_result += 1;
-            say(NoteKind::Error, format!("no result: {words}."))?;
+            notes.push((NoteKind::Error, format!("no result: {words}.")));
+        }
+        for (kind, text) in notes {
+            let text = format!("Pass {pass}: {text}");
+            let note = Note { at_ms: now_ms(), section: SECTION.into(), record: Some(index), kind, text };
+            progress.say(&note);
+            writer.note(&note)?;
         }
         if outcome.total.requests > 0 || outcome.errors > 0 {
             let record = record(request, totals, &outcome, (index, pass, begun_ms));
@@ -283,6 +252,36 @@ fn passes(
     manifest.drives_after = drives(request);
     writer.save_manifest(&manifest)?;
     Ok((manifest, outcomes))
+}
+
+/// What must be known of a pass to read its figures.
+fn notes_of(request: &Request, totals: &Totals, outcome: &Outcome) -> Vec<(NoteKind, String)> {
+    let mut notes = Vec::new();
+    if request.options.pace != Pace::Closed && !request.through_fio {
+        let kind = if outcome.drift.late_share > 0.01 { NoteKind::Fallback } else { NoteKind::Verdict };
+        notes.push((kind, outcome.drift.sentence()));
+    } else if let Pace::Open { stretch } = request.options.pace {
+        let text = format!(
+            "fio took {} for {} of the trace; it does not tell how late requests were, and while it waits for the next one it \
+             does not look for those that ended, so latencies are too high: replay without fio to know them.",
+            show_seconds(outcome.seconds),
+            show_seconds(totals.seconds * stretch)
+        );
+        notes.push((NoteKind::Fallback, text));
+    }
+    let discards = outcome.trim.as_ref().map_or(0, |trim| trim.requests);
+    if request.through_fio && discards < totals.discards && !outcome.cut_short {
+        notes.push((NoteKind::Fallback, format!("fio replayed {discards} of {} discards.", totals.discards)));
+    }
+    if outcome.cut_short {
+        let done = outcome.total.requests + outcome.flushes;
+        notes.push((NoteKind::Fallback, format!("it was interrupted after {done} of {} requests.", totals.requests())));
+    }
+    if outcome.discards_left_out > 0 {
+        let text = format!("{} discards were left out: the target takes none.", outcome.discards_left_out);
+        notes.push((NoteKind::Fallback, text));
+    }
+    notes
 }
 
 /// How far all passes are. What is left of an open loop is known; of others it follows from the speed so far.

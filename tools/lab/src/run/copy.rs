@@ -180,45 +180,15 @@ fn copy_file(from: &Path, to: &Path, buffer: &mut [u8]) -> io::Result<()> {
 
 impl Runner<'_> {
     pub(super) fn copy(&mut self, set: &CopySet, step: u32, round: u32, target: &Target) -> Result<(), Broken> {
-        if !self.request.hosts.is_empty() {
-            return Ok(self.note(
-                NoteKind::Fallback,
-                None,
-                format!("{} are not copied: copies are made on this machine only", set.name),
-            )?);
-        }
-        if self.copies.is_none() {
-            match Place::new(target, set.file_system, self.own.folder()) {
-                Ok(place) => {
-                    let words = if place.mounted.is_some() { "made and mounted" } else { "as it is" };
-                    self.note(NoteKind::Step, None, format!("copies go through {}, {words}", place.file_system))?;
-                    self.copies = Some(place);
-                }
-                Err(words) => {
-                    return Ok(self.note(NoteKind::Fallback, None, format!("{} are not copied: {words}", set.name))?);
-                }
-            }
+        if let Err(words) = self.copies_place(set, target)? {
+            return Ok(self.note(NoteKind::Fallback, None, format!("{} are not copied: {words}", set.name))?);
         }
         let Some(place) = &self.copies else { return Ok(()) };
         // Not by the set's name, which an experiment chooses.
         let (from, to) = (place.folder.join(format!("from-{step}")), place.folder.join("copy"));
         let file_system = place.file_system.clone();
         let failed = |error: io::Error| Broken::Section(format!("copy of {}: {error}", set.name));
-        if !from.exists() {
-            make_files(&from, set, self.stop).map_err(failed)?;
-        }
-        make_folders(&to, set.files.len()).map_err(failed)?;
-        let root = File::open(&from).map_err(failed)?;
-        syncfs(&root).map_err(|error| failed(error.into()))?;
-        for at in 0..set.files.len() {
-            // What lies in the cache is not read from the storage.
-            let file = File::open(file_of(&from, at)).map_err(failed)?;
-            fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
-        }
-        if place.mounted.is_some() {
-            // Nor what lies in the cache of what is below: an export is a file here.
-            fs::write("/proc/sys/vm/drop_caches", "1").map_err(failed)?;
-        }
+        self.make_ready(place, &from, &to, set).map_err(failed)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(Broken::Interrupted);
         }
@@ -226,46 +196,19 @@ impl Runner<'_> {
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
         let others = Others::since_now();
         let (begun_ms, begun) = (now_ms(), Instant::now());
-        let (next, bytes, times) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new((Times::default(), Ok(()))));
-        let (stop, done_before, moment) = (self.stop, self.moment.done_seconds, &mut self.moment);
-        let progress = &mut *self.progress;
-        std::thread::scope(|scope| {
-            let work = || {
-                let mut buffer = vec![0; CHUNK];
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= set.files.len() || stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let start = Instant::now();
-                    let copied = copy_file(&file_of(&from, at), &file_of(&to, at), &mut buffer);
-                    bytes.fetch_add(set.files[at], Ordering::Relaxed);
-                    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
-                    times.0.add(start.elapsed().as_nanos() as u64);
-                    times.1 = std::mem::replace(&mut times.1, Ok(())).and(copied);
-                }
-            };
-            let workers: Vec<_> = (0..set.threads).map(|_| scope.spawn(work)).collect();
-            while workers.iter().any(|worker| !worker.is_finished()) {
-                std::thread::sleep(EVERY.min(begun.elapsed()));
-                moment.done_seconds = done_before + begun.elapsed().as_secs_f64();
-                progress.at(moment);
-                watch.look(begun.elapsed(), target.array.as_ref(), false);
-            }
-        });
+        let copied = self.copy_files(set, &from, &to, &mut |at| watch.look(at, target.array.as_ref(), false));
+        let root = File::open(&from).map_err(failed)?;
         syncfs(&root).map_err(|error| failed(error.into()))?;
         let seconds = begun.elapsed().as_secs_f64();
-        self.moment.done_seconds = done_before;
-        let (times, copied) = times.into_inner().unwrap_or_else(PoisonError::into_inner);
-        copied.map_err(failed)?;
+        let (bytes, times) = copied.map_err(failed)?;
         let members = watch.finish(target.array.as_ref());
         let removed = fs::remove_dir_all(&to);
-        if stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) {
             return Err(Broken::Interrupted);
         }
         removed.map_err(failed)?;
 
-        let (requests, bytes) = (set.files.len() as u64, bytes.into_inner());
+        let requests = set.files.len() as u64;
         let figures = Figures {
             requests,
             bytes,
@@ -288,5 +231,75 @@ impl Runner<'_> {
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
         let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };
         self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
+    }
+
+    /// Makes the place for copies unless there is one. The inner error: why there is none.
+    fn copies_place(&mut self, set: &CopySet, target: &Target) -> Result<Result<(), String>, Broken> {
+        if !self.request.hosts.is_empty() {
+            return Ok(Err("copies are made on this machine only".into()));
+        }
+        if self.copies.is_none() {
+            let place = match Place::new(target, set.file_system, self.own.folder()) {
+                Ok(place) => place,
+                Err(words) => return Ok(Err(words)),
+            };
+            let words = if place.mounted.is_some() { "made and mounted" } else { "as it is" };
+            self.note(NoteKind::Step, None, format!("copies go through {}, {words}", place.file_system))?;
+            self.copies = Some(place);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes the files and the folders of the copy. Then no file lies in a cache.
+    fn make_ready(&self, place: &Place, from: &Path, to: &Path, set: &CopySet) -> io::Result<()> {
+        if !from.exists() {
+            make_files(from, set, self.stop)?;
+        }
+        make_folders(to, set.files.len())?;
+        syncfs(&File::open(from)?)?;
+        for at in 0..set.files.len() {
+            // What lies in the cache is not read from the storage.
+            fadvise(&File::open(file_of(from, at))?, 0, None, Advice::DontNeed)?;
+        }
+        if place.mounted.is_some() {
+            // Nor what lies in the cache of what is below: an export is a file here.
+            fs::write("/proc/sys/vm/drop_caches", "1")?;
+        }
+        Ok(())
+    }
+
+    /// Copies by the set's threads, until all files are copied or the run is stopped. Returns the bytes, and the time of each file.
+    fn copy_files(&mut self, set: &CopySet, from: &Path, to: &Path, look: &mut dyn FnMut(Duration)) -> io::Result<(u64, Times)> {
+        let begun = Instant::now();
+        let (next, bytes, times) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new((Times::default(), Ok(()))));
+        let (stop, done_before, moment) = (self.stop, self.moment.done_seconds, &mut self.moment);
+        let progress = &mut *self.progress;
+        std::thread::scope(|scope| {
+            let work = || {
+                let mut buffer = vec![0; CHUNK];
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= set.files.len() || stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let start = Instant::now();
+                    let copied = copy_file(&file_of(from, at), &file_of(to, at), &mut buffer);
+                    bytes.fetch_add(set.files[at], Ordering::Relaxed);
+                    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                    times.0.add(start.elapsed().as_nanos() as u64);
+                    times.1 = std::mem::replace(&mut times.1, Ok(())).and(copied);
+                }
+            };
+            let workers: Vec<_> = (0..set.threads).map(|_| scope.spawn(work)).collect();
+            while workers.iter().any(|worker| !worker.is_finished()) {
+                std::thread::sleep(EVERY.min(begun.elapsed()));
+                moment.done_seconds = done_before + begun.elapsed().as_secs_f64();
+                progress.at(moment);
+                look(begun.elapsed());
+            }
+        });
+        self.moment.done_seconds = done_before;
+        let (times, copied) = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+        copied.map(|()| (bytes.into_inner(), times))
     }
 }

@@ -1,6 +1,7 @@
 //! One measurement: fio, what is watched meanwhile, and the record that remains.
 
 use super::{Broken, Company, Runner};
+use crate::array::Array;
 use crate::experiment::PLACE_PERCENT;
 use crate::fio::{Beside, Job, Place, Work, take_series, together};
 use crate::others::Others;
@@ -94,12 +95,7 @@ impl Runner<'_> {
             moment.done_seconds = done_before + at.as_secs_f64();
             progress.at(&moment);
             if let (Some(action), None, Some(array)) = (during.filter(|_| at >= ACTION_AFTER), &acted, &target.array) {
-                let done = match action {
-                    RaidAction::Fail => array.fail(),
-                    RaidAction::Refill => array.refill(),
-                    RaidAction::Scrub => array.scrub(),
-                };
-                acted = Some(done.map(|()| Instant::now()));
+                acted = Some(act(array, action).map(|()| Instant::now()));
             }
             watch.look(at, target.array.as_ref(), sweeps && (during.is_none() || acted.is_some()));
         };
@@ -108,19 +104,7 @@ impl Runner<'_> {
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
         let measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
-        match (during, acted) {
-            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
-            (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
-            (Some(_), None) => {
-                return Err(Broken::Failed("the load ended before anything could be done under it: let it run longer".into()));
-            }
-            (None, _) => {}
-        }
-        if let (Some(ended), Some((action, begun, _))) = (watch.sweep_ended, self.sweep_begun) {
-            let ended_at = began + ended;
-            self.sweep_begun = None;
-            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
-        }
+        self.sweep_seen(during, acted, watch.sweep_ended.map(|ended| began + ended), target)?;
         let mut extra = std::mem::take(&mut self.extra);
         others.tell(&mut extra);
         let members = watch.finish(target.array.as_ref());
@@ -134,7 +118,7 @@ impl Runner<'_> {
         if let Some((part, of)) = load.part {
             extra.insert(PLACE_PERCENT.into(), (f64::from(part) + 0.5) * 100.0 / f64::from(of));
         }
-        let record = |measured: Measured| Record {
+        let record = Record {
             index,
             section: self.id(),
             preparation: load.preparation,
@@ -142,12 +126,41 @@ impl Runner<'_> {
             round,
             step,
             begun_ms,
-            measured,
+            measured: Measured::default(),
             raw: RunWriter::raw_name(index),
             series: keep_series.then(|| RunWriter::series_name(index)),
-            members: members.clone(),
-            extra: extra.clone(),
+            members,
+            extra,
         };
+        self.keep_hosts(&record, measured, &series)
+    }
+
+    /// Remembers the sweep that began or ended under the load. `acted`: when something was done to the array.
+    fn sweep_seen(
+        &mut self,
+        during: Option<RaidAction>,
+        acted: Option<Result<Instant, String>>,
+        ended_at: Option<Instant>,
+        target: &Target,
+    ) -> Result<(), Broken> {
+        match (during, acted) {
+            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
+            (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
+            (Some(_), None) => {
+                return Err(Broken::Failed("the load ended before anything could be done under it: let it run longer".into()));
+            }
+            (None, _) => {}
+        }
+        if let (Some(ended_at), Some((action, begun, _))) = (ended_at, self.sweep_begun) {
+            self.sweep_begun = None;
+            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what each host measured, and first the sum if there are several. `like`: the record without figures.
+    fn keep_hosts(&mut self, like: &Record, measured: Vec<Measured>, series: &Series) -> Result<(), Broken> {
+        let record = |measured: Measured| Record { measured, ..like.clone() };
         let mut records: Vec<Record> = Vec::new();
         if self.request.hosts.len() > 1 {
             records.push(record(together(&measured)));
@@ -156,10 +169,10 @@ impl Runner<'_> {
         let failed = records.iter().find_map(|record| record.failed.clone());
         // What one host could not do voids what the others did with it.
         records.iter_mut().for_each(|record| record.failed.clone_from(&failed));
-        self.writer.append(&records, &series)?;
-        self.look_for_trouble(&records[0], &series)?;
+        self.writer.append(&records, series)?;
+        self.look_for_trouble(&records[0], series)?;
         self.records.extend(records);
-        match failed.filter(|_| load.preparation) {
+        match failed.filter(|_| like.preparation) {
             Some(words) => Err(Broken::Section(format!("the preparation failed: {words}"))),
             None => Ok(()),
         }
@@ -197,6 +210,14 @@ impl Runner<'_> {
             self.note(NoteKind::Sag, index, words)?;
         }
         Ok(())
+    }
+}
+
+fn act(array: &Array, action: RaidAction) -> Result<(), String> {
+    match action {
+        RaidAction::Fail => array.fail(),
+        RaidAction::Refill => array.refill(),
+        RaidAction::Scrub => array.scrub(),
     }
 }
 
