@@ -35,10 +35,10 @@ use stria_terminal::size;
 #[derive(Debug, Parser)]
 #[command(name = "stria", version, about, after_help = AFTER_HELP, max_term_width = 110)]
 pub struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -60,76 +60,76 @@ impl Cli {
 
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
-Exit codes: 0 done, 1 failed, 2 usage, 3 not all is well (status: degraded; scrub --wait: mismatches),
+Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status: degraded; scrub --wait: mismatches),
 4 refused for safety. NO_COLOR=1 turns colours off.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make an array of drives; everything is checked before anything is written. Without arguments, on a terminal, it asks.
+    /// Make an array of drives. All drives are checked before anything is written. Without arguments, on a terminal, it asks.
     Create(Create),
-    /// Show what drives carry, without writing to them.
+    /// Show the contents of drives, without writing to them.
     Examine(Examine),
-    /// Show what would start from these drives, or why not; --start serves it.
+    /// Show which arrays would start from these drives, or why not; --start serves them.
     Assemble(Assemble),
     /// Serve arrays over NBD, in the foreground, until stopped by `stria stop` or a signal.
     Serve(Serve),
-    /// Serve all arrays that belong to Stria on this machine, as a service: they start when their drives are here.
+    /// Serve all arrays of this machine that belong to Stria: each starts once its drives are present.
     Daemon(Daemon),
     /// Give an array to Stria: the daemon starts it from now on, and mdadm leaves it alone.
     Adopt(Adopt),
-    /// List arrays that other machines or programs left on drives here; or take one, under a name of its own.
+    /// List arrays of other machines or programs on this machine's drives, or adopt one.
     Import(Import),
-    /// Give an array back: the daemon leaves it alone, and mdadm may have it.
+    /// Give an array back: the daemon leaves it alone, and mdadm may assemble it.
     Release(Release),
-    /// Start an array that the daemon waits with, or that was stopped.
+    /// Start an array that waits for drives or was stopped.
     Start(Start),
-    /// Tell the daemon of a drive that has come; udev does so by itself.
+    /// Report a new drive to the daemon. udev runs this command.
     Incremental(Incremental),
-    /// Make the daemon read its configuration again, and look at all drives.
+    /// Make the daemon read its configuration again, and search all drives.
     Reload(Reload),
     /// Check or show the daemon's configuration.
     Config(ConfigCommand),
-    /// Put drives into the pool of spares that the daemon's arrays share, show it, or take drives out.
+    /// Add drives to the pool of spares for all arrays of the daemon, list them, or remove them.
     Spare(SpareCommand),
-    /// Show the record of events and of commands, each with the user who gave it.
+    /// Show past events, and commands with their users.
     Events(Events),
     /// Show the arrays that are served.
     Status(Status),
-    /// Show the block devices that `serve --ublk` made, also those that a dead server left; or remove one of those.
+    /// Show the block devices of `serve --ublk`, or remove one that a dead server left.
     Ublk(Ublk),
-    /// Make a served array a block device of this machine by the kernel's NBD client, /dev/nbdN: a restart of its server is only a
-    /// pause for its users.
+    /// Make a served array a block device of this machine, /dev/nbdN, through the kernel's NBD client. Its users only pause while
+    /// the server restarts.
     Attach(Attach),
     /// Remove the block device that `attach` made.
     Detach(Detach),
-    /// Drop a drive as if it had failed; a spare takes its place.
+    /// Drop a drive as if it had failed; a spare takes its slot.
     Fail(Member),
-    /// Remove a drive that has failed, or a spare.
+    /// Remove a failed drive or a spare.
     Remove(Member),
-    /// Add a drive: one that was away returns by the write-intent bitmap, any other becomes a spare.
+    /// Add a drive: a former member returns by the write-intent bitmap, any other drive becomes a spare.
     Add(Add),
-    /// Copy a drive that still works to a new one, which then takes its slot.
+    /// Copy a working drive to a new one, which then takes its slot.
     Replace(Replace),
-    /// Read everything and compare; report mismatches, or repair them.
+    /// Read and compare all data and redundancy; report mismatches, or repair them.
     Scrub(Scrub),
-    /// Trim a range of an array: it reads as zeros, and the drives free its space.
+    /// Trim a range of an array: it then reads as zeros, and the drives free its space.
     Trim(Trim),
-    /// Say what is wrong with the arrays, what that means, what to do, and what not to do now.
+    /// Explain what is wrong with the arrays, what it means, what to do, and what not to do now.
     Explain(Explain),
     /// Make, list or remove tokens for the daemon's API.
     Token(Token),
-    /// Give an array another name, on its drives; it must not be served.
+    /// Rename an array on its drives; it must not be served.
     Rename(Rename),
-    /// Destroy an array: its drives forget it, and its data is lost.
+    /// Destroy an array: its superblocks are erased, and its data is lost.
     Destroy(Destroy),
-    /// Remove from drives what says that they belong to an array or carry a file system.
+    /// Erase array metadata and signatures of file systems from drives.
     Wipe(Wipe),
-    /// Grow an array by drives: not yet.
+    /// Grow an array by drives (not implemented yet).
     Grow(Grow),
-    /// Change settings of an array, served or not: when writes are acknowledged, drive caches, read-only; bitmap, write log, checksums.
+    /// Change settings of an array, served or not: write acknowledgement, drive caches, read-only, bitmap, write log, checksums.
     Set(Set),
-    /// Bound the speed of resync, rebuild and scrub.
+    /// Limit the speed of resync, rebuild and scrub.
     Speed(Speed),
     /// Pause resync and rebuild, and end a scrub.
     Pause(Named),
@@ -137,13 +137,13 @@ pub enum Command {
     Resume(Named),
     /// Stop an array cleanly, or all arrays of one serve.
     Stop(Stop),
-    /// Show the causes of alarms that stand, or send a test.
+    /// List the open alarms, or send a test.
     Alarm(Alarm),
-    /// Show the health of drives, as they report it: wear, temperature, errors, and what to do.
+    /// Show the health that drives report: wear, temperature, errors, and what to do.
     Health(Health),
-    /// Show what the daemon does by schedule: scrubs and self-tests, when they are due, and what the last ones found.
+    /// Show scheduled scrubs and self-tests: when they are due, and what the last ones found.
     Routine(Routine),
-    /// Switch the light of a drive on, so that it is found, or off.
+    /// Switch a drive's locate light on or off.
     Locate(Locate),
     /// Write the manual pages of all commands into a folder.
     #[command(hide = true)]
@@ -157,7 +157,7 @@ pub enum Command {
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     #[command(display_order = 100)]
     Completions {
-        /// Which.
+        /// The shell.
         shell: Shell,
     },
 }
@@ -165,7 +165,7 @@ pub enum Command {
 /// How to reach a serve.
 #[derive(Args, Clone, Debug)]
 pub struct Control {
-    /// Control socket; without it, all usual places are searched.
+    /// Control socket; by default all usual folders are searched.
     #[arg(long, value_name = "PATH", env = "STRIA_SOCKET", value_hint = ValueHint::FilePath)]
     pub socket: Option<PathBuf>,
 }
@@ -188,37 +188,37 @@ pub struct Create {
     /// RAID level: jbod, 0, 1, 4, 5, 6, 10, 50 or 60.
     #[arg(long, short)]
     pub level: ArrayLevel,
-    /// Placement in mdadm's words: left-symmetric or ls, la, rs, ra, parity-first …; n2, f2, o2 … for RAID 10.
+    /// Layout, named as in mdadm: left-symmetric or ls, la, rs, ra, parity-first …; n2, f2, o2 … for RAID 10.
     #[arg(long)]
     pub layout: Option<String>,
-    /// Consecutive bytes on one member (md: chunk), 4K to 1M; by drive count and kind if not given.
+    /// Consecutive bytes on one member (md: chunk), 4K to 1M; the default depends on the number and kind of drives.
     #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
     pub strip: Option<u64>,
-    /// Spans of a 50 or 60, 2 if not given; the drives are dealt out in order.
+    /// Number of spans of a 50 or 60, by default 2. The drives are assigned to spans in order.
     #[arg(long, value_name = "N")]
     pub spans: Option<usize>,
-    /// A spare: it takes an empty slot by itself; repeat for more.
+    /// A spare, which takes an empty slot automatically; repeat for more.
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub spare: Vec<PathBuf>,
     /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit covers.
     #[arg(long, default_value = "internal", value_parser = settings::bitmap)]
     pub bitmap: BitmapChoice,
-    /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not
-    /// being written (the write hole), and a degraded array does not start after a crash unless forced.
+    /// Write log of parity levels: auto, or none. Without it a crash in which a drive is lost can damage data that was not being
+    /// written (the write hole), and after a crash a degraded array starts only with --force.
     #[arg(long, default_value = "auto", value_parser = settings::log)]
     pub log: LogChoice,
-    /// Keep a checksum of every 4 KiB on the drives: data that a drive changes by itself is found by the next read, and corrected
-    /// from redundancy. Costs 0.1 % of the space, and some speed; writes of less than 4 KiB cost a read first.
+    /// Store a checksum of every 4 KiB on the drives. The next read finds data that changed at rest, and corrects it from
+    /// redundancy. Checksums take 0.1 % of the space and some speed; a write of less than 4 KiB needs a read first.
     #[arg(long)]
     pub integrity: bool,
-    /// Skip the first resync: the drives are consistent already, or their content does not matter. Wrong on drives with old
-    /// contents.
+    /// Skip the first resync. Right if the drives are consistent (all zeros) or their contents do not matter; wrong on drives
+    /// with old contents.
     #[arg(long)]
     pub assume_clean: bool,
-    /// Use no more than this of each drive.
+    /// The most space to use on each drive.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_sectors)]
     pub size: Option<u64>,
-    /// Overwrite what the drives carry.
+    /// Overwrite the contents of the drives.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
     /// Drives in the order of their slots: block devices or files, or the word `missing`.
@@ -229,7 +229,7 @@ pub struct Create {
 /// `stria examine`
 #[derive(Args, Debug)]
 pub struct Examine {
-    /// Every field with its offset, its bytes and their meaning.
+    /// Print every field with its offset, bytes and meaning.
     #[arg(long)]
     pub raw: bool,
     /// Block devices or files.
@@ -243,7 +243,7 @@ pub struct Assemble {
     /// Search all block devices.
     #[arg(long)]
     pub scan: bool,
-    /// Serve what can start, as `stria serve`.
+    /// Serve the arrays that can start, as `stria serve` does.
     #[arg(long)]
     pub start: bool,
     /// An array's name, then drives; only drives; or, with --scan, only names.
@@ -257,7 +257,7 @@ pub struct Assemble {
 /// `stria serve`
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Drives of one or more arrays, or names of arrays that are searched for on all block devices.
+    /// Drives of one or more arrays, or names of arrays; a name is searched for on all block devices.
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     #[command(flatten)]
@@ -274,12 +274,13 @@ pub struct ServeOptions {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub vhost_user: VhostUserOptions,
-    /// Make each array a block device of this machine as well, /dev/ublkbN, with the number given or any (as root, Linux 6.5 or later). A
-    /// device that a dead server of the same array left is taken over: its users, a mounted file system too, go on.
+    /// Also make each array a block device of this machine, /dev/ublkbN, with number N or any free number (as root, Linux 6.5 or
+    /// later). A device that a dead server of the same array left is taken over; its users, such as a mounted file system,
+    /// continue.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub ublk: Option<Option<u32>>,
-    /// The side that copies the data of a new block device: Stria, by a system call for each request, or the kernel's driver, which makes
-    /// reads cheaper and writes dearer (docs/UBLK.md). A device that is taken over stays as it is.
+    /// The side that copies the data of a new block device: Stria, with a system call for each request, or the kernel's driver.
+    /// The driver makes reads cheaper and writes more expensive (docs/UBLK.md). A device that is taken over does not change.
     #[arg(long, value_enum, value_name = "SIDE", default_value_t = UblkCopy::Server, requires = "ublk")]
     pub ublk_copy: UblkCopy,
     /// Serve reads only; no byte of any member is written.
@@ -288,48 +289,48 @@ pub struct ServeOptions {
     /// When a write is acknowledged; see `stria set`.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub write: WriteMode,
-    /// Switch the drives' own write caches on or off at the start; they stay as they are if not given.
+    /// Switch the drives' own write caches on or off at the start; the default is no change.
     #[arg(long, value_name = "on|off", value_parser = settings::switch)]
     pub drive_caches: Option<bool>,
-    /// Accept what the drives hold, whatever its checksums say: after Linux wrote to a RAID 0 or JBOD.
+    /// Accept the drives' contents without their checksums, after Linux wrote to a RAID 0 or JBOD.
     #[arg(long)]
     pub forget_checksums: bool,
     /// Start although data may be lost: degraded and not stopped cleanly, or with stale members.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
-    /// Search for another array on the arrays that are found, and serve that: for nested arrays that mdadm made, and once for a 50
-    /// or 60 that Stria made before it marked spans. Repeat for each further level. Without it the content of an array never
-    /// decides how it is served.
+    /// Search the found arrays for another array on them, and serve that array: for nested arrays that mdadm made, and once for a
+    /// 50 or 60 that Stria made before it marked spans. Repeat for each further level. Without it the content of an array never
+    /// affects how it is served.
     #[arg(long, action = ArgAction::Count)]
     pub nested: u8,
     /// Serve the array under another name (one array only).
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// On how many threads (lanes) each array runs, 1 to 64. Each has its part of the stripes and of the clients. By the count of
-    /// processors if not given; one for arrays with checksums, or with md's partial parity log.
+    /// The number of threads (lanes) for each array, 1 to 64. Each lane has its part of the stripes and of the clients. The
+    /// default depends on the processors; arrays with checksums or md's partial parity log run on one lane.
     #[arg(long, value_name = "COUNT", value_parser = lanes)]
     pub lanes: Option<u8>,
-    /// Poll instead of sleeping: each lane takes a whole processor, also when idle, and clients wait a few microseconds
-    /// less. Without it a lane sleeps when there is no work, after at most 50 microseconds of polling.
+    /// Poll instead of sleeping: each lane takes a whole processor, even when idle, and clients wait a few microseconds less. By
+    /// default an idle lane sleeps after at most 50 microseconds of polling.
     #[arg(long)]
     pub poll: bool,
     /// Poll for completions of reads and writes on drives that offer it (NVMe with nvme.poll_queues=N on the kernel's command
-    /// line), instead of taking an interrupt for each: a lane does not sleep while any is under way.
+    /// line), instead of taking an interrupt for each. A lane does not sleep while a request is in flight.
     #[arg(long)]
     pub io_poll: bool,
-    /// Send reads and writes to the drives as NVMe commands, past the block layer. Every drive must be a whole NVMe
-    /// namespace without metadata beside its blocks, and the user root. Its block device stays held against others.
+    /// Send reads and writes to the drives as NVMe commands that bypass the block layer. It needs root. Every drive must be a
+    /// whole NVMe namespace without metadata beside its blocks. Other programs still cannot open its block device.
     #[arg(long)]
     pub passthrough: bool,
-    /// Keep each lane on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
+    /// Keep each lane on one of these processors, in this order: 2 or 0-3,6. By default lanes run on any processor.
     #[arg(long, value_name = "LIST", value_parser = cpus, conflicts_with = "numa_node")]
     pub cpus: Option<Cpus>,
-    /// Keep the lanes on the processors of this NUMA node: a number, or any. Where there are several nodes and it is not given, on
-    /// that of most drives.
+    /// Keep the lanes on the processors of this NUMA node: a number, or any. The default on machines with several nodes is the
+    /// node of most drives.
     #[arg(long, value_name = "NODE", value_parser = numa_node)]
     pub numa_node: Option<NumaNode>,
-    /// Where NBD clients are served: on the array's own threads (lane), which saves messages between threads, or on threads
-    /// of their own (apart), which leaves the array's threads more time. By the count of processors if not given.
+    /// Where NBD clients are served: on the array's own threads (lane), which saves messages between threads, or on separate
+    /// threads (apart), which leaves the array's threads more time. The default depends on the number of processors.
     #[arg(long, value_enum, value_name = "WHERE")]
     pub clients: Option<Clients>,
     /// Log only warnings and errors.
@@ -382,9 +383,9 @@ impl From<UblkCopy> for Copier {
 /// Where NBD clients are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Clients {
-    /// On the array's own threads, dealt out to them.
+    /// On the array's own threads, distributed among them.
     Lane,
-    /// On threads of their own.
+    /// On separate threads.
     Apart,
 }
 
@@ -415,7 +416,7 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 /// `stria ublk`
 #[derive(Args, Debug)]
 pub struct Ublk {
-    /// What to do; without it the devices are listed.
+    /// The action; the default lists the devices.
     #[command(subcommand)]
     pub action: Option<UblkAction>,
 }
@@ -423,11 +424,11 @@ pub struct Ublk {
 /// What to do with a block device.
 #[derive(Debug, Subcommand)]
 pub enum UblkAction {
-    /// Remove a device that a dead server left. What was written to it and not flushed is lost.
+    /// Remove a device that a dead server left. Unflushed writes are lost.
     Remove {
         /// N of /dev/ublkbN.
         id: u32,
-        /// Even though it is mounted or in use: requests of its users fail.
+        /// Remove it even if it is mounted or in use; its users' requests fail.
         #[arg(long)]
         force: bool,
     },
@@ -439,21 +440,21 @@ pub enum UblkAction {
 pub struct Attach {
     /// The array.
     pub name: String,
-    /// /dev/nbdN. If not given, any that is free; or the array's own block device where `serve --ublk` has made one.
+    /// /dev/nbdN. The default is any free one, or the array's own block device if `serve --ublk` has made one.
     #[arg(value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub device: Option<PathBuf>,
-    /// The number of the kernel's connections to the server, 1 to 64. Several use several lanes at a time; then --timeout has another
-    /// meaning, and a restart of the server a longer pause.
+    /// The number of the kernel's connections to the server, 1 to 64. Several connections use several lanes at a time, but
+    /// --timeout then has another meaning, and a restart of the server takes longer.
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = connections)]
     pub connections: usize,
-    /// With one connection: after how many seconds a request of a lost connection is repeated; 0.2 if not given. With several: after
-    /// how many any request counts as lost and is sent again, though it may only be slow; 30 if not given.
+    /// With one connection: the seconds until a request of a lost connection is repeated; by default 0.2. With several: the
+    /// seconds until any request counts as lost and is repeated, even if it is only slow; by default 30.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: Option<u64>,
-    /// The seconds that requests wait for a server that is gone before they fail.
+    /// The seconds that requests wait for a server that has ended before they fail.
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub dead_timeout: u64,
-    /// Stay in the foreground and log to standard error, as a service does (systemd: Type=notify). Without it a process in the
+    /// Stay in the foreground and log to standard error, for use as a service (systemd: Type=notify). By default a process in the
     /// background watches the device and logs to /run/stria/nbd-N.log.
     #[arg(long, short)]
     pub foreground: bool,
@@ -463,8 +464,8 @@ pub struct Attach {
 }
 
 const ATTACH_HELP: &str = "\
-A process stays and connects the device again when the array is served anew. SIGTERM ends it: it detaches the device, or
-leaves it if that is in use. `stria attach` watches such a device again. As root; the kernel's driver is loaded by `modprobe nbd`.";
+A process, the watcher, connects the device again when the array is served again. On SIGTERM it detaches the device, or
+leaves it attached if it is in use; `stria attach` then watches it again. Needs root; `modprobe nbd` loads the driver.";
 
 fn connections(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
@@ -477,7 +478,7 @@ pub struct Detach {
     /// The array, by name or UUID, or the device.
     #[arg(value_name = "ARRAY|DEVICE", value_hint = ValueHint::FilePath)]
     pub what: PathBuf,
-    /// Even though it is mounted or in use: requests of its users fail.
+    /// Detach it even if it is mounted or in use; its users' requests fail.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
 }
@@ -485,18 +486,18 @@ pub struct Detach {
 /// `stria status`
 #[derive(Args, Debug)]
 pub struct Status {
-    /// One array; all if not given.
+    /// One array; by default all.
     pub name: Option<String>,
-    /// Show it again every second, until interrupted.
+    /// Show the status again every second, until interrupted.
     #[arg(long, short)]
     pub watch: bool,
-    /// Everything: lanes, response times, the write log; of several arrays each in full.
+    /// Show all details of every array: lanes, response times, the write log.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Print the text of /proc/mdstat, for programs that read that.
+    /// Print the format of /proc/mdstat, for programs that read it.
     #[arg(long, conflicts_with_all = ["verbose", "json"])]
     pub mdstat: bool,
-    /// Answer as a plug-in of Nagios: one line, and the exit code 0 (OK), 1 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN).
+    /// Answer as a Nagios plug-in: one line, and the exit code 0 (OK), 1 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN).
     #[arg(long, conflicts_with_all = ["verbose", "json", "watch", "mdstat"])]
     pub nagios: bool,
     #[command(flatten)]
@@ -528,13 +529,13 @@ pub struct Add {
     /// Drives to add.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
-    /// To this span of a 50 or 60, by its name.
+    /// Add to this span of a 50 or 60, by its name.
     #[arg(long, value_name = "NAME")]
     pub span: Option<String>,
-    /// Overwrite what the drives carry.
+    /// Overwrite the contents of the drives.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
-    /// Wait until the rebuild that follows is done.
+    /// Wait for the end of the rebuild.
     #[arg(long, short)]
     pub wait: bool,
     #[command(flatten)]
@@ -553,7 +554,7 @@ pub struct Replace {
     /// The new drive.
     #[arg(value_hint = ValueHint::FilePath)]
     pub new: PathBuf,
-    /// Overwrite what the new drive carries.
+    /// Overwrite the contents of the new drive.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
     /// Wait until the new drive has taken the slot.
@@ -569,20 +570,20 @@ pub struct Replace {
 pub struct Scrub {
     /// The array.
     pub name: String,
-    /// Repair mismatches: the member that is wrong, where RAID 6 or three copies name it; else, as md does, the other copies
-    /// from the first, and parity from data.
+    /// Repair mismatches. If RAID 6 or three copies name the wrong member, it is corrected. Otherwise, as in md, parity is
+    /// rewritten from data, and the other copies from the first.
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
-    /// Repair without asking where redundancy cannot name the wrong member: on one parity or two copies.
+    /// Repair without asking, even if redundancy cannot name the wrong member (one parity, two copies).
     #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "repair")]
     pub force: bool,
-    /// Wait until it is done; interrupting the wait does not end the scrub.
+    /// Wait for the end of the scrub; interrupting the wait does not end it.
     #[arg(long, short, conflicts_with = "cancel")]
     pub wait: bool,
     /// Resume a scrub at the position that its last message names, such as 123456s.
     #[arg(long, value_name = "POSITION", value_parser = size::parse, default_value = "0", conflicts_with = "cancel")]
     pub from: u64,
-    /// End the scrub that runs.
+    /// End the running scrub.
     #[arg(long)]
     pub cancel: bool,
     #[command(flatten)]
@@ -595,10 +596,10 @@ pub struct Scrub {
 pub struct Trim {
     /// The array.
     pub name: String,
-    /// Offset and length, as 1GiB:64MiB; the whole array if not given.
+    /// Offset and length, such as 1GiB:64MiB; the default is the complete array.
     #[arg(long, value_name = "OFFSET:LENGTH", value_parser = range)]
     pub range: Option<(u64, u64)>,
-    /// Destroy what lies there.
+    /// Do not ask: the data in the range is lost.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
     #[command(flatten)]
@@ -627,13 +628,13 @@ fn latency(text: &str) -> Result<LatencyBound, String> {
 pub struct Speed {
     /// The array.
     pub name: String,
-    /// Of each member per second, kept even while clients work; 20MiB at the start.
+    /// Minimum for each member per second, even while clients work; initially 20MiB.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub min: Option<u64>,
-    /// Of each member per second, never exceeded; unbounded at the start.
+    /// Maximum for each member per second; initially unlimited.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present_any = ["min", "latency"])]
     pub max: Option<u64>,
-    /// The latency that sweeps leave to clients, such as p99=1ms (the default; 50ms on hard disks), or "off": then sweeps run at
+    /// The clients' latency that sweeps must keep, such as p99=1ms (the default; 50ms on hard disks). With "off" sweeps run at
     /// --min while clients work.
     #[arg(long, value_name = "pPERCENT=TIME", value_parser = latency)]
     pub latency: Option<LatencyBound>,
@@ -656,7 +657,7 @@ pub struct Locate {
 /// `stria stop`
 #[derive(Args, Debug)]
 pub struct Stop {
-    /// One array; without it, all arrays of the one serve.
+    /// One array; by default all arrays of the running serve.
     pub name: Option<String>,
     /// Disconnect clients.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]

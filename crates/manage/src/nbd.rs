@@ -12,12 +12,12 @@ use stria_terminal::{Failure, absolute, size};
 /// How arrays are served over NBD.
 #[derive(Args, Clone, Debug)]
 pub struct NbdOptions {
-    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeat for more. If not given, the sockets that systemd passes, or
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeat for more. The default is the sockets that systemd passes, or
     /// else a unix socket beside the control socket.
     #[arg(long = "nbd", value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
-    /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. If not given 0700, which leaves it to the
-    /// user of the serve and root, or, with --nbd-group, 0660.
+    /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. The default is 0700 (only root and the
+    /// user of the serve), or 0660 with --nbd-group.
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub nbd_mode: Option<u32>,
     /// Group of unix sockets for NBD, by name or number.
@@ -26,24 +26,24 @@ pub struct NbdOptions {
     /// Allow TCP clients of these addresses only: 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64; repeat for more.
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub nbd_allow: Vec<IpNet>,
-    /// Encrypt NBD over TCP: a PEM file with this server's certificate, and those that lead to its authority.
+    /// Encrypt NBD over TCP: a PEM file with this server's certificate and the chain to its authority.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The PEM file with the key of --tls-cert.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Accept only TLS clients with a certificate of these authorities, a PEM file.
+    /// Accept only TLS clients with a certificate of an authority in this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_ca: Option<PathBuf>,
-    /// Whether TCP clients must use TLS, which is the default with --tls-cert, or may. On unix sockets they may.
+    /// Whether TCP clients must use TLS (the default with --tls-cert) or may. On unix sockets they may.
     #[arg(long, value_enum, value_name = "WHEN", requires = "tls_cert")]
     pub tls: Option<Tls>,
-    /// Allow TCP addresses that other machines reach although clients need no certificate: whoever reaches the port can read and
+    /// Allow a TCP address that other machines reach, without client certificates: any client that reaches the port can read and
     /// write the array.
     #[arg(long)]
     pub nbd_insecure: bool,
-    /// How many NBD clients may be connected. One user or address gets three quarters of the places; a client that has never
-    /// asked for anything gives way to a newcomer, any other is kept.
+    /// The most NBD clients at a time. One user or address gets at most three quarters of them. A new client replaces a client
+    /// that has never sent a request; other clients stay.
     #[arg(long, value_name = "COUNT", default_value = "128", value_parser = clients)]
     pub nbd_clients: usize,
     /// Memory for requests and replies of all NBD clients together, at least 1 MiB for each client.
@@ -54,9 +54,9 @@ pub struct NbdOptions {
 /// Which TCP clients use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tls {
-    /// All.
+    /// All clients.
     Required,
-    /// Those that want to.
+    /// Clients that ask for it.
     Offered,
 }
 

@@ -10,12 +10,12 @@ use stria_terminal::{Failure, absolute};
 /// How arrays are served to virtual machines.
 #[derive(Args, Clone, Debug)]
 pub struct VhostUserOptions {
-    /// Serve an array as the disk of a virtual machine (vhost-user-blk) at this unix socket. Where several arrays are served, name
-    /// one of them. Repeat for more arrays or more virtual machines: a socket serves one at a time.
+    /// Serve an array as the disk of a virtual machine (vhost-user-blk) at this unix socket. If several arrays are served, name
+    /// one of them. Repeat for more arrays or more virtual machines: a socket serves one machine at a time.
     #[arg(long = "vhost-user", value_name = "[ARRAY=]PATH")]
     pub sockets: Vec<DiskSocket>,
-    /// Group that may connect to these sockets, by name or number. A client of these sockets can end this process. Without a
-    /// group only root and the user of the serve may connect.
+    /// Group that may connect to these sockets, by name or number; by default only root and the user of the serve may connect. A
+    /// client of these sockets can end this process.
     #[arg(long, value_name = "GROUP", value_parser = group, requires = "sockets")]
     pub vhost_user_group: Option<u32>,
 }

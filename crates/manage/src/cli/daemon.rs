@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Which configuration.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigFile {
-    /// The daemon's configuration; /etc/stria/stria.toml if not given.
+    /// The daemon's configuration; by default /etc/stria/stria.toml.
     #[arg(long, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
 }
@@ -29,13 +29,13 @@ pub struct Daemon {
 /// `stria adopt`
 #[derive(Args, Debug)]
 pub struct Adopt {
-    /// The array's name or UUID, which is searched for on all block devices; or its drives, for instance image files.
+    /// The array's name or UUID, which is searched for on all block devices; or its drives, such as image files.
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
-    /// The name of its exports; its own if not given.
+    /// The name of its exports; by default the array's name.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Make it a block device, /dev/ublkbN, with the number given or any.
+    /// Make it a block device, /dev/ublkbN, with number N or any free number.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub ublk: Option<Option<u32>>,
     /// Make it the disk of a virtual machine at this unix socket; repeat for more.
@@ -44,7 +44,7 @@ pub struct Adopt {
     /// Serve reads only.
     #[arg(long)]
     pub read_only: bool,
-    /// The number of threads (lanes) on which it runs; by the number of processors if not given.
+    /// The number of threads (lanes) on which it runs; the default depends on the processors.
     #[arg(long, value_name = "COUNT", value_parser = super::lanes)]
     pub lanes: Option<u8>,
     #[command(flatten)]
@@ -58,11 +58,11 @@ pub struct Adopt {
 /// `stria import`
 #[derive(Args, Debug)]
 pub struct Import {
-    /// The array's name or UUID, or its drives. Without a name, and without --name and --once, arrays are listed: those on these drives, or on
-    /// all block devices.
+    /// The array to adopt: its name or UUID, or its drives. Without a name, --name and --once, arrays are listed: those on the
+    /// given drives, or on all block devices.
     #[arg(value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
-    /// Its new name, here and on its drives.
+    /// Its new name, also on its drives.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Serve it once, in the foreground, and adopt nothing.
@@ -71,7 +71,7 @@ pub struct Import {
     /// Serve reads only: no byte of its drives is written.
     #[arg(long)]
     pub read_only: bool,
-    /// Make it a block device, /dev/ublkbN, with the number given or any.
+    /// Make it a block device, /dev/ublkbN, with number N or any free number.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "once")]
     pub ublk: Option<Option<u32>>,
     #[command(flatten)]
@@ -114,10 +114,10 @@ pub struct Incremental {
     /// The drive.
     #[arg(value_hint = ValueHint::FilePath)]
     pub drive: PathBuf,
-    /// It was attached just now: if it is a former member of an array that is served, it returns by the write-intent bitmap.
+    /// The drive was attached just now: a former member of a served array returns by the write-intent bitmap.
     #[arg(long)]
     pub plugged_in: bool,
-    /// Succeed in silence if no daemon runs: it looks at all drives when it starts.
+    /// Succeed silently if no daemon runs: it searches all drives when it starts.
     #[arg(long)]
     pub if_running: bool,
     #[command(flatten)]
@@ -136,24 +136,24 @@ pub struct Reload {
 /// `stria config`
 #[derive(Args, Debug)]
 pub struct ConfigCommand {
-    /// The question.
+    /// The action.
     #[command(subcommand)]
     pub action: ConfigAction,
-    /// The daemon's configuration; /etc/stria/stria.toml if not given.
+    /// The daemon's configuration; by default /etc/stria/stria.toml.
     #[arg(long, global = true, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
 }
 
-/// A question about the configuration.
+/// An action on the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Check it: every key, and the files that it names.
+    /// Check the configuration: every key, and the files that it names.
     Check,
     /// Show the arrays that belong to Stria, and how they are served.
     Show,
-    /// Succeed if drives of this array belong to Stria, by its UUID or that of a span; udev's rule asks so.
+    /// Succeed if the array or span with this UUID belongs to Stria. udev's rule runs this command.
     Owns {
-        /// The UUID as blkid shows it, or mdadm.
+        /// The UUID, as printed by blkid or mdadm.
         uuid: String,
     },
 }
@@ -173,7 +173,7 @@ pub struct SpareCommand {
     /// The action.
     #[command(subcommand)]
     pub action: SpareAction,
-    /// The daemon's configuration; /etc/stria/stria.toml if not given.
+    /// The daemon's configuration; by default /etc/stria/stria.toml.
     #[arg(long, global = true, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -182,25 +182,25 @@ pub struct SpareCommand {
 }
 
 const SPARE_HELP: &str = "\
-An array that lacks a member and has no spare of its own takes a drive of the pool: blank, large enough, of the kind of its members (SSD or hard
-disk), first from their enclosure, the smallest that suits. [spares] in stria.toml(5) has the policy. A drive that was taken out of its
+An array that lacks a member and has no spare of its own takes the smallest drive of the pool that is blank, large enough, and an SSD or a hard
+disk like its members; drives in the members' enclosure come first. [spares] in stria.toml(5) has the policy. A drive that is removed from its
 array and wiped is in the pool again.";
 
 /// An action on the pool.
 #[derive(Debug, Subcommand)]
 pub enum SpareAction {
-    /// Put drives into the pool.
+    /// Add drives to the pool.
     Add {
         /// Blank drives.
         #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
         drives: Vec<PathBuf>,
-        /// Wipe drives that carry something, without asking.
+        /// Wipe drives that are not blank, without asking.
         #[arg(long, visible_alias = "yes", short_alias = 'y')]
         force: bool,
     },
-    /// Show the pool: which drives are free, and which arrays have the others.
+    /// List the drives of the pool: free, or in which array.
     List,
-    /// Take drives out of the pool; an array that has taken one keeps it.
+    /// Remove drives from the pool; a drive in an array stays there.
     Remove {
         /// The drives.
         #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
@@ -211,12 +211,12 @@ pub enum SpareAction {
 /// `stria events`
 #[derive(Args, Debug)]
 pub struct Events {
-    /// One array; all if not given.
+    /// One array; by default all.
     pub name: Option<String>,
-    /// Only the last so many.
+    /// Show only the last COUNT events.
     #[arg(long, short = 'n', value_name = "COUNT")]
     pub last: Option<usize>,
-    /// Only orders: what people and programs made the daemon do.
+    /// Show only orders: the commands of people and programs.
     #[arg(long)]
     pub orders: bool,
     #[command(flatten)]

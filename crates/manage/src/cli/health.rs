@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `stria alarm`
 #[derive(Args, Debug)]
 pub struct Alarm {
-    /// The action; without it the causes that stand are listed.
+    /// The action; the default lists the open alarms.
     #[command(subcommand)]
     pub action: Option<AlarmAction>,
     #[command(flatten)]
@@ -18,14 +18,14 @@ pub struct Alarm {
 /// An action on alarms.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum AlarmAction {
-    /// Send a test on every channel, and show how that went.
+    /// Send a test on every channel, and show the results.
     Test,
 }
 
 /// `stria health`
 #[derive(Args, Debug)]
 pub struct Health {
-    /// A drive, or an array that is served; the drives of all arrays if not given.
+    /// A drive, or a served array; by default the drives of all arrays.
     #[arg(value_name = "DRIVE|ARRAY", value_hint = ValueHint::FilePath)]
     pub what: Option<PathBuf>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `stria explain`
 #[derive(Args, Debug)]
 pub struct Explain {
-    /// One array; all if not given.
+    /// One array; by default all.
     pub name: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -22,7 +22,7 @@ pub struct Rename {
     pub old: String,
     /// Its new name: up to 31 bytes.
     pub new: String,
-    /// Its drives; if not given, all block devices are searched.
+    /// Its drives; by default all block devices are searched.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
     #[command(flatten)]
@@ -81,26 +81,28 @@ pub struct Set {
     /// The drives of an array that is not served, if they are image files.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
-    /// When a write is acknowledged.
+    /// When writes are acknowledged.
     #[arg(long, value_enum, value_name = "POLICY")]
     pub write: Option<WriteMode>,
     /// Switch the drives' own write caches on or off; they are flushed first. As root, on NVMe, SATA and SCSI drives.
     #[arg(long, value_name = "on|off", value_parser = settings::switch)]
     pub drive_caches: Option<bool>,
-    /// Refuse writes, or take them again.
+    /// Refuse writes, or accept them again.
     #[arg(long, value_name = "on|off", value_parser = settings::switch)]
     pub read_only: Option<bool>,
-    /// Write-intent bitmap: none, internal, or internal:CHUNK. Without it a crash costs a resync of everything, and a member that was away
-    /// a full rebuild.
+    /// Write-intent bitmap: none, internal, or internal:CHUNK. Without it the array needs a full resync after a crash, and a
+    /// member that returns needs a full rebuild.
     #[arg(long, value_name = "CHOICE", value_parser = |text: &str| settings::bitmap(text).map(|_| text.to_owned()))]
     pub bitmap: Option<String>,
-    /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not being written.
+    /// Write log of parity levels: auto, or none. Without it a crash in which a drive is lost can damage data that was not being
+    /// written.
     #[arg(long, value_name = "CHOICE", value_parser = |text: &str| settings::log(text).map(|_| text.to_owned()))]
     pub log: Option<String>,
-    /// Checksums of every 4 KiB, on or off. On: where the drives have room behind their data, as arrays that once had checksums do.
+    /// Checksums of every 4 KiB, on or off. "on" needs space behind the data on the drives, which arrays that once had checksums
+    /// have.
     #[arg(long, value_name = "on|off", value_parser = settings::switch)]
     pub integrity: Option<bool>,
-    /// Do not ask, and disconnect clients where a change needs a pause.
+    /// Do not ask, and disconnect clients if a change needs a pause.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
     #[command(flatten)]
@@ -112,10 +114,10 @@ pub struct Set {
 }
 
 const SET_HELP: &str = "\
---write and --drive-caches hold at once. The others need a pause of a moment: the array is stopped, changed, and started again.
-Block devices and disks of virtual machines wait meanwhile; NBD clients reconnect, if they can.
-The daemon keeps --write, --drive-caches and --read-only in its configuration; `stria serve` has options of the same names.
-A power cut during a change leaves the array as before or as wanted; the same command completes it.";
+--write and --drive-caches take effect at once. The others need a short pause: the array is stopped, changed, and started again.
+Block devices and virtual machines wait meanwhile; NBD clients reconnect, if they can.
+The daemon stores --write, --drive-caches and --read-only in its configuration; `stria serve` has options of the same names.
+After a power cut during a change the array has either the old or the new setting; repeat the command to complete it.";
 
 impl Set {
     /// What is sent to the process that serves the array.

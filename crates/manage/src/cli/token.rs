@@ -20,7 +20,7 @@ pub struct Token {
 pub enum RoleName {
     /// See everything.
     View,
-    /// Also do what loses no data.
+    /// Also do everything that loses no data.
     Operate,
     /// Do everything.
     Admin,
@@ -29,9 +29,9 @@ pub enum RoleName {
 /// An action on tokens.
 #[derive(Debug, Subcommand)]
 pub enum TokenAction {
-    /// Make a token, and show it once. Only its SHA-256 is kept.
+    /// Make a token, and show it once. Only its SHA-256 is stored.
     Create {
-        /// A name for it, for the record of orders.
+        /// Its name, which events show with each order.
         name: String,
         /// Its rights.
         #[arg(long, value_enum, default_value = "view")]
@@ -40,9 +40,9 @@ pub enum TokenAction {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         certificate: Option<PathBuf>,
     },
-    /// List them.
+    /// List all tokens.
     List,
-    /// Remove one: it is invalid at once, and its sessions end.
+    /// Remove a token: it is invalid at once, and its sessions end.
     Remove {
         /// Its name.
         name: String,

@@ -12,12 +12,11 @@ use stria_terminal::{Failure, absolute};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Alarms and metrics")]
 pub struct MonitorOptions {
-    /// Give metrics to Prometheus at http://HOST:PORT/metrics; a port alone is on the loopback interface. They are on the control socket
-    /// in any case.
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port without a host is on the loopback interface. The control
+    /// socket always serves them.
     #[arg(long, value_name = "[HOST:]PORT", value_parser = page::address)]
     pub metrics: Option<SocketAddr>,
-    /// Send alarms as the table [alarms] of this file says (docs/ALARMS.md), and judge drives by its table [health] (docs/HEALTH.md). The
-    /// options below take precedence.
+    /// File with the tables [alarms] (docs/ALARMS.md) and [health] (docs/HEALTH.md). The options below take precedence.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub alarms: Option<PathBuf>,
     /// Start this program for each event, as `mdadm --monitor` does: PROGRAM EVENT ARRAY [MEMBER].
