@@ -1,7 +1,7 @@
-//! `bench`: a load in this process on an array and on its bare members, held against what the geometry allows.
+//! `bench`: a load in this process on an array and on its bare members, compared with the limits of the geometry.
 //!
-//! Three kinds of arrays: one that exists on drives (read only, unless --force lets its contents be overwritten), one
-//! made on image files for this run, and one in memory, whose figures are the engine's own.
+//! There are three kinds of arrays: one that exists on drives (read only, unless --force allows overwriting), one made on image files
+//! for this run, and one in memory, which shows the engine's own figures.
 
 #![forbid(unsafe_code)]
 
@@ -24,11 +24,11 @@ use stria_terminal::output::{self, confirm, print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
 
-/// Measure an array beside its bare members and what its geometry allows.
+/// Measure an array, its bare members, and the limits of its geometry.
 #[derive(Parser)]
 #[command(name = "stria bench", bin_name = "stria bench", max_term_width = 110)]
 struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -37,31 +37,31 @@ struct Cli {
 
 #[derive(Args, Debug)]
 struct Bench {
-    /// Drives of an array that is not served; they are only read, unless --force allows to overwrite the array.
+    /// Drives of an array that is not served. They are only read, unless --force is given.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with_all = ["ram", "files"])]
     drives: Vec<PathBuf>,
-    /// An array on this many members in memory: what the engine itself can do.
+    /// An array of this many members in memory, which shows the limits of the engine itself.
     #[arg(long, value_name = "N", conflicts_with = "files")]
     ram: Option<usize>,
-    /// An array on this many image files, made for this run.
+    /// An array of this many image files, made for this run.
     #[arg(long, value_name = "N")]
     files: Option<usize>,
-    /// Where the image files are made; the system's folder for temporary files if not given.
+    /// Folder for the image files; by default the system's folder for temporary files.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Level of an array made for this run.
     #[arg(long, short, default_value = "5")]
     level: ArrayLevel,
-    /// Strip of an array made for this run; by drive count if not given.
+    /// Strip of an array made for this run; the default depends on the number of drives.
     #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
     strip: Option<u64>,
     /// Size of each member of an array made for this run.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
     size: u64,
-    /// One pattern, in fio's words, instead of the usual table.
+    /// One pattern, named as in fio, instead of the usual table.
     #[arg(long, value_name = "PATTERN")]
     rw: Option<Pattern>,
-    /// Share of reads of rw and randrw, in per cent.
+    /// Percentage of reads of rw and randrw.
     #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
     rwmixread: u8,
     /// Size of requests; with the usual table: only the rows of this size.
@@ -70,27 +70,27 @@ struct Bench {
     /// Requests in flight; with the usual table: only the rows of this depth.
     #[arg(long, value_name = "N")]
     iodepth: Option<usize>,
-    /// Seconds of each load, after a fifth of it to warm up.
+    /// Seconds of each load, after a warm-up of a fifth of this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     runtime: f64,
-    /// Rounds; figures are medians.
+    /// Number of rounds; figures are medians.
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
     /// Verify every block instead of comparing: half of the requests are writes, and everything is read back.
     #[arg(long)]
     verify: bool,
-    /// Overwrite what the array on the drives holds.
+    /// Overwrite the contents of the array on the drives.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     force: bool,
-    /// Write a page with charts here.
+    /// Write a page with charts to this file.
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// Write the figures here.
+    /// Write the figures to this file.
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     csv: Option<PathBuf>,
 }
 
-/// Loads in fio's words.
+/// Loads, named as in fio.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "lower")]
 enum Pattern {
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| bench(&cli.bench, json).map(|()| 0))
 }
 
-/// A subject, and what must live as long: the folder of its image files.
+/// A subject, and the folder of its image files, which must live as long.
 struct Bound {
     subject: Subject,
     /// Of an array with metadata: stopped at the end.
@@ -130,7 +130,7 @@ struct Bound {
     _folder: Option<tempfile::TempDir>,
 }
 
-/// Runs the loads and shows what came out.
+/// Runs the loads and shows the results.
 ///
 /// # Errors
 /// When there is no such array, writes were not allowed, or a load failed.

@@ -1,9 +1,9 @@
-//! `demo`: shows and measures what an array does, on image files, as an ordinary user.
+//! `demo`: shows and measures an array on image files, as an ordinary user.
 //!
-//! First the scaling table (stria-bench). Then the story: a RAID 6 with two spares is served over NBD by `stria
-//! serve`; fio writes all of it in random order and verifies; two drives are pulled under that load, the second
-//! while the first is still being rebuilt; when the spares are filled, a scrub compares everything, two more drives are
-//! pulled, and every byte is verified once more, now through what was rebuilt.
+//! First it prints the scaling table (stria-bench). Then it plays the story. `stria serve` serves a RAID 6 with two spares over NBD. fio
+//! writes all of it in random order and verifies. Two drives are pulled under that load, the second during the rebuild of the first.
+//! When the spares are filled, a scrub compares everything. Then two more drives are pulled, and every byte is verified once more, now
+//! from the rebuilt drives.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ use stria_terminal::{Failure, absolute};
 #[derive(Parser)]
 #[command(name = "stria demo", bin_name = "stria demo", max_term_width = 110)]
 struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -37,13 +37,13 @@ struct Demo {
     /// Measure up to this many drives.
     #[arg(long, value_name = "8|24", default_value = "8", value_parser = ["8", "24"])]
     members_max: String,
-    /// Where the image files are made, in a folder of their own that is removed afterwards; 2 GiB are needed.
+    /// Folder for the image files, which are removed afterwards; they need 2 GiB.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// The page with the charts.
     #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath, overrides_with = "out")]
     out: PathBuf,
-    /// Half a minute: fewer drive counts and shorter runs.
+    /// Take only half a minute, with fewer drive counts and shorter runs.
     #[arg(long)]
     quick: bool,
 }

@@ -33,7 +33,7 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 #[derive(Parser)]
 #[command(name = "stria lab", bin_name = "stria lab", max_term_width = 110)]
 struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

@@ -17,31 +17,31 @@ use stria_terminal::{Failure, absolute, program};
 /// `stria lab replay`
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// A trace file; or, without --format, an application that is imitated: word, excel, photoshop-light …
+    /// A trace file; or, without --format, the name of an imitated application: word, excel, photoshop-light …
     #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub trace: String,
-    /// What the trace file is: msr, alibaba, tencent, blkparse, blktrace, iolog, disksim or mqsim; packed if it ends in .gz.
+    /// Format of the trace file: msr, alibaba, tencent, blkparse, blktrace, iolog, disksim or mqsim. A name in .gz is compressed.
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// An existing file, a block device, or an NBD URI; requests beyond its end are folded into it.
+    /// An existing file, a block device, or an NBD URI; offsets beyond its end are taken modulo its size.
     #[arg(long, short, value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub target: String,
     /// Replay with fio instead of the lab's own threads, which measure how late each request is.
     #[arg(long)]
     pub fio: bool,
-    /// When requests are sent: as recorded, or closed for applications, which have no times.
+    /// When requests are sent; the default is recorded, and closed for applications, which have no recorded times.
     #[arg(long)]
     pub pace: Option<When>,
-    /// By how much recorded times are stretched: 0.5 is twice as fast.
+    /// Factor for recorded times: 0.5 is twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub stretch: f64,
-    /// The longest pause of think time, seconds.
+    /// The longest pause with --pace think, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub pause_max: f64,
-    /// The most requests in flight; 64 if they are sent as recorded, else 1.
+    /// The most requests in flight; by default 64 with --pace recorded, else 1.
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
-    /// Scale offsets to the target's size instead of folding them.
+    /// Scale offsets to the target's size instead of taking them modulo its size.
     #[arg(long)]
     pub scale_offsets: bool,
     /// Use the page cache.
@@ -56,7 +56,7 @@ pub struct Replay {
     /// Overwrite this target: needed for traces that write.
     #[arg(long, value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub destroy: Vec<String>,
-    /// The run's folder, which must not be there; lab-replay-1 and so on if not given.
+    /// The run's folder, which must not exist; by default lab-replay-1 and so on.
     #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 }
@@ -66,9 +66,9 @@ pub struct Replay {
 pub enum When {
     /// At their recorded times.
     Recorded,
-    /// When the one before has ended.
+    /// When the previous request has ended.
     Closed,
-    /// When the one before has ended and the recorded pause is over.
+    /// When the previous request has ended and the recorded pause is over.
     Think,
 }
 

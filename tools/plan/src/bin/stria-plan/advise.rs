@@ -15,16 +15,16 @@ use stria_terminal::{Failure, size};
 pub struct Advise {
     #[command(flatten)]
     asked: WishArgs,
-    /// Space for data, at least: 10TB
+    /// Least space for data: 10TB
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0")]
     capacity: u64,
-    /// Failures of any drives that must be survived
+    /// Number of failed drives that the array must survive, whichever they are
     #[arg(long, value_name = "N", default_value_t = 1)]
     survive: usize,
-    /// What all drives may cost, in the currency of --price
+    /// Budget for all drives, in the currency of --price
     #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
     budget: Option<f64>,
-    /// Say where each figure of the first array comes from
+    /// Print the source of each figure of the first array
     #[arg(long)]
     explain: bool,
     /// Write the answer as a page of HTML, with a chart and all sources
@@ -152,7 +152,7 @@ pub fn row(trial: &Trial) -> Vec<String> {
     ]
 }
 
-/// What follows in the table of advice: degraded, rebuild, loss, wear, price.
+/// The other columns of the table of advice: degraded, rebuild, loss, wear, price.
 fn costs(trial: &Trial) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let wear = trial.wear.map(|wear| match wear.used {

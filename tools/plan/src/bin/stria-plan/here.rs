@@ -23,19 +23,19 @@ const MEMBER_SECTORS: u64 = 64 << 11;
 const STRIP_SECTORS: u64 = 128;
 const MEMBERS: usize = 4;
 const DEPTH: u64 = 32;
-/// Rounds of which the median counts.
+/// Number of rounds; the median counts.
 const ROUNDS: usize = 7;
 const BLOCK_BYTES: usize = 4096;
 /// Requests between two looks at the clock.
 const BETWEEN: u64 = 256;
 
-/// Measure this machine as a platform, in some seconds, and keep it as a profile
+/// Measure this machine as a platform, in some seconds, and write a profile
 #[derive(Args)]
 pub struct Measure {
-    /// The profile: `--platform FILE` plans with it
+    /// The profile's file, for `--platform FILE`
     #[arg(long, value_name = "FILE", default_value = "here.toml")]
     out: PathBuf,
-    /// How long that takes: longer is more exact where others use the machine
+    /// Duration of the measurement: longer is more exact if other programs use the machine
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }
@@ -113,7 +113,7 @@ fn processor() -> String {
 /// The profile `stria` with this machine's processor time, measured for so long.
 ///
 /// # Errors
-/// Failed, if the engine refuses what it was asked: it does not.
+/// Failed, if the engine refuses a request, which does not happen.
 pub fn platform(time: Duration) -> Result<Profile<PlatformConfig>, Failure> {
     let Costs { client, member, log } = costs(time)?;
     let mut profile = profile::platform("stria").map_err(Failure::failed)?;

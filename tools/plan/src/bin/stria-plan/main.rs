@@ -1,4 +1,4 @@
-//! `stria-plan`: which array of given drives suits a purpose, arithmetic of arrays, and the reproduction of published measurements.
+//! `stria-plan`: advice on arrays for a purpose, arithmetic of arrays, and the reproduction of published measurements.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ use stria_terminal::output::{print, print_json, table};
 #[derive(Parser)]
 #[command(name = "stria plan", bin_name = "stria plan", max_term_width = 110)]
 struct Cli {
-    /// Speak JSON on standard output.
+    /// Print JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -36,24 +36,24 @@ struct Cli {
 enum Command {
     /// Try every array that drives can make on their models, and rank them for a purpose
     Advise(advise::Advise),
-    /// What one array would be with a drive more, another strip, a failed drive or twice the load
+    /// Compare one array with variants: one drive more, another strip, a failed drive, twice the load
     WhatIf(what_if::WhatIf),
     /// Carry out the jobs of a folder, each an advise, what-if or reproduce; over processors, and over machines that share the folder
     Campaign(campaign::Campaign),
-    /// Measure this machine as a platform, in some seconds, and keep it as a profile
+    /// Measure this machine as a platform, in some seconds, and write a profile
     Measure(here::Measure),
-    /// The drives and platforms that are modelled
+    /// List the modelled drives and platforms
     Catalogue,
-    /// Arithmetic without a run
+    /// Compute endurance, failure rates, rebuilds and usable space
     #[command(subcommand)]
     Calc(Calc),
-    /// Runs the models of every published measurement and compares
+    /// Run the models of every published measurement and compare
     Reproduce(reproduce::Reproduce),
 }
 
 #[derive(Subcommand)]
 enum Calc {
-    /// What may be written a year, a month and a day for an endurance rating to last
+    /// Data that may be written in a year, a month and a day within an endurance rating
     Endurance {
         /// Terabytes written (TBW)
         #[arg(long)]
@@ -65,7 +65,7 @@ enum Calc {
         #[arg(long)]
         capacity_gb: Option<f64>,
     },
-    /// The endurance rating that full drive writes a day stand for
+    /// The endurance rating (TBW) from full drive writes a day
     Tbw {
         /// Full drive writes a day (DWPD)
         #[arg(long)]
@@ -77,17 +77,17 @@ enum Calc {
         #[arg(long)]
         years: f64,
     },
-    /// Days, years and the annual failure rate of a mean time between failures
+    /// Days, years and annual failure rate from a mean time between failures
     Mtbf {
         /// Hours
         hours: f64,
     },
-    /// The mean time between failures of an annual failure rate
+    /// The mean time between failures from an annual failure rate
     Afr {
         /// Percent of drives a year
         percent: f64,
     },
-    /// How long a drive takes to be filled, and the risk of an unreadable sector meanwhile
+    /// The time to fill a drive, and the risk of an unreadable sector meanwhile
     Rebuild {
         /// Terabytes of the drive
         #[arg(long)]
@@ -95,14 +95,14 @@ enum Calc {
         /// Megabytes a second
         #[arg(long)]
         mb_per_s: f64,
-        /// Drives that are read, for the risk
+        /// Number of drives that are read, for the risk
         #[arg(long, default_value_t = 1)]
         read_drives: u32,
-        /// Bits read for one that is unreadable, as in data sheets
+        /// Bits read for each unreadable bit, as in data sheets
         #[arg(long, default_value_t = 1e15)]
         bits_per_error: f64,
     },
-    /// The space of an array that data can take
+    /// The space for data on an array
     Usable {
         /// Level
         #[arg(long, value_enum)]

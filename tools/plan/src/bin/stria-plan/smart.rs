@@ -6,7 +6,7 @@ use std::process::Command;
 use stria_plan::profile;
 use stria_terminal::Failure;
 
-/// The answer of `smartctl`. Its exit code is a set of remarks on the drive; the JSON has what it knows either way.
+/// The answer of `smartctl`. Its exit code is a set of remarks on the drive; the JSON is complete in any case.
 fn ask(arguments: &[&str]) -> Result<Value, Failure> {
     let output = Command::new("smartctl").args(["--json"]).args(arguments).output().map_err(|error| {
         let remedy = "install smartmontools, or name drives of the catalogue, such as --drives 8xp4510";
@@ -25,7 +25,7 @@ fn model(device: &str) -> Result<String, Failure> {
 /// "4xs3500": the drives of this machine, which are all of one model of the catalogue.
 ///
 /// # Errors
-/// Usage, if there is no smartctl, no drive that is known, or several models.
+/// Usage, if there is no smartctl, no known drive, or drives of several models.
 pub fn drives() -> Result<String, Failure> {
     let found = ask(&["--scan"])?;
     let devices = found["devices"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -10,7 +10,7 @@ use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
 
-/// What one array would be with a drive more, another strip, a failed drive or twice the load
+/// Compare one array with variants: one drive more, another strip, a failed drive, twice the load
 #[derive(Args)]
 pub struct WhatIf {
     #[command(flatten)]
@@ -33,7 +33,7 @@ impl WhatIf {
 /// The array and its variants.
 ///
 /// # Errors
-/// Usage, where there is no such array.
+/// Usage, if there is no such array.
 pub fn answer(command: &WhatIf, quiet: bool) -> Result<(Wish, Vec<Variant>), Failure> {
     let mut wish = command.asked.wish()?;
     if !command.asked.names_strips() {

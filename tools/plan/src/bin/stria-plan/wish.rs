@@ -14,16 +14,16 @@ use stria_terminal::{Failure, size};
 /// Drives, platform and load.
 #[derive(Args)]
 pub struct WishArgs {
-    /// How many drives, and which: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists them; a path that ends in .toml is a
-    /// profile of your own; `here`: those of this machine, as smartctl names them
+    /// Number and model of the drives: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists the models; a path that
+    /// ends in .toml is your own profile; `here`: the drives of this machine, as smartctl names them
     #[arg(long, value_name = "COUNTxDRIVE")]
     drives: String,
-    /// What the drives are attached to, and what makes the array; `stria plan catalogue` lists them. `here`: Stria on this machine, which is
-    /// measured first; a path that ends in .toml is a profile of your own, such as `stria plan measure` makes
+    /// Controller or software that runs the array; `stria plan catalogue` lists the platforms. `here`: Stria on this machine,
+    /// which is measured first; a path that ends in .toml is your own profile, for instance from `stria plan measure`
     #[arg(long, value_name = "PLATFORM", default_value = "stria")]
     platform: String,
-    /// What the array is for: database, vm, media, backup, desktop; or what was measured: a trace, as trace.csv.gz or msr:trace.csv.gz, or
-    /// the folder of a run of `stria lab`
+    /// Purpose of the array: database, vm, media, backup, desktop; or what was measured: a trace, as trace.csv.gz or
+    /// msr:trace.csv.gz, or the folder of a run of `stria lab`
     #[arg(long, value_name = "PURPOSE|TRACE|RUN", required_unless_present = "block", conflicts_with_all = ["block", "reads", "threads", "sequential"])]
     purpose: Option<String>,
     /// Instead of a purpose: size of a request, such as 4K
@@ -35,37 +35,38 @@ pub struct WishArgs {
     /// With --block, a trace or a run: requests under way; of --block 32, and of a trace what it says, if not given
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// With --block: threads that share them
+    /// With --block: threads that send them
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
-    /// With --block: requests follow each other
+    /// With --block: sequential requests
     #[arg(long)]
     sequential: bool,
     /// Spares among the drives
     #[arg(long, value_name = "N", default_value_t = 0)]
     spares: usize,
-    /// Strips to try, such as 64K; several times for several
+    /// Strip to try, such as 64K; repeat for several
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     strip: Vec<u64>,
-    /// State of SSDs: as new; used, after random overwrites of everything; or deleted since, which helps where trims reach the drives
+    /// State of SSDs: as new; used, after random overwrites of everything; or used, then deleted, which helps if trims reach the
+    /// drives
     #[arg(long, value_enum, default_value_t = StateName::Used)]
     state: StateName,
-    /// What a drive costs, in any currency; instead of the price in its profile
+    /// Price of a drive, in any currency; replaces the price in its profile
     #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
     price: Option<f64>,
-    /// What clients write to the array in a day, such as 2TB: for years of wear
+    /// Data that clients write to the array in a day, such as 2TB, to compute the drives' lifetime
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     written_a_day: Option<u64>,
-    /// Hours until a failed drive is replaced where there is no spare
+    /// Hours until a failed drive is replaced if there is no spare
     #[arg(long, value_name = "HOURS", default_value_t = 24.0, allow_negative_numbers = true)]
     replace_hours: f64,
     /// Days from one scrub to the next
     #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
     scrub_days: f64,
-    /// Correct the models by what `stria lab run --verify-plan` measured on this machine
+    /// Correct the models by the measurements of `stria lab run --verify-plan` on this machine
     #[arg(long)]
     calibrated: bool,
-    /// Requests that are measured of each load: more are slower and more exact
+    /// Measured requests of each load: more take longer and are more exact
     #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
     requests: u64,
 }
@@ -77,7 +78,7 @@ enum StateName {
     Deleted,
 }
 
-/// True for the path of a profile of one's own.
+/// True for the path of the user's own profile.
 fn is_path(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|ending| ending == "toml")
 }

@@ -25,7 +25,7 @@ pub struct Rebuild {
     /// The number of clients' 4 KiB random requests at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     depth: u64,
-    /// The share of reads among them, in per cent.
+    /// The percentage of reads.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=100))]
     rwmixread: u64,
     /// The latency that 99 of 100 requests must keep; repeat the option for several.

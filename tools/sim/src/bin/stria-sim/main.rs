@@ -41,7 +41,7 @@ struct Sim {
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     from: u64,
-    /// The number of histories; 10000 if neither this nor --seconds is given.
+    /// The number of histories; by default 10000, unless --seconds is given.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Begin no history after this time.
@@ -50,26 +50,26 @@ struct Sim {
     /// Run arrays of one level only.
     #[arg(long, value_parser = stria_sim::setup::FAMILIES)]
     level: Option<String>,
-    /// Run on so many threads; one for each core if not given.
+    /// The number of threads; by default one for each core.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Print what was met, by level, and which requests met which states and faults.
+    /// Print the cases that occurred, by level, and which requests met which states and faults.
     #[arg(long)]
     coverage: bool,
-    /// Add faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata, starts that meet
-    /// another crash or lack a member.
+    /// Add more faults to the same seeds: bit rot, lost and misdirected writes, growing errors, torn metadata, starts that are
+    /// cut short by another crash or lack a member.
     #[arg(long)]
     more_faults: bool,
-    /// Let clients outlive a killed process and repeat to the next one the requests it had not answered: a write may arrive twice.
+    /// Let clients outlive a killed process and repeat its unanswered requests to the next one: a write may arrive twice.
     #[arg(long)]
     repeats: bool,
     /// Give RAID 5 and 50 md's partial parity log instead of Stria's write log.
     #[arg(long)]
     partial_parity: bool,
-    /// Add and take away bitmap and write log while arrays are stopped, cut the power meanwhile, and change write policies.
+    /// Add and remove bitmap and write log while arrays are stopped, cut the power meanwhile, and change write policies.
     #[arg(long)]
     changes: bool,
-    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then; losses are counted.
+    /// Let half of the drives with a volatile cache lie about flushes. Losses are then counted, not failures.
     #[arg(long)]
     lying_flush: bool,
     /// Run the history of --from alone, and print every event of it.
@@ -83,9 +83,9 @@ struct Sim {
 /// The other simulations.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The cost of the write log on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    /// The cost of the write log on modelled SSDs: 4 KiB random writes with and without it, in virtual time.
     Price(price::Price),
-    /// The latency that a rebuild leaves to clients on modelled SSDs, and its speed beside them, in virtual time.
+    /// The latency of clients during a rebuild on modelled SSDs, and the speed of the rebuild, in virtual time.
     Rebuild(beside::Rebuild),
 }
 
