@@ -41,9 +41,7 @@ check: lint
 
 # Everything that is checked, lints included; at the end of the tests, which of them took longest.
 test: setup lint
-	mkdir -p target
-	$(CARGO) test --workspace --locked 2>&1 | tee target/tests.log
-	scripts/timed target/tests.log
+	CARGO=$(CARGO) scripts/run-tests
 	bench/instructions/check
 
 lint:
