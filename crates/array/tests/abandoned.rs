@@ -62,14 +62,14 @@ impl World {
         let model = vec![0; bytes(geometry.capacity_sectors())];
         let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
         let rams: Vec<SharedRam> = (0..members).map(|_| SharedRam::new(512)).collect();
-        let mut chance = Chance(seed);
+        let mut chance = Chance::from_state(seed);
         let mut devices = || {
             let mut hanging = |(until, ram): (&Rc<Cell<Nanos>>, &SharedRam)| Hanging {
                 ram: ram.clone(),
                 limits: Limits { volatile_cache: true, ..ram.limits().clone() },
                 until: Rc::clone(until),
                 now: 0,
-                chance: Chance(chance.next()),
+                chance: Chance::from_state(chance.any()),
                 waiting: Vec::new(),
             };
             until.iter().zip(&rams).map(|member| Box::new(hanging(member)) as Box<dyn BlockDevice>).collect()
@@ -114,7 +114,7 @@ impl World {
             }
             _ => {
                 let mut buffer = Buffer::zeroed(bytes(sectors));
-                buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.next().to_le_bytes()));
+                buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.any().to_le_bytes()));
                 self.model[place].copy_from_slice(&buffer);
                 let fua = kind == 5;
                 self.submit(start, sectors, Operation::Write { from: std::iter::once(buffer.freeze()).collect(), fua });

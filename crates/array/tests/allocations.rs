@@ -62,7 +62,7 @@ impl Traffic {
 fn the_data_path_does_not_allocate_once_it_is_warm() {
     for (level, count) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 6)] {
         for (read, sectors, in_order) in [(true, 8, false), (false, 8, false), (false, 256, true)] {
-            let (array, chance) = (array(level, count), Chance(1));
+            let (array, chance) = (array(level, count), Chance::from_state(1));
             let mut traffic = Traffic { array, ended: Vec::new(), sectors, in_order, chance, next: 0 };
             traffic.begin(read);
             traffic.go_on(5000);

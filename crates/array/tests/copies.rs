@@ -110,7 +110,7 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
         let geometry = Geometry::new(level, layout, 8, &vec![104; members]).expect("it fits");
         let mut world = support::World::with(geometry, 0, seed, None, Synced::up_to(0));
         for ram in &world.rams {
-            let noise = world.chance.next() as u8;
+            let noise = world.chance.any() as u8;
             ram.0.borrow_mut().memory_mut().fill(noise);
         }
         for _ in 0..world.chance.below(60) {

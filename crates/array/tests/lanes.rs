@@ -72,7 +72,7 @@ fn a_resync_is_divided_between_lanes() {
         let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, Synced::up_to(0), world.lanes.len());
         // Copies and parity that are inconsistent everywhere.
         for ram in &after.rams {
-            let noise = after.chance.next() as u8;
+            let noise = after.chance.any() as u8;
             ram.0.borrow_mut().memory_mut().fill(noise);
         }
         after.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());

@@ -165,13 +165,13 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
             ..ArrayConfig::optimal("test", geometry.clone())
         };
-        let mut chance = Chance(seed as u64);
+        let mut chance = Chance::from_state(seed as u64);
         let devices = faults
             .iter()
             .enumerate()
             .map(|(member, plan)| {
                 let faulty = FaultDevice::new(RamDevice::new(sectors + METADATA_SECTORS), Rc::clone(plan));
-                let late = LateDevice::new(faulty, chance.next());
+                let late = LateDevice::new(faulty, chance.any());
                 Box::new(Watch { inner: late, member, told: Rc::clone(&told), open: Rc::clone(&open), pending: Vec::new() })
                     as Box<dyn BlockDevice>
             })

@@ -1,4 +1,4 @@
-//! The only source of chance for the simulator, the models and tests: SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
+//! The only source of random numbers for the simulator, the models, the load generator and tests: SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
 //! Nothing that serves drives uses it.
 //!
 //! A library would promise the same numbers for one version at a time. A seed that is kept in a test must replay the same run
@@ -51,6 +51,13 @@ impl Chance {
     /// One of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// Fills `bytes` with random ones.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&self.any().to_le_bytes()[..word.len()]);
+        }
     }
 
     /// A number from 0 (included) to 1 (excluded).

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, ErrorKind, Operation, Request, Segments};
+use stria_chance::Chance;
 use stria_drive::{Access, DriveError, DriveKind, FileDrive, Ring, SyncDrive, open, probe};
 
 fn on(path: &Path) -> (Ring, FileDrive) {
@@ -249,11 +250,11 @@ fn more_segments_than_one_call_takes_are_transferred() {
     let folder = Folder::on_disk();
     let (ring, mut drive) = on(&folder.file("member", 4 << 20));
     let pieces = 3000;
-    let mut random = Random(5);
+    let mut chance = Chance::from_state(5);
     let mut expected = Vec::new();
     let from = (0..pieces).map(|_| {
         let mut buffer = Buffer::zeroed(512);
-        buffer.iter_mut().for_each(|byte| *byte = random.next() as u8);
+        buffer.iter_mut().for_each(|byte| *byte = chance.any() as u8);
         expected.extend_from_slice(&buffer);
         buffer.freeze()
     });

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, Random};
+use common::Folder;
 use std::collections::HashSet;
 use std::io::{ErrorKind as ErrorKindOfIo, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, KeepOn, LaneClient, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice,
     Request, Segments,
 };
+use stria_chance::Chance;
 use stria_drive::{Access, DriveError, Lane, LaneHandle, LaneRouter, PanicGroup, SyncDrive, monotonic_now};
 
 /// A thread that sends requests and waits.
@@ -107,13 +108,13 @@ fn clients_get_their_own<D: BlockDevice + 'static>(lane: &LaneHandle<D>, rounds:
             let remote = lane.remote();
             scope.spawn(move || {
                 let client = Client::new(remote);
-                let mut random = Random(client_index);
+                let mut chance = Chance::from_state(client_index);
                 let mut bytes = [0u8; 64];
                 for _ in 0..rounds {
-                    let writes: Vec<_> = (0..64).filter(|_| random.below(2) == 0).collect();
+                    let writes: Vec<_> = (0..64).filter(|_| chance.below(2) == 0).collect();
                     let sector = |index: usize| client_index * 64 + index as u64;
                     for &index in &writes {
-                        bytes[index] = random.next() as u8;
+                        bytes[index] = chance.any() as u8;
                     }
                     let mut open: HashSet<u64> = writes.iter().map(|&index| index as u64).collect();
                     client.submit(writes.iter().map(|&index| write(index as u64, sector(index), bytes[index])));
@@ -435,11 +436,11 @@ fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
             far
         })
         .collect();
-    let mut random = Random(1);
+    let mut chance = Chance::from_state(1);
     let mut answer = [0; 3];
     for _ in 0..2000 {
-        let peer = &mut peers[random.below(20) as usize];
-        let asked = [0, 1, 2].map(|_| random.below(98) as u8);
+        let peer = &mut peers[chance.below(20) as usize];
+        let asked = [0, 1, 2].map(|_| chance.below(98) as u8);
         peer.write_all(&asked).unwrap();
         peer.read_exact(&mut answer).unwrap();
         assert_eq!(answer, asked);

@@ -1,4 +1,4 @@
-//! Many random requests in flight on a real drive, against a plain array of bytes.
+//! Many chance requests in flight on a real drive, against a plain array of bytes.
 //!
 //! Requests in flight never overlap unless both read, since their order is undefined. Every read is compared when it ends; at
 //! the end the whole drive is. A failure names the position and the seed.
@@ -9,6 +9,7 @@ use common::*;
 use std::path::Path;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, Operation, Pool, Request, SECTOR_BYTES, Segments};
+use stria_chance::Chance;
 use stria_drive::{Access, FileDrive, IoOptions, Ring, SyncDrive, Way};
 use stria_testkit::nvme;
 
@@ -24,19 +25,19 @@ struct InFlight {
 struct Play {
     ring: Ring,
     drive: FileDrive,
-    random: Random,
+    chance: Chance,
     bytes: Vec<u8>,
     in_flight: Vec<InFlight>,
     seed: u64,
 }
 
-/// Cuts `len` bytes at random; `odd`: also inside sectors.
-fn cuts(random: &mut Random, len: usize, odd: bool) -> Vec<usize> {
+/// Cuts `len` bytes at chance; `odd`: also inside sectors.
+fn cuts(chance: &mut Chance, len: usize, odd: bool) -> Vec<usize> {
     let mut lens = Vec::new();
     let mut left = len;
     while left > 0 {
         let unit = if odd { 4 } else { 512 };
-        let cut = if random.below(2) == 0 { left } else { (random.below((left / unit) as u64) as usize + 1) * unit };
+        let cut = if chance.below(2) == 0 { left } else { (chance.below((left / unit) as u64) as usize + 1) * unit };
         lens.push(cut);
         left -= cut;
     }
@@ -44,13 +45,13 @@ fn cuts(random: &mut Random, len: usize, odd: bool) -> Vec<usize> {
 }
 
 /// Memory of `len` bytes in one allocation or several, starting at any multiple of 512 (or 4: `odd`).
-fn segments(random: &mut Random, len: usize) -> Vec<Buffer> {
-    let odd = random.below(8) == 0;
-    let lead = if odd { 4 } else { 512 } * random.below(4) as usize;
-    let one = random.below(2) == 0;
+fn segments(chance: &mut Chance, len: usize) -> Vec<Buffer> {
+    let odd = chance.below(8) == 0;
+    let lead = if odd { 4 } else { 512 } * chance.below(4) as usize;
+    let one = chance.below(2) == 0;
     let mut whole = Pool::default().take(len + lead);
     whole.split_to(lead);
-    let lens = cuts(random, len, odd);
+    let lens = cuts(chance, len, odd);
     lens.into_iter().map(|len| if one { whole.split_to(len) } else { Pool::default().take(len) }).collect()
 }
 
@@ -58,9 +59,10 @@ impl Play {
     fn submit(&mut self, tag: u64) {
         let block = self.drive.limits().logical_block_bytes as usize;
         let blocks = self.bytes.len() / block;
-        let len = (self.random.below(if self.random.0.is_multiple_of(4) { 64 } else { 6 }) as usize + 1).min(blocks) * block;
-        let start = self.random.below(((self.bytes.len() - len) / block) as u64 + 1) as usize * block;
-        let kind = self.random.below(16);
+        let blocks_max = if self.chance.one_in(4) { 64 } else { 6 };
+        let len = (self.chance.below(blocks_max) as usize + 1).min(blocks) * block;
+        let start = self.chance.below(((self.bytes.len() - len) / block) as u64 + 1) as usize * block;
+        let kind = self.chance.below(16);
         let reads = kind < 6 || kind == 15;
         if self
             .in_flight
@@ -69,18 +71,18 @@ impl Play {
         {
             return;
         }
-        let fua = self.random.below(4) == 0;
+        let fua = self.chance.below(4) == 0;
         let mut bytes = None;
         let operation = match kind {
-            0..6 => Operation::Read { into: Segments::from_vec(segments(&mut self.random, len)) },
+            0..6 => Operation::Read { into: Segments::from_vec(segments(&mut self.chance, len)) },
             6..11 => {
                 let mut written = Vec::with_capacity(len);
                 let fill = |mut buffer: Buffer| -> Data {
-                    buffer.iter_mut().for_each(|byte| *byte = self.random.next() as u8);
+                    buffer.iter_mut().for_each(|byte| *byte = self.chance.any() as u8);
                     written.extend_from_slice(&buffer);
                     buffer.freeze()
                 };
-                let memory = segments(&mut Random(self.seed ^ tag), len);
+                let memory = segments(&mut Chance::from_state(self.seed ^ tag), len);
                 let from = memory.into_iter().map(fill).collect();
                 bytes = Some(written);
                 Operation::Write { from, fua }
@@ -88,7 +90,7 @@ impl Play {
             11 => Operation::Flush,
             12..15 => {
                 bytes = Some(vec![0; len]);
-                Operation::WriteZeroes { fua, unmap: self.random.below(2) == 0, fast: self.random.below(4) == 0 }
+                Operation::WriteZeroes { fua, unmap: self.chance.below(2) == 0, fast: self.chance.below(4) == 0 }
             }
             _ => Operation::Extents { extents: Vec::new() },
         };
@@ -167,7 +169,7 @@ fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
     let drive = FileDrive::new(SyncDrive::open_with(path, Access::Exclusive, io).unwrap(), &ring);
     let info = drive.info();
     println!("{}: {way:?}, {:?}, direct {}, {:?}", path.display(), info.limits, info.direct, info.direct_note);
-    let mut play = Play { ring, drive, random: Random(seed), bytes, in_flight: Vec::new(), seed };
+    let mut play = Play { ring, drive, chance: Chance::from_state(seed), bytes, in_flight: Vec::new(), seed };
     let whole = read(&play.ring, &mut play.drive, 0, (play.bytes.len() / SECTOR_BYTES) as u64).unwrap();
     play.check(0, &whole, "at the start");
     for tag in 0..requests {
@@ -178,7 +180,7 @@ fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
                 play.ring.wait(Some(Duration::from_secs(10)));
             }
         }
-        if play.random.below(8) == 0 {
+        if play.chance.below(8) == 0 {
             play.poll();
         }
     }

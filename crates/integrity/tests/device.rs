@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_block::*;
+use stria_chance::Chance;
 use stria_integrity::*;
 
 #[path = "device/beside_writes.rs"]
@@ -14,22 +15,6 @@ mod beside_writes;
 mod sparse;
 
 const DATA: std::ops::Range<u64> = 64..64 + 1500 * BLOCK_SECTORS;
-
-/// SplitMix64: the only source of chance.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// A RAM drive with two handles: requests run late and out of order, and end later still.
 #[derive(Clone)]
@@ -64,7 +49,7 @@ impl Drive {
             ram,
             to_do: Vec::new(),
             to_tell: Vec::new(),
-            chance: Chance(seed),
+            chance: Chance::from_state(seed),
             now: 0,
             forgets_headers: false,
             tears: false,
@@ -144,7 +129,7 @@ impl World {
 
     fn open_with(drive: Drive, header: Header, seed: u64) -> Self {
         let device = IntegrityDevice::new(drive.clone(), "d0", header, false);
-        Self { drive, device, now: 1, ended: Vec::new(), next_tag: 0, chance: Chance(seed) }
+        Self { drive, device, now: 1, ended: Vec::new(), next_tag: 0, chance: Chance::from_state(seed) }
     }
 
     fn submit(&mut self, block: u64, count: u64, operation: Operation) -> Tag {
@@ -184,7 +169,7 @@ impl World {
             0 | 1 => Operation::WriteZeroes { fua: false, unmap: true, fast: false },
             _ => {
                 let mut buffer = Buffer::zeroed(bytes(count * BLOCK_SECTORS));
-                buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.next().to_le_bytes()));
+                buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.any().to_le_bytes()));
                 let data = buffer.freeze();
                 let cut = bytes(1 + self.chance.below(count * BLOCK_SECTORS - 1));
                 let from = [data.slice(0, cut), data.slice(cut, data.len() - cut)].into_iter().collect();

@@ -96,7 +96,7 @@ fn of_tools() {
         report plan replay run replay_run verify
         ",
     );
-    holds("tools/bench", "chance ledger outcome load theory scratch compare environment null paced scaling story report sweep");
+    holds("tools/bench", "ledger outcome load theory scratch compare environment null paced scaling story report sweep");
     holds(
         "tools/plan",
         "

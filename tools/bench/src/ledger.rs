@@ -11,9 +11,9 @@
 //! acknowledged, and the newest that was tried: after a failed write any sector may hold either.
 //! Memory: 12 bytes per block.
 
-use crate::chance::{Chance, mix};
 use std::ops::Range;
 use stria_block::{SECTOR_BYTES, bytes};
+use stria_chance::{Chance, mix};
 
 /// How a block that was read differs from what it should hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -222,7 +222,7 @@ fn fill_sector(into: &mut [u8], seed: u64, sector: u64, generation: u64) {
     for (word, value) in into.chunks_exact_mut(8).zip([seed, sector, generation, check]) {
         word.copy_from_slice(&value.to_le_bytes());
     }
-    Chance(check).fill(&mut into[32..]);
+    Chance::from_state(check).fill(&mut into[32..]);
 }
 
 #[cfg(test)]

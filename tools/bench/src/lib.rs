@@ -7,7 +7,6 @@
 //! inside, nor how the figures are used.
 #![forbid(unsafe_code)]
 
-mod chance;
 mod compare;
 mod environment;
 mod ledger;

@@ -4,13 +4,13 @@
 //! allocated per request. The clock is read once per turn; a request's latency runs from the turn that submitted it to
 //! the turn that found it ended.
 
-use crate::chance::Chance;
 use crate::ledger::{Fault, Ledger};
 use crate::outcome::{Latencies, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::Range;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments};
+use stria_chance::Chance;
 use stria_drive::{Ring, monotonic_now};
 
 /// Where the next request goes.
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
         if let Some(ledger) = &mut ledger {
             ledger.begin();
         }
-        let mut chance = Chance(load.seed);
+        let mut chance = Chance::from_state(load.seed);
         let mut memory = || {
             let mut buffer = Buffer::zeroed(load.block_bytes as usize);
             chance.fill(&mut buffer);

@@ -10,26 +10,7 @@ use stria_array::Synced;
 use stria_array::address::SyncSpace;
 use stria_array::*;
 use stria_block::*;
-
-/// A small generator (SplitMix64), the only source of random numbers in these tests.
-#[derive(Clone)]
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
+pub use stria_chance::Chance;
 
 /// Carries each request out at a random later time.
 pub struct LateDevice<D> {
@@ -41,7 +22,7 @@ pub struct LateDevice<D> {
 
 impl<D: BlockDevice> LateDevice<D> {
     pub fn new(inner: D, seed: u64) -> Self {
-        Self { inner, chance: Chance(seed), now: 0, waiting: Vec::new() }
+        Self { inner, chance: Chance::from_state(seed), now: 0, waiting: Vec::new() }
     }
 }
 
@@ -157,7 +138,7 @@ impl World {
         synced: Synced<SyncSpace>,
         lane_count: usize,
     ) -> Self {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::from_state(seed);
         let sectors: Vec<u64> = (0..geometry.slot_count() + spares)
             .map(|index| if index < geometry.slot_count() { geometry.member_sectors(index) } else { geometry.member_sectors(0) })
             .collect();
@@ -172,7 +153,7 @@ impl World {
         let mut devices = || {
             let device = |(ram, plan): (&SharedRam, &Rc<RefCell<FaultPlan>>)| {
                 let faulty = FaultDevice::new(ram.clone(), Rc::clone(plan));
-                Box::new(LateDevice::new(faulty, chance.next())) as Box<dyn BlockDevice>
+                Box::new(LateDevice::new(faulty, chance.any())) as Box<dyn BlockDevice>
             };
             rams.iter().zip(&faults).map(device).collect()
         };
@@ -249,7 +230,7 @@ impl World {
     pub fn pattern(&mut self, sectors: u64) -> Buffer {
         let mut buffer = Buffer::zeroed(bytes(sectors));
         for word in buffer.chunks_mut(8) {
-            word.copy_from_slice(&self.chance.next().to_le_bytes());
+            word.copy_from_slice(&self.chance.any().to_le_bytes());
         }
         buffer
     }

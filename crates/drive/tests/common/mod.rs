@@ -166,21 +166,3 @@ pub fn write(ring: &Ring, drive: &mut FileDrive, start_sector: u64, bytes: &[u8]
     let sectors = (bytes.len() / 512) as u64;
     carry_out(ring, drive, start_sector, sectors, Operation::Write { from, fua: false }).result
 }
-
-/// Random numbers from a seed: SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// 0 to `end` - 1.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}

@@ -12,8 +12,8 @@ const HOT: Range<u64> = 1000..1030;
 const ALL: Range<u64> = 1000..1060;
 
 fn block_of(write: u64, block: u64) -> Vec<u8> {
-    let mut chance = Chance(write << 32 | block);
-    (0..512).flat_map(|_| chance.next().to_le_bytes()).collect()
+    let mut chance = Chance::from_state(write << 32 | block);
+    (0..512).flat_map(|_| chance.any().to_le_bytes()).collect()
 }
 
 fn write_of(number: u64, blocks: &Range<u64>) -> Operation {
