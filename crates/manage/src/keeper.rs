@@ -398,8 +398,8 @@ impl Work {
                     _ => self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience),
                 };
                 let then = match self.config.daemon.degraded_after.0 {
-                    Some(_) => "it waits for them, and then starts without",
-                    None => "it waits for them",
+                    Some(_) => "the array waits, then starts without",
+                    None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
                 self.wait(index, text, since);
