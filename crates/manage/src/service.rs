@@ -17,7 +17,7 @@ use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
 use crate::view;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -645,7 +645,7 @@ impl Service {
 
     /// The clients of an array, the users of its block device, and the devices it is attached to, as people read them.
     fn users(&self, served: &Served) -> Vec<String> {
-        let mut users: Vec<String> = self.clients(served).into_iter().map(|client| client.peer).collect();
+        let mut users = counted(self.clients(served).into_iter().map(|client| client.peer));
         if let Some(block) = &*lock(&served.block) {
             let path = block.path();
             users.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
@@ -726,6 +726,14 @@ fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
     served.lanes.set_speed(min, max, target)?;
     *asked = bounds;
     Ok(())
+}
+
+/// Each peer once, with the number of its connections if it has several.
+fn counted(peers: impl Iterator<Item = String>) -> Vec<String> {
+    let mut counts = BTreeMap::new();
+    peers.for_each(|peer| *counts.entry(peer).or_insert(0) += 1);
+    let words = |(peer, count)| if count == 1 { peer } else { format!("{peer} ({count} connections)") };
+    counts.into_iter().map(words).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -190,6 +190,13 @@ fn headline(view: &ArrayView) -> String {
         parts.push("the last scrub found mismatches".into());
     }
     if view.health == HealthView::Optimal {
+        let members = all_members(view).into_iter();
+        let replaced: Vec<&str> = members.filter(|member| member.role == "failed").map(|member| member.path.as_str()).collect();
+        match replaced[..] {
+            [] => {}
+            [path] => parts.push(format!("{path} failed and was replaced; it can be removed")),
+            _ => parts.push(format!("{} failed and were replaced; they can be removed", replaced.join(", "))),
+        }
         let word = if view.clean { "clean" } else { "active" };
         parts.push(if parts.is_empty() { word.into() } else { format!("otherwise {word}") });
     }

@@ -224,6 +224,11 @@ fn stop_under_load_ends_clean() {
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2], drives[3]]);
     let serve = place.serve(&drives);
+    let peers = [serve.client("tank"), serve.client("tank")];
+    place
+        .run(&["stop", "tank"])
+        .refused(4, &[&format!("in use by process {} of user", std::process::id()), "(2 connections); --force"]);
+    drop(peers);
     let uri = format!("--uri={}", serve.uri("tank"));
     let fio = [
         "--name=load",

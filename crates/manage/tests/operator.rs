@@ -53,6 +53,15 @@ fn the_worst_comes_first_and_fits_a_terminal() {
         status["members"].as_array().expect("a list").iter().map(|member| member["role"].as_str().expect("text")).collect();
     assert_eq!((roles.iter().filter(|role| **role == "in sync").count(), &status["missing_slots"]), (4, &serde_json::json!([0])));
     place.run(&["fail", "tank", "9", "--force"]).refused(1, &["does not use 9", "slot 2"]);
+    // A failed drive whose slot is filled again does no harm, but is not forgotten.
+    let fresh = place.path("fresh").to_str().expect("a plain path").to_owned();
+    std::fs::File::create(&fresh).and_then(|file| file.set_len(32 << 20)).expect("an image file");
+    place.ok(&["add", "tank", &fresh, "--wait"]);
+    let headline = |status: Value| status["headline"].as_str().expect("a line").to_owned();
+    let replaced = headline(place.status("tank"));
+    assert!(replaced.starts_with(&format!("{} failed and was replaced; it can be removed, otherwise ", images[0])), "{replaced}");
+    place.ok(&["remove", "tank", &images[0]]);
+    assert!(["clean", "active"].contains(&&headline(place.status("tank"))[..]));
     place.ok(&["stop", "tank"]);
     serve.ended_well();
 }

@@ -86,7 +86,7 @@ impl Service {
             return Ok(());
         }
         let here = self.nbd.connections().into_iter().filter(|connection| connection.export.as_ref() == Some(&served.name));
-        let mut users: Vec<String> = here.map(|connection| connection.peer).collect();
+        let mut users = super::counted(here.map(|connection| connection.peer));
         if is_another_device {
             users = self.users(served);
         }
