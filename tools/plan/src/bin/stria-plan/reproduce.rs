@@ -7,13 +7,13 @@ use stria_plan::reproduce::{self, Case, page};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, write_file};
 
-/// Runs the models of every published measurement and compares
+/// Run the models of every published measurement and compare
 #[derive(Args)]
 pub struct Reproduce {
-    /// Writes the page (Markdown) to a file instead of printing it
+    /// Write the page (Markdown) to a file instead of printing it
     #[arg(long)]
     page: Option<PathBuf>,
-    /// Writes the numbers as CSV to a file
+    /// Write the numbers as CSV to a file
     #[arg(long)]
     csv: Option<PathBuf>,
 }
