@@ -425,49 +425,8 @@ fn inspect(
     let page = |name| sysfs.as_ref().and_then(|sysfs| sysfs.number(name)).unwrap_or(0);
     let rotational = page("queue/rotational") == 1;
     let limits = match kind {
-        DriveKind::File => {
-            let block = u32::try_from(metadata.blksize()).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= 65536);
-            let file_block_bytes = block.unwrap_or(4096).max(direct_block_bytes);
-            let punches = punches_holes(file, metadata.len(), access);
-            Limits {
-                size_sectors: metadata.len() / u64::from(direct_block_bytes) * u64::from(direct_block_bytes)
-                    / SECTOR_BYTES as u64,
-                logical_block_bytes: direct_block_bytes,
-                physical_block_bytes: file_block_bytes,
-                optimal_io_bytes: 0,
-                volatile_cache: true,
-                discard_granularity_bytes: if punches { file_block_bytes } else { 0 },
-                unmap_zeroes: punches,
-                rotational,
-            }
-        }
-        DriveKind::BlockDevice => {
-            let ask = |errno: Errno| system(path, "learn the size of its blocks", errno.into());
-            let logical_block_bytes = rustix::fs::ioctl_blksszget(file).map_err(ask)?;
-            if logical_block_bytes as usize > BLOCK_ALIGN {
-                return Err(unfit(path, format!("its blocks of {logical_block_bytes} bytes are larger than {BLOCK_ALIGN}")));
-            }
-            let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
-            let size = size.map_err(|errno| system(path, "learn its size", errno.into()))?;
-            let discards = page("queue/discard_max_bytes") > 0;
-            let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
-            Limits {
-                size_sectors: size / SECTOR_BYTES as u64,
-                logical_block_bytes,
-                physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
-                optimal_io_bytes: small(page("queue/optimal_io_size")),
-                // Unknown counts as volatile (R9): a needless flush costs time, a missing one data.
-                volatile_cache: sysfs.as_ref().and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref()
-                    != Some("write through"),
-                discard_granularity_bytes: if discards {
-                    small(page("queue/discard_granularity")).max(logical_block_bytes)
-                } else {
-                    0
-                },
-                unmap_zeroes: discards && page("queue/write_zeroes_max_bytes") > 0,
-                rotational,
-            }
-        }
+        DriveKind::File => Limits { rotational, ..file_limits(file, metadata, direct_block_bytes, access) },
+        DriveKind::BlockDevice => Limits { rotational, ..block_device_limits(path, file, sysfs.as_ref())? },
     };
     if limits.size_sectors == 0 {
         let reason = match kind {
@@ -494,6 +453,46 @@ fn inspect(
         serial: of_device.and_then(Sysfs::serial),
         waits: Waits::of(file, kind, limits_block_bytes),
         zeroes_command: page("queue/write_zeroes_max_bytes") > 0,
+    })
+}
+
+fn file_limits(file: &File, metadata: &Metadata, direct_block_bytes: u32, access: Access) -> Limits {
+    let block = u32::try_from(metadata.blksize()).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= 65536);
+    let file_block_bytes = block.unwrap_or(4096).max(direct_block_bytes);
+    let punches = punches_holes(file, metadata.len(), access);
+    Limits {
+        size_sectors: metadata.len() / u64::from(direct_block_bytes) * u64::from(direct_block_bytes) / SECTOR_BYTES as u64,
+        logical_block_bytes: direct_block_bytes,
+        physical_block_bytes: file_block_bytes,
+        optimal_io_bytes: 0,
+        volatile_cache: true,
+        discard_granularity_bytes: if punches { file_block_bytes } else { 0 },
+        unmap_zeroes: punches,
+        rotational: false,
+    }
+}
+
+fn block_device_limits(path: &Path, file: &File, sysfs: Option<&Sysfs>) -> Result<Limits, DriveError> {
+    let page = |name| sysfs.and_then(|sysfs| sysfs.number(name)).unwrap_or(0);
+    let ask = |errno: Errno| system(path, "learn the size of its blocks", errno.into());
+    let logical_block_bytes = rustix::fs::ioctl_blksszget(file).map_err(ask)?;
+    if logical_block_bytes as usize > BLOCK_ALIGN {
+        return Err(unfit(path, format!("its blocks of {logical_block_bytes} bytes are larger than {BLOCK_ALIGN}")));
+    }
+    let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
+    let size = size.map_err(|errno| system(path, "learn its size", errno.into()))?;
+    let discards = page("queue/discard_max_bytes") > 0;
+    let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
+    Ok(Limits {
+        size_sectors: size / SECTOR_BYTES as u64,
+        logical_block_bytes,
+        physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
+        optimal_io_bytes: small(page("queue/optimal_io_size")),
+        // Unknown counts as volatile (R9): a needless flush costs time, a missing one data.
+        volatile_cache: sysfs.and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref() != Some("write through"),
+        discard_granularity_bytes: if discards { small(page("queue/discard_granularity")).max(logical_block_bytes) } else { 0 },
+        unmap_zeroes: discards && page("queue/write_zeroes_max_bytes") > 0,
+        rotational: false,
     })
 }
 

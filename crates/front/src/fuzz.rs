@@ -8,7 +8,7 @@ pub mod stream;
 
 use crate::budget::Budget;
 use crate::export::Facts;
-use crate::handshake::{Handshake, OPTION_BYTES_MAX, Step};
+use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Security, Step};
 use crate::session::{Caps, Session};
 use crate::wire::{OPTION_HEADER_BYTES, Reader, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC};
 use smallvec::SmallVec;
@@ -40,20 +40,7 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 pub fn run(choices: &[u8]) -> Outcome {
     let choices = &mut Choices(choices);
     let size_bytes = choices.pick(&[SIZE_BYTES, SIZE_BYTES, 512, 0]);
-    let facts = |name: &str, choices: &mut Choices| {
-        Arc::new(Facts {
-            name: name.into(),
-            description: "d".repeat(choices.pick(&[0, 10, 4096])),
-            size_bytes,
-            block_min_bytes: if size_bytes == 512 { 512 } else { choices.pick(&[512, 4096]) },
-            block_preferred_bytes: 4096,
-            payload_bytes_max: choices.pick(&[64 << 10, 256 << 10]),
-            read_only: choices.rarely(6),
-            rotational: choices.rarely(6),
-            can_trim: !choices.rarely(6),
-        })
-    };
-    let exports = [facts("tank", choices), facts("extra", choices)];
+    let exports = ["tank", "extra"].map(|name| facts(name, size_bytes, choices));
     let refusal = choices.rarely(30).then_some("no place");
     let caps = Caps { requests_max: choices.pick(&[1, 4, 64]), bytes_max: choices.pick(&[64 << 10, 256 << 10, 1 << 20]) };
     let budget = Budget::new(choices.pick(&[256 << 10, 512 << 10]));
@@ -70,33 +57,9 @@ pub fn run(choices: &[u8]) -> Outcome {
         false => 1 + cuts.below(pace) as usize,
     };
 
-    let mut output = Vec::new();
-    let mut handshake = Handshake::new(crate::handshake::Security::Offered, &mut output);
-    handshake.set_refusal(refusal);
-    let (mut given, mut taken) = (0, 0);
-    let mut steps = 0;
-    let agreement = loop {
-        steps += 1;
-        assert!(steps < STEPS_MAX, "the handshake does not move on");
-        assert!(output.len() <= OUTPUT_BYTES_MAX, "{} bytes of output", output.len());
-        output.clear();
-        let window = &input[taken..given.max(taken)];
-        assert!(window.len() <= OPTION_HEADER_BYTES + OPTION_BYTES_MAX, "more than the driver's buffer is wanted");
-        let (used, step) = handshake.step(window, &exports, &mut output);
-        assert!(used <= window.len());
-        taken += used;
-        match step {
-            // TLS itself is rustls' to fuzz.
-            Step::Again | Step::StartTls => assert!(used > 0, "again without a reason"),
-            Step::Starved if given == input.len() => return Outcome::Haggled,
-            Step::Starved => given = (given + piece()).min(input.len()).min(taken + OPTION_HEADER_BYTES + OPTION_BYTES_MAX),
-            Step::Agreed(agreement) => break agreement,
-            Step::Close(reason) => {
-                assert!(!reason.is_empty());
-                return Outcome::Haggled;
-            }
-        }
-    };
+    let mut at = Position::default();
+    let Some(agreement) = haggle(&input, &exports, refusal, &mut piece, &mut at) else { return Outcome::Haggled };
+    let Position { given, taken, mut steps } = at;
     assert!(refusal.is_none(), "a client that was refused has agreed");
     let structured = agreement.structured;
     let mut session = Session::new(agreement, caps, budget.lease(128 << 10), &input[taken..given]);
@@ -112,29 +75,10 @@ pub fn run(choices: &[u8]) -> Outcome {
             neighbour.shrink_to(0);
         }
         if session.wants_input() {
-            let mut len = 0;
-            let most = piece();
-            for space in session.space() {
-                let part = space.len().min(client.input.len() - len).min(most - len);
-                space[..part].copy_from_slice(&client.input[len..len + part]);
-                len += part;
-            }
-            session.received(len);
-            client.input = &client.input[len..];
-            if client.input.is_empty() && len == 0 {
-                session.end_input();
-            }
+            client.send(&mut session, piece());
         }
         if session.parse(&mut requests).is_err() {
-            // As the driver does: requests are no longer answered, and those at the device are waited for.
-            session.abandon();
-            requests.drain(..).for_each(|request| device.submit(request));
-            while session.requests_at_device() > 0 {
-                device.poll(steps as u64, &mut completions);
-                assert!(!completions.is_empty(), "a request is lost");
-                completions.drain(..).for_each(|completion| session.forget(completion));
-            }
-            assert_eq!(session.held_bytes(), 0);
+            abandon(&mut session, &mut device, requests, steps);
             return Outcome::Broke;
         }
         session.share_memory();
@@ -164,6 +108,80 @@ pub fn run(choices: &[u8]) -> Outcome {
     Outcome::Finished
 }
 
+fn facts(name: &str, size_bytes: u64, choices: &mut Choices) -> Arc<Facts> {
+    Arc::new(Facts {
+        name: name.into(),
+        description: "d".repeat(choices.pick(&[0, 10, 4096])),
+        size_bytes,
+        block_min_bytes: if size_bytes == 512 { 512 } else { choices.pick(&[512, 4096]) },
+        block_preferred_bytes: 4096,
+        payload_bytes_max: choices.pick(&[64 << 10, 256 << 10]),
+        read_only: choices.rarely(6),
+        rotational: choices.rarely(6),
+        can_trim: !choices.rarely(6),
+    })
+}
+
+/// How far a connection is.
+#[derive(Default)]
+struct Position {
+    /// Bytes of the input that the server has.
+    given: usize,
+    /// Bytes that it has parsed.
+    taken: usize,
+    steps: usize,
+}
+
+/// The handshake. `None`: the client did not agree.
+fn haggle(
+    input: &[u8],
+    exports: &[Arc<Facts>],
+    refusal: Option<&'static str>,
+    piece: &mut impl FnMut() -> usize,
+    at: &mut Position,
+) -> Option<Agreement> {
+    let mut output = Vec::new();
+    let mut handshake = Handshake::new(Security::Offered, &mut output);
+    handshake.set_refusal(refusal);
+    loop {
+        at.steps += 1;
+        assert!(at.steps < STEPS_MAX, "the handshake does not move on");
+        assert!(output.len() <= OUTPUT_BYTES_MAX, "{} bytes of output", output.len());
+        output.clear();
+        let window = &input[at.taken..at.given.max(at.taken)];
+        assert!(window.len() <= OPTION_HEADER_BYTES + OPTION_BYTES_MAX, "more than the driver's buffer is wanted");
+        let (used, step) = handshake.step(window, exports, &mut output);
+        assert!(used <= window.len());
+        at.taken += used;
+        match step {
+            // TLS itself is rustls' to fuzz.
+            Step::Again | Step::StartTls => assert!(used > 0, "again without a reason"),
+            Step::Starved if at.given == input.len() => return None,
+            Step::Starved => {
+                at.given = (at.given + piece()).min(input.len()).min(at.taken + OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
+            }
+            Step::Agreed(agreement) => return Some(agreement),
+            Step::Close(reason) => {
+                assert!(!reason.is_empty());
+                return None;
+            }
+        }
+    }
+}
+
+/// As the driver does: requests are no longer answered, and those at the device are waited for.
+fn abandon(session: &mut Session, device: &mut RamDevice, requests: Vec<Request>, now: usize) {
+    session.abandon();
+    requests.into_iter().for_each(|request| device.submit(request));
+    let mut completions = Vec::new();
+    while session.requests_at_device() > 0 {
+        device.poll(now as u64, &mut completions);
+        assert!(!completions.is_empty(), "a request is lost");
+        completions.drain(..).for_each(|completion| session.forget(completion));
+    }
+    assert_eq!(session.held_bytes(), 0);
+}
+
 /// The client's end of a transmission.
 struct Client<'a> {
     input: &'a [u8],
@@ -173,6 +191,21 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
+    /// Gives the server as much as it has space for.
+    fn send(&mut self, session: &mut Session, most: usize) {
+        let mut len = 0;
+        for space in session.space() {
+            let part = space.len().min(self.input.len() - len).min(most - len);
+            space[..part].copy_from_slice(&self.input[len..len + part]);
+            len += part;
+        }
+        session.received(len);
+        self.input = &self.input[len..];
+        if self.input.is_empty() && len == 0 {
+            session.end_input();
+        }
+    }
+
     /// Reads at most `len` bytes of replies.
     fn take(&mut self, session: &mut Session, len: usize) {
         let mut slices = SmallVec::<[IoSlice; 16]>::new();

@@ -177,18 +177,7 @@ impl Handshake {
             _ => {}
         }
         match option {
-            option::EXPORT_NAME => {
-                let Some(facts) = find(exports, data) else { return Step::Close("unknown export") };
-                if let Some(refusal) = self.refusal {
-                    return Step::Close(refusal);
-                }
-                output.extend_from_slice(&facts.size_bytes.to_be_bytes());
-                output.extend_from_slice(&facts.flags(self.structured).to_be_bytes());
-                if !self.no_zeroes {
-                    output.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
-                }
-                return self.agree(facts);
-            }
+            option::EXPORT_NAME => return self.export_name(data, exports, output),
             option::ABORT => {
                 replies.ack();
                 return Step::Close(match self.security {
@@ -242,6 +231,20 @@ impl Handshake {
             _ => replies.error(reply::ERR_UNSUP, "this server does not know the option"),
         }
         Step::Again
+    }
+
+    /// The oldest way to agree, without a reply.
+    fn export_name(&mut self, name: &[u8], exports: &[Arc<Facts>], output: &mut Vec<u8>) -> Step {
+        let Some(facts) = find(exports, name) else { return Step::Close("unknown export") };
+        if let Some(refusal) = self.refusal {
+            return Step::Close(refusal);
+        }
+        output.extend_from_slice(&facts.size_bytes.to_be_bytes());
+        output.extend_from_slice(&facts.flags(self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            output.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
+        }
+        self.agree(facts)
     }
 
     fn meta_context(&mut self, data: &[u8], exports: &[Arc<Facts>], replies: &mut Replies) {

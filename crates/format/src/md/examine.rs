@@ -2,15 +2,14 @@
 //!
 //! Sizes come as mdadm's numbers without its "(62.00 MiB 65.01 MB)"; times are seconds since 1970.
 
-use super::member::Candidate;
-use super::superblock::{Role, feature, uuid_text};
+use super::member::{Candidate, Member};
+use super::superblock::{Role, Superblock, feature, uuid_text};
 
 /// Lines of name and value; empty when the drive is no member.
 pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     let Ok(member) = &candidate.found else { return Vec::new() };
     let superblock = &member.superblock;
     let header = &superblock.header;
-    let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     let mut say = |name, value: String| lines.push((name, value));
     say("Magic", format!("{:08x}", header.magic));
@@ -41,23 +40,7 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     if superblock.has(feature::RECOVERY_OFFSET) {
         say("Recovery Offset", format!("{} sectors", header.recovery_offset));
     }
-    let used = if header.level <= 0 { header.data_size } else { header.size };
-    let (super_offset, data_offset) = (header.super_offset as i64, header.data_offset as i64);
-    let bitmap_offset = if bitmap.is_some() { i64::from(header.bitmap_offset) } else { 0 };
-    let log = (header.bblog_offset != 0).then(|| super_offset + i64::from(header.bblog_offset));
-    let (before, after) = if data_offset < super_offset {
-        let end = log.unwrap_or(super_offset).min(super_offset).min(super_offset + bitmap_offset);
-        (data_offset, (end - used as i64 - data_offset).max(0))
-    } else {
-        // mdadm leaves 36 KiB for the superblock and what follows, as the kernel does.
-        let bitmap_end = bitmap.map_or(0, |bitmap| bitmap_offset + bitmap.size_sectors().next_multiple_of(8) as i64);
-        let log_end = log.map_or(0, |start| start + i64::from(header.bblog_size));
-        let earliest = (super_offset + 72).max(bitmap_end).max(log_end);
-        (
-            (data_offset - earliest).max(0),
-            (candidate.size_sectors as i64).saturating_sub_unsigned(used).saturating_sub(data_offset),
-        )
-    };
+    let (before, after) = unused(candidate.size_sectors, member);
     if (before, after) != (0, 0) {
         say("Unused Space", format!("before={before} sectors, after={after} sectors"));
     }
@@ -92,15 +75,42 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
         -1 => say("Rounding", format!("{}K", header.chunksize / 2)),
         _ => {}
     }
-    say(
-        "Device Role",
-        match superblock.role() {
-            Role::Slot(slot) if superblock.has(feature::REPLACEMENT) => format!("Replacement device {slot}"),
-            Role::Slot(slot) => format!("Active device {slot}"),
-            Role::Journal => "Journal".into(),
-            Role::Spare | Role::Faulty => "spare".into(),
-        },
-    );
+    say("Device Role", role_words(superblock));
+    say("Array State", array_state(superblock));
+    lines
+}
+
+/// The sectors that nothing uses, before the data and behind it.
+fn unused(drive_sectors: u64, member: &Member) -> (i64, i64) {
+    let header = &member.superblock.header;
+    let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    let used = if header.level <= 0 { header.data_size } else { header.size };
+    let (super_offset, data_offset) = (header.super_offset as i64, header.data_offset as i64);
+    let bitmap_offset = if bitmap.is_some() { i64::from(header.bitmap_offset) } else { 0 };
+    let log = (header.bblog_offset != 0).then(|| super_offset + i64::from(header.bblog_offset));
+    if data_offset < super_offset {
+        let end = log.unwrap_or(super_offset).min(super_offset).min(super_offset + bitmap_offset);
+        return (data_offset, (end - used as i64 - data_offset).max(0));
+    }
+    // mdadm leaves 36 KiB for the superblock and what follows, as the kernel does.
+    let bitmap_end = bitmap.map_or(0, |bitmap| bitmap_offset + bitmap.size_sectors().next_multiple_of(8) as i64);
+    let log_end = log.map_or(0, |start| start + i64::from(header.bblog_size));
+    let earliest = (super_offset + 72).max(bitmap_end).max(log_end);
+    ((data_offset - earliest).max(0), (drive_sectors as i64).saturating_sub_unsigned(used).saturating_sub(data_offset))
+}
+
+fn role_words(superblock: &Superblock) -> String {
+    match superblock.role() {
+        Role::Slot(slot) if superblock.has(feature::REPLACEMENT) => format!("Replacement device {slot}"),
+        Role::Slot(slot) => format!("Active device {slot}"),
+        Role::Journal => "Journal".into(),
+        Role::Spare | Role::Faulty => "spare".into(),
+    }
+}
+
+/// A letter for each slot.
+fn array_state(superblock: &Superblock) -> String {
+    let header = &superblock.header;
     let count = |slot: u32| superblock.roles.iter().filter(|role| **role == Role::Slot(slot as u16)).count();
     let state = |slot: u32| match count(slot) {
         2 if header.level > 0 => 'R',
@@ -108,8 +118,7 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
         0 => '.',
         _ => '?',
     };
-    say("Array State", (0..header.raid_disks).map(state).collect());
-    lines
+    (0..header.raid_disks).map(state).collect()
 }
 
 /// The description of Stria's write log on a member, of which mdadm knows nothing; `None`: there is none.
