@@ -93,10 +93,17 @@ fn of_tools() {
         "
         units lines md purge shipped stats result own remote times trace array endurance experiment state
         steady select purpose stage fio others theory compare export import modelled raid_runs snia target
-        report plan replay run replay_run verify
+        report::table report::words report::chart report::drawing report::context report::modes report::timeline report::groups
+        report::tables report::curves report::together report plan replay run replay_run verify
         ",
     );
-    holds("tools/bench", "ledger outcome load theory scratch compare environment null paced scaling story report sweep");
+    holds(
+        "tools/bench",
+        "
+        ledger outcome load theory scratch compare environment null paced scaling story
+        report::html report::chart report::comparison report::scaling report::story report sweep
+        ",
+    );
     holds(
         "tools/plan",
         "

@@ -2,25 +2,29 @@
 //! question that was asked, then every figure with its spread, then where it comes from.
 
 mod chart;
+mod context;
 mod curves;
 mod drawing;
 mod groups;
 mod modes;
+mod table;
 mod tables;
 mod timeline;
 mod together;
+mod words;
 
-use crate::compare;
-use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStatus, SectionKind, Series};
+use crate::result::{Manifest, NoteKind, ResultError, Run, RunStatus, SectionKind, Series};
 use crate::select::{self, escape};
-use crate::stats::{self, Summary};
+use crate::stats::Summary;
 use crate::theory::BareDrives;
 use crate::units::{counted, show_seconds as duration};
-use chart::{Dot, Figure};
+use chart::Figure;
+use context::Report;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use words::when;
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -139,45 +143,6 @@ fn file_name(anchor: &str, caption: &str) -> String {
         name.extend(["-", word]);
     }
     name
-}
-
-/// A run with what its parts need of it.
-struct Report<'a> {
-    run: &'a Run,
-    /// What was found out before.
-    sentences: Vec<String>,
-    results: BTreeMap<&'a Point, Vec<&'a Record>>,
-    series: BTreeMap<u32, Series>,
-    bare: BareDrives<'a>,
-    /// What was drawn so far of a part.
-    figures: RefCell<Vec<Figure>>,
-}
-
-impl Report<'_> {
-    /// The figure on the page, which can also be saved by itself.
-    fn draw(&self, figure: Figure) -> String {
-        let html = figure.html();
-        self.figures.borrow_mut().push(figure);
-        html
-    }
-
-    /// A target's place among all: what it looks like in every chart.
-    fn place_of(&self, target: &str) -> usize {
-        self.run.manifest.targets.iter().position(|known| known.name == target).unwrap_or(0)
-    }
-
-    /// What a target did, drawn as that target is everywhere.
-    fn curve(&self, target: &str, dots: Vec<Dot>) -> chart::Series {
-        chart::Series::nth(self.place_of(target), target, dots)
-    }
-
-    /// True if the rounds of these records show a change over time, so that they are no repeats.
-    fn is_story(&self, records: &[&Record]) -> bool {
-        let kind = |record: &Record| {
-            self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)
-        };
-        records.iter().any(|record| matches!(kind(record), Some(SectionKind::Wsat | SectionKind::Hir | SectionKind::Xsr)))
-    }
 }
 
 /// A part of the page: its anchor, heading, and HTML.
@@ -411,54 +376,8 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
     sentences
 }
 
-/// "A is faster than B by 12 %" or that noise is larger than the difference. `comparisons`: how many the reader is shown.
-fn sentence_of_pair(
-    what: &str,
-    (first, before): (&str, &[&Record]),
-    (second, after): (&str, &[&Record]),
-    comparisons: usize,
-) -> Option<String> {
-    let (a, b) = (select::values(before, select::rate), select::values(after, select::rate));
-    let difference = stats::difference(&a, &b, comparisons)?;
-    let change = (difference.ratio - 1.0) * 100.0;
-    if difference.method == stats::Method::TooFew {
-        return Some(format!("{what}: {second} measured {change:+.0} % against {first}, once only, so it may be noise."));
-    }
-    let certain = difference.p * comparisons.max(1) as f64;
-    let noise = difference.before.mean_deviation_percent().max(difference.after.mean_deviation_percent());
-    Some(if certain < stats::SIGNIFICANCE && change.abs() >= compare::TOLERANCE * 100.0 {
-        let ends = difference.interval.map_or(String::new(), |interval| {
-            format!(" (95 %: {:+.0} to {:+.0} %)", (interval.low - 1.0) * 100.0, (interval.high - 1.0) * 100.0)
-        });
-        format!("{what}: {second} gives {change:+.0} % against {first}{ends}.")
-    } else if noise >= change.abs() {
-        format!(
-            "{what}: {second} measured {change:+.1} % against {first}, but repeats scatter by ±{noise:.1} %: the noise is larger than \
-             the difference."
-        )
-    } else {
-        let repeats = before.len().min(after.len());
-        format!(
-            "{what}: {second} measured {change:+.1} % against {first}, but {repeats} repeats are too few to tell that from chance."
-        )
-    })
-}
-
 /// A sentence ends with a full stop and begins with a capital.
 fn sentence(words: &str) -> String {
     let mut letters = words.trim().trim_end_matches('.').chars();
     letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
-}
-
-/// Milliseconds since 1970 as a date, UTC (Howard Hinnant's `civil_from_days`).
-fn when(milliseconds: u64) -> String {
-    let (days, second) = ((milliseconds / 86_400_000) as i64, milliseconds / 1000 % 86_400);
-    let z = days + 719_468;
-    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, leap) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{}-{month:02}-{day:02} {:02}:{:02} UTC", year_of_era + era * 400 + leap, second / 3600, second / 60 % 60)
 }

@@ -1,7 +1,7 @@
 //! Draws lines and bars as SVG. CSS classes give the colours. Shapes differ as well, for readers who cannot tell the
 //! colours apart.
 
-use super::{escape, short};
+use super::html::{escape, short};
 use crate::Spread;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! An array beside its bare members: a bar for each load, and every figure in a table.
 
 use super::chart::share_bars;
-use super::{escape, share_cell, short, table, time};
+use super::html::{escape, share_cell, short, table, time};
 use crate::{Basis, Comparison, Row, Spread};
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! The scaling table: one chart for each level, in sections by pattern, and an overview of shares.
 
 use super::chart::{Axes, Series, legend, ticks};
-use super::{share_cell, short, table};
+use super::html::{share_cell, short, table};
 use crate::scaling::{Cell, Scaling};
 use crate::{Order, Spread};
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! An array over time: what clients got, with the steps marked, and the steps in words.
 
 use super::chart::{Axes, Series, legend, ticks};
-use super::{escape, table};
+use super::html::{escape, table};
 use crate::Spread;
 use crate::story::{Ending, Sample, Step, Story};
 use std::fmt::Write;

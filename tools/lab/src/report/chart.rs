@@ -1,6 +1,7 @@
 //! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side where they fit. Classes carry the colours,
 //! shapes differ too.
 
+use super::table::table;
 use crate::select::{escape, short};
 use std::fmt::Write;
 
@@ -226,11 +227,10 @@ impl Chart {
         let longest = self.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
         let left = LEFT.max(longest as f64 * CHARACTER + 8.0);
         let (right, bottom) = (width - RIGHT, height - BOTTOM);
-        let x = |value: f64| left + self.x.share(value) * (right - left);
-        let y = |value: f64| bottom - self.y.share(value) * (bottom - TOP);
+        let place = Place { chart: self, left, right, bottom };
         let mut svg = String::new();
         if let Some((from, to)) = self.window {
-            let (from, to) = (x(from), x(to));
+            let (from, to) = (place.x(from), place.x(to));
             let _ = write!(
                 svg,
                 "<rect class=\"window\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/>",
@@ -238,9 +238,17 @@ impl Chart {
                 bottom - TOP
             );
         }
+        self.draw_axes(&place, width, &mut svg);
+        self.draw_marks(&place, &mut svg);
+        self.series.iter().for_each(|series| series.draw(&place, &mut svg));
+        svg
+    }
+
+    fn draw_axes(&self, place: &Place, width: f64, svg: &mut String) {
+        let Place { left, right, bottom, .. } = *place;
         let mut lowest_label = f64::INFINITY;
         for (value, label) in &self.y.ticks {
-            let at = y(*value);
+            let at = place.y(*value);
             let class = if *value == self.y.low { "axis" } else { "grid" };
             let _ = write!(svg, "<path class=\"{class}\" d=\"M{left:.1} {at:.1}H{right}\"/>");
             if lowest_label - at >= 12.0 {
@@ -250,7 +258,7 @@ impl Chart {
         }
         let mut free = f64::NEG_INFINITY;
         for (value, label) in &self.x.ticks {
-            let (at, half) = (x(*value), label.chars().count() as f64 * CHARACTER / 2.0);
+            let (at, half) = (place.x(*value), label.chars().count() as f64 * CHARACTER / 2.0);
             let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1} {bottom}v3\"/>");
             if at - half > free && at + half <= width {
                 free = at + half + 4.0;
@@ -264,10 +272,14 @@ impl Chart {
             escape(&self.x.name),
             escape(&self.y.name)
         );
+    }
+
+    /// Numbered lines, each with its number where there is space.
+    fn draw_marks(&self, place: &Place, svg: &mut String) {
         let mut free = f64::NEG_INFINITY;
         for (index, &mark) in self.marks.iter().enumerate() {
-            let at = x(mark);
-            let _ = write!(svg, "<path class=\"mark\" d=\"M{at:.1} {TOP}V{bottom}\"/>");
+            let at = place.x(mark);
+            let _ = write!(svg, "<path class=\"mark\" d=\"M{at:.1} {TOP}V{}\"/>", place.bottom);
             if at - 6.0 > free {
                 free = at + 8.0;
                 let _ = write!(
@@ -278,37 +290,48 @@ impl Chart {
                 );
             }
         }
-        for series in &self.series {
-            let Series { class, dots, .. } = series;
-            let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", x(dot.x), y(dot.y))).collect();
-            if path.len() > 1 {
-                let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", series.line(), path.join("L"));
-            }
-            if !series.has_marker() {
-                continue;
-            }
-            // A long curve has a few markers, so that it differs from others by more than its colour.
-            let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
-            for dot in dots.iter().skip(step / 2).step_by(step) {
-                if dot.high > dot.low {
-                    let _ = write!(
-                        svg,
-                        "<path class=\"{class}-whisker\" d=\"M{:.1} {:.1}V{:.1}\"/>",
-                        x(dot.x),
-                        y(dot.low),
-                        y(dot.high)
-                    );
-                }
-                let _ = write!(
-                    svg,
-                    "<path class=\"{class}-dot\" transform=\"translate({:.1} {:.1})\" d=\"{}\"/>",
-                    x(dot.x),
-                    y(dot.y),
-                    series.marker()
-                );
-            }
+    }
+}
+
+/// The edges of the area of a chart's values.
+struct Place<'a> {
+    chart: &'a Chart,
+    left: f64,
+    right: f64,
+    bottom: f64,
+}
+
+impl Place<'_> {
+    fn x(&self, value: f64) -> f64 {
+        self.left + self.chart.x.share(value) * (self.right - self.left)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.chart.y.share(value) * (self.bottom - TOP)
+    }
+}
+
+impl Series {
+    fn draw(&self, place: &Place, svg: &mut String) {
+        let Self { class, dots, .. } = self;
+        let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", place.x(dot.x), place.y(dot.y))).collect();
+        if path.len() > 1 {
+            let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", self.line(), path.join("L"));
         }
-        svg
+        if !self.has_marker() {
+            return;
+        }
+        // A long curve has a few markers, so that it differs from others by more than its colour.
+        let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
+        for dot in dots.iter().skip(step / 2).step_by(step) {
+            let (x, y) = (place.x(dot.x), place.y(dot.y));
+            if dot.high > dot.low {
+                let (low, high) = (place.y(dot.low), place.y(dot.high));
+                let _ = write!(svg, "<path class=\"{class}-whisker\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>");
+            }
+            let marker = self.marker();
+            let _ = write!(svg, "<path class=\"{class}-dot\" transform=\"translate({x:.1} {y:.1})\" d=\"{marker}\"/>");
+        }
     }
 }
 
@@ -423,6 +446,6 @@ fn square_html(caption: &str, square: &Tints) -> String {
     };
     let rows = square.rows.iter().map(|(name, cells)| (name.clone(), cells.iter().map(cell).collect()));
     let mut one = String::new();
-    super::tables::table(&mut one, caption, &heads, rows.collect());
+    table(&mut one, caption, &heads, rows.collect());
     one.replacen("<table ", "<table class=\"heat\" ", 1)
 }

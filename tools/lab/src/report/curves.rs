@@ -1,8 +1,9 @@
 //! Rates over the size of requests, over the place on the drive, and second by second.
 
 use super::chart::{Axis, Chart, Dot, Series};
-use super::groups::{Found, Group, forget_target, group, panels, targets_of};
-use super::{Report, timeline};
+use super::context::{Found, Group, Report, forget_target, group};
+use super::groups::{panels, targets_of};
+use super::timeline;
 use crate::experiment::PLACE_PERCENT;
 use crate::result::{Point, Record, Sample, SectionKind};
 use crate::select::{self, time};

@@ -1,7 +1,9 @@
 //! Points that differ in one thing, drawn over that thing: depth, drives, target, state; and latencies as distributions.
 
 use super::chart::{self, Axis, Bar, Chart, Dot, Figure, Series};
-use super::{Report, sentence_of_pair};
+use super::context::{Found, Group, Report, forget_target, group};
+use super::modes;
+use super::words::sentence_of_pair;
 use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
 use crate::stats::{self, Summary};
@@ -12,24 +14,6 @@ use std::fmt::Write;
 
 /// Charts of one kind at most; what is left out is said, and in the table of every figure.
 const CHARTS_MAX: usize = 12;
-
-pub type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
-pub type Group<'a> = Vec<Found<'a>>;
-
-/// Points alike once `forget` has wiped what may differ.
-pub fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
-    let mut groups: BTreeMap<Point, Group<'a>> = BTreeMap::new();
-    for (point, records) in &report.results {
-        let mut key = (*point).clone();
-        forget(&mut key);
-        groups.entry(key).or_default().push((point, records));
-    }
-    groups
-}
-
-pub fn forget_target(point: &mut Point) {
-    *point = Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point.clone() };
-}
 
 /// The rate of a point over `x`.
 fn dot(x: f64, records: &[&Record]) -> Option<Dot> {
@@ -322,7 +306,7 @@ pub fn variants(report: &Report<'_>) -> String {
         charts.push(Figure::bars(&format!("{}: {}", key.target, select::load(&key)), "", bars_of));
     }
     panels(report, charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
-        + &super::modes::words(report)
+        + &modes::words(report)
 }
 
 const STATES: [DriveState; 5] = [DriveState::Fresh, DriveState::Filled, DriveState::Used, DriveState::Idle, DriveState::Trimmed];

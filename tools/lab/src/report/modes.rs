@@ -1,7 +1,6 @@
 //! The modes of file access, and what their figures mean.
 
-use super::Report;
-use super::groups::group;
+use super::context::{Report, group};
 use crate::result::{IoMode, Point, Record, SectionKind};
 use crate::select::{self, escape};
 use crate::stats::Summary;

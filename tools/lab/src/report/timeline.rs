@@ -1,11 +1,12 @@
 //! What changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
 
 use super::chart::{Axis, Chart, Dot, Figure, Series};
-use super::{Report, duration, tables};
+use super::context::Report;
+use super::table::{spread_cell, table};
 use crate::result::{ArrayState, DriveState, Point, Record, Sample, Section, SectionKind, SteadyVerdict};
 use crate::select::{self, escape, short, time};
 use crate::stats::{self, Summary};
-use crate::units::counted;
+use crate::units::{counted, show_seconds as duration};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -52,7 +53,7 @@ pub fn convergence(report: &Report<'_>) -> String {
          line through them rises or falls by at most 10 % (SNIA PTS 2.0). Shaded: the window. Dashed: mean ± 10 %, and the best line.</p>\n",
     );
     let _ = writeln!(out, "<div class=\"panels\">\n{charts}</div>");
-    tables::table(&mut out, "Calculation", &heads, rows);
+    table(&mut out, "Calculation", &heads, rows);
     out
 }
 
@@ -337,7 +338,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
         let extras = extras(&found);
         let cells = vec![
             format!("<td>{}</td>", state_name(key.1)),
-            mine.as_ref().map_or("<td>–</td>".into(), |mine| tables::spread_cell(mine, select::unit(&found[0].point))),
+            mine.as_ref().map_or("<td>–</td>".into(), |mine| spread_cell(mine, select::unit(&found[0].point))),
             format!("<td>{share}</td>"),
             format!("<td>{}</td>", p99.map_or("–".into(), |p99| time(p99.median))),
             format!("<td class=\"words\">{}</td>", escape(&extras.join("; "))),
@@ -346,12 +347,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
         (escape(&key.0), cells)
     });
     let rows: Vec<_> = rows.collect();
-    tables::table(
-        out,
-        "Each state against the whole array",
-        &["load", "array", "rate", "of whole", "p99", "meanwhile", "members"],
-        rows,
-    );
+    table(out, "Each state against the whole array", &["load", "array", "rate", "of whole", "p99", "meanwhile", "members"], rows);
 }
 
 /// What only some measurements have, in words, as the last round of one has it; the depth is in the load's name already.

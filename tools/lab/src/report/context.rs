@@ -1,0 +1,64 @@
+//! A run with what the parts of its report need of it, and its results in groups.
+
+use super::chart::{Dot, Figure, Series as Curve};
+use crate::result::{Point, Record, Run, SectionKind, Series};
+use crate::theory::BareDrives;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// A run with what its parts need of it.
+pub struct Report<'a> {
+    pub run: &'a Run,
+    /// What was found out before.
+    pub sentences: Vec<String>,
+    pub results: BTreeMap<&'a Point, Vec<&'a Record>>,
+    pub series: BTreeMap<u32, Series>,
+    pub bare: BareDrives<'a>,
+    /// What was drawn so far of a part.
+    pub figures: RefCell<Vec<Figure>>,
+}
+
+impl Report<'_> {
+    /// The figure on the page, which can also be saved by itself.
+    pub fn draw(&self, figure: Figure) -> String {
+        let html = figure.html();
+        self.figures.borrow_mut().push(figure);
+        html
+    }
+
+    /// A target's place among all: what it looks like in every chart.
+    pub fn place_of(&self, target: &str) -> usize {
+        self.run.manifest.targets.iter().position(|known| known.name == target).unwrap_or(0)
+    }
+
+    /// What a target did, drawn as that target is everywhere.
+    pub fn curve(&self, target: &str, dots: Vec<Dot>) -> Curve {
+        Curve::nth(self.place_of(target), target, dots)
+    }
+
+    /// True if the rounds of these records show a change over time, so that they are no repeats.
+    pub fn is_story(&self, records: &[&Record]) -> bool {
+        let kind = |record: &Record| {
+            self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)
+        };
+        records.iter().any(|record| matches!(kind(record), Some(SectionKind::Wsat | SectionKind::Hir | SectionKind::Xsr)))
+    }
+}
+
+pub type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
+pub type Group<'a> = Vec<Found<'a>>;
+
+/// Points alike once `forget` has wiped what may differ.
+pub fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
+    let mut groups: BTreeMap<Point, Group<'a>> = BTreeMap::new();
+    for (point, records) in &report.results {
+        let mut key = (*point).clone();
+        forget(&mut key);
+        groups.entry(key).or_default().push((point, records));
+    }
+    groups
+}
+
+pub fn forget_target(point: &mut Point) {
+    *point = Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point.clone() };
+}
