@@ -12,12 +12,14 @@ mod driver;
 mod error;
 mod kernel;
 mod lane_client;
+mod options;
 mod queue;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod uapi;
 
 pub use error::UblkError;
+pub use options::UblkOptions;
 pub use queue::Copier;
 
 use crate::Export;
@@ -42,19 +44,6 @@ use uapi::{DeviceInfo, Parameters, control, state};
 /// 2 s: how long a request may take until Linux looks whether its server lives. Before 6.15 that alone reveals the death of a server
 /// that had a request of every tag. A server that lives has all the time that it needs.
 const LOOK_AFTER_MS: &str = "2000";
-
-/// How an array becomes a block device.
-#[derive(Clone, Debug)]
-pub struct UblkOptions {
-    /// Its number; `None`: any.
-    pub id: Option<u32>,
-    /// Queues, as many as the array has lanes. A device that is taken over has the queues with which it was made.
-    pub queues: u16,
-    /// The side that copies data. A device that is taken over has the one with which it was made.
-    pub copier: Copier,
-    /// The folder with a note for each device.
-    pub notes: PathBuf,
-}
 
 /// A device as `stria ublk` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]

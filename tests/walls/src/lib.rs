@@ -25,11 +25,19 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code of a file: without comments and unit tests.
+/// The code of a file: without comments and unit tests. In a module within the file, `super` is the file, and is left out.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).expect("it can be read");
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-    text[..end].lines().map(|line| line.split("//").next().expect("one part").to_string() + "\n").collect()
+    let (mut code, mut is_within) = (String::new(), false);
+    for line in text[..end].lines() {
+        let line = line.split("//").next().expect("one part");
+        let begins = (line.starts_with("mod ") || line.starts_with("pub mod ")) && line.ends_with('{');
+        is_within = begins || is_within && line != "}";
+        code += &if is_within { line.replacen("super::", "", 1) } else { line.to_string() };
+        code.push('\n');
+    }
+    code
 }
 
 /// The word at the beginning of a text.

@@ -44,7 +44,8 @@ fn of_the_front() {
         "crates/front",
         "
         apart budget device_note device_users listener socket_file talk tls wire error export
-        nbd_device ublk uri door handshake session
+        nbd_device uri door handshake session
+        ublk::uapi ublk::error ublk::queue ublk::options ublk::lane_client ublk::kernel ublk::stand_in ublk::driver ublk
         connection link options registry client server vhost_user fuzz
         ",
     );

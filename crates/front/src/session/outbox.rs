@@ -1,11 +1,10 @@
 //! Replies that wait to be sent, as a gather list.
 
-use crate::session::Segments;
 use crate::wire::ReplyHead;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use stria_block::Buffer;
+use stria_block::{Buffer, Segments};
 
 /// What follows the head of a reply.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 //! A command may wait for I/O, or for ever when the driver has failed. Each runs on a thread of its own, which nobody waits for longer than
 //! a fixed time; lanes never do.
 
-use super::UblkOptions;
 use super::error::UblkError;
 use super::kernel;
+use super::options::UblkOptions;
 use super::queue::Copier;
 use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
 use crate::device_note::mark;
@@ -31,11 +31,6 @@ pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(35);
 /// Between two looks at something that another process or the kernel must do.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// What the driver must offer.
-pub(super) const FEATURES: u64 = EVERY_DEVICE | feature::USER_COPY | feature::NEED_GET_DATA;
-/// What every device is made with.
-const EVERY_DEVICE: u64 = feature::RECOVERY | feature::REISSUE | feature::IOCTL;
-
 /// The side that copies data of a device, which is settled when the device is made.
 pub(super) fn copier(info: &DeviceInfo) -> Copier {
     if info.features & feature::USER_COPY == 0 { Copier::Driver } else { Copier::Server }
@@ -76,7 +71,7 @@ pub(super) fn check_driver() -> Result<(), UblkError> {
         error => error,
     })?;
     match u64::from_ne_bytes(features[..8].try_into().expect("8 bytes")) {
-        features if features & FEATURES == FEATURES => Ok(()),
+        features if features & feature::NEEDED == feature::NEEDED => Ok(()),
         features => Err(UblkError::TooOld(features)),
     }
 }
@@ -100,7 +95,7 @@ pub(super) fn add(uuid: &[u8; 16], options: &UblkOptions) -> Result<DeviceInfo, 
         io_bytes_max: IO_BYTES_MAX,
         id,
         pid: std::process::id() as i32,
-        features: EVERY_DEVICE
+        features: feature::OF_EVERY_DEVICE
             | match options.copier {
                 Copier::Driver => feature::NEED_GET_DATA,
                 Copier::Server => feature::USER_COPY,

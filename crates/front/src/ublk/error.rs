@@ -1,7 +1,7 @@
 //! Errors of block devices, each with its remedy.
 
-use super::driver::FEATURES;
 use super::uapi::CONTROL_PATH;
+use super::uapi::feature::NEEDED;
 use std::io;
 
 /// Why there is no block device, or it cannot be changed.
@@ -18,7 +18,7 @@ pub enum UblkError {
     NotAllowed,
     /// The driver is old.
     #[error(
-        "this kernel's ublk driver is too old (features {0:#x}, needed {FEATURES:#x}): use Linux 6.5 or later, or serve over NBD"
+        "this kernel's ublk driver is too old (features {0:#x}, needed {NEEDED:#x}): use Linux 6.5 or later, or serve over NBD"
     )]
     TooOld(u64),
     /// The driver refuses a command.

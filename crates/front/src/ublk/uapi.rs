@@ -64,6 +64,10 @@ pub mod feature {
     pub const IOCTL: u64 = 1 << 6;
     /// The server reads and writes a request's data by `pread` and `pwrite`. Linux 6.5.
     pub const USER_COPY: u64 = 1 << 7;
+    /// What every device is made with.
+    pub const OF_EVERY_DEVICE: u64 = RECOVERY | REISSUE | IOCTL;
+    /// What the driver must offer.
+    pub const NEEDED: u64 = OF_EVERY_DEVICE | USER_COPY | NEED_GET_DATA;
 }
 
 /// States of a device: `UBLK_S_DEV_*`. Others say that its server is gone, and its requests wait for another.
