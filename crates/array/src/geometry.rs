@@ -39,12 +39,12 @@ pub struct Geometry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members for the level.
-    #[error("RAID level {level} needs {needs} members, and {count} were given")]
+    #[error("RAID level {level} takes {takes} members, and {count} were given")]
     MemberCount {
         /// The level.
         level: Level,
         /// In words.
-        needs: String,
+        takes: String,
         /// Given.
         count: usize,
     },
@@ -94,22 +94,19 @@ impl Geometry {
     /// [`GeometryError`], in words for the administrator.
     pub fn new(level: Level, layout: Layout, strip_sectors: u64, member_sectors: &[u64]) -> Result<Self, GeometryError> {
         let count = member_sectors.len();
-        let copies = match (level, layout) {
-            (Level::Raid10, Layout::Copies(copies)) => copies.count(),
-            (Level::Linear | Level::Raid1 | Level::Raid4, Layout::Plain) | (Level::Raid0, Layout::Zones(_)) => 1,
-            (Level::Raid5 | Level::Raid6, Layout::Parity(parity)) if parity.suits(level) => 1,
-            _ => return Err(GeometryError::Layout { layout, level }),
+        if !layout.suits(level) {
+            return Err(GeometryError::Layout { layout, level });
+        }
+        let count_min = match level {
+            Level::Linear | Level::Raid0 | Level::Raid1 => 1,
+            Level::Raid4 | Level::Raid5 => 2,
+            Level::Raid6 => 4,
+            Level::Raid10 => copy_count(layout).max(2),
         };
-        let (count_min, needs) = match level {
-            Level::Linear | Level::Raid0 | Level::Raid1 => (1, "1 or more".to_string()),
-            Level::Raid4 | Level::Raid5 => (2, "2 or more".to_string()),
-            Level::Raid6 => (4, "4 or more".to_string()),
-            Level::Raid10 => (copies.max(2), format!("{} or more in layout {layout}", copies.max(2))),
-        };
-        // P and Q tell at most 255 data strips apart.
-        let count_max = if level == Level::Raid6 { 255 } else { Self::MEMBER_COUNT_MAX };
+        let count_max = count_max(level, layout);
         if count < count_min || count > count_max {
-            return Err(GeometryError::MemberCount { level, needs: format!("{needs}, at most {count_max}"), count });
+            let takes = format!("{count_min} to {count_max}");
+            return Err(GeometryError::MemberCount { level, takes, count });
         }
         let strip_free = matches!(level, Level::Raid1) || (level == Level::Linear && strip_sectors == 0);
         let strip_sectors = if level == Level::Raid1 { 8 } else { strip_sectors };
@@ -224,6 +221,26 @@ impl Geometry {
     /// Data strips in a stripe of a parity level.
     pub fn data_count(&self) -> usize {
         self.slot_count() - self.level.parity_count()
+    }
+}
+
+/// Copies of each sector.
+fn copy_count(layout: Layout) -> usize {
+    match layout {
+        Layout::Copies(copies) => copies.count(),
+        Layout::Plain | Layout::Zones(_) | Layout::Parity(_) => 1,
+    }
+}
+
+/// The most members. What md has space for, or less where the parity code has fewer positions.
+fn count_max(level: Level, layout: Layout) -> usize {
+    match (level.family(), layout) {
+        (Family::Striped | Family::Mirror, _) => Geometry::MEMBER_COUNT_MAX,
+        (Family::Parity, layout) => {
+            let parity_count = level.parity_count();
+            let by_code = stria_parity::DATA_COUNT_MAX[parity_count];
+            if layout.counts_parity() { by_code } else { by_code + parity_count }
+        }
     }
 }
 

@@ -207,6 +207,22 @@ const PARITY_LAYOUTS: [(ParityLayout, &[&str]); 14] = [
 ];
 
 impl Layout {
+    /// Whether `level` can have this layout.
+    pub fn suits(self, level: Level) -> bool {
+        match level {
+            Level::Linear | Level::Raid1 | Level::Raid4 => self == Layout::Plain,
+            Level::Raid0 => matches!(self, Layout::Zones(_)),
+            Level::Raid5 | Level::Raid6 => matches!(self, Layout::Parity(layout) if layout.suits(level)),
+            Level::Raid10 => matches!(self, Layout::Copies(_)),
+        }
+    }
+
+    /// True if the members of P and Q have positions in the code too, as strips of zeros: in the layouts of SNIA DDF.
+    pub(crate) fn counts_parity(self) -> bool {
+        use ParityLayout::{DdfNContinue, DdfNRestart, DdfZeroRestart};
+        matches!(self, Layout::Parity(DdfZeroRestart | DdfNRestart | DdfNContinue))
+    }
+
     /// Every level with each of its layouts; RAID 10, which has one for any count of copies, with one of each kind.
     pub fn of_all_levels() -> impl Iterator<Item = (Level, Self)> {
         let zones = [Zones::Original, Zones::Alternate].map(|zones| (Level::Raid0, Layout::Zones(zones)));

@@ -4,9 +4,9 @@
 mod support;
 
 use proptest::prelude::*;
-use stria_array::{Layout, Level};
+use stria_array::{Layout, Level, ParityLayout};
 use stria_format::md::superblock::{Header, SuperblockError};
-use stria_format::md::{Bitmap, Candidate, Options, Superblock, badblocks};
+use stria_format::md::{Bitmap, Candidate, Options, Superblock, badblocks, numbers_of};
 use support::*;
 
 fn level() -> impl Strategy<Value = Level> {
@@ -127,6 +127,34 @@ fn unserved_features_are_refused_by_name() {
     let served = created(Level::Raid10, 3, 0);
     assert_eq!(started(&served, &Options::default()).config.geometry.layout(), Level::Raid10.default_layout());
     let _ = Layout::Plain;
+}
+
+/// md writes a RAID 5 of up to 384 members. The engine panicked at more than its parity code has positions for.
+#[test]
+fn parity_arrays_of_more_members_than_the_code_serves_are_refused() {
+    let (plain, ddf) = (ParityLayout::LeftSymmetric, ParityLayout::DdfZeroRestart);
+    for (level, layout, count_max) in [(Level::Raid5, plain, 256), (Level::Raid6, plain, 255), (Level::Raid6, ddf, 253)] {
+        let layout = Layout::Parity(layout);
+        let numbers = numbers_of(level, layout);
+        // What another program may have written: a mirror's superblocks, made those of a parity array.
+        let foreign = |count: usize| {
+            let mut drives = created(Level::Raid1, count, 0);
+            for drive in &mut drives {
+                let mut superblock = Superblock::parse(&drive.read(8, 8).expect("sound"), 8, DRIVE_SECTORS).expect("sound");
+                (superblock.header.level, superblock.header.layout) = (numbers.level, numbers.layout);
+                superblock.header.chunksize = 128;
+                drive.write(8, &superblock.encode());
+            }
+            drives
+        };
+        assert_eq!(started(&foreign(count_max), &Options::default()).config.geometry.slot_count(), count_max);
+        let refusal = refused(&foreign(count_max + 1), &Options::default());
+        let words = format!("to {count_max} members, and {} were given", count_max + 1);
+        assert!(refusal.contains(&words), "{refusal}");
+        let refusal = request(level, layout, count_max + 1, 0, DRIVE_SECTORS).plan().expect_err("too many").to_string();
+        assert!(refusal.contains(&words), "{refusal}");
+        carry_out(&request(level, layout, count_max, 0, DRIVE_SECTORS));
+    }
 }
 
 #[test]

@@ -492,7 +492,7 @@ fn create_refuses_what_cannot_be_with_words() {
     };
     assert!(refuse(&|c| c.name = "a/b".into()).contains("cannot be an array's name"));
     assert!(refuse(&|c| c.name = "x".repeat(32)).contains("1 to 31 bytes"));
-    assert!(refuse(&|c| c.members.truncate(1)).contains("needs 2 or more"));
+    assert!(refuse(&|c| c.members.truncate(1)).contains("takes 2 to 256 members"));
     assert!(refuse(&|c| c.members = vec![None, None, c.members[0].clone()]).contains("2 members are missing"));
     assert!(refuse(&|c| c.members[1].as_mut().expect("there").size_sectors = 2000).contains("drive1 is too small"));
     assert!(refuse(&|c| c.bitmap = BitmapChoice::Internal { chunk_bytes: Some(2048) }).contains("bitmap chunk"));

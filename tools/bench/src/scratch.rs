@@ -26,8 +26,8 @@ pub fn array_over(
         ArrayLevel::Striped(level) => {
             let count = members.len();
             if !count.is_multiple_of(2) {
-                let needs = "an even count for its two spans".into();
-                return Err(GeometryError::MemberCount { level: Level::Raid0, needs, count });
+                let takes = "an even number of".into();
+                return Err(GeometryError::MemberCount { level: Level::Raid0, takes, count });
             }
             let second = members.split_off(count / 2);
             let (first, shape) = array_over(ArrayLevel::Single(level), strip_sectors, members)?;

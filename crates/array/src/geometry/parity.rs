@@ -81,8 +81,8 @@ impl Geometry {
             }
             _ => (0..n).map(|i| (first + i) % n).filter(is_data).map(|slot| slot as u16).collect(),
         };
-        let ddf = matches!(layout, DdfZeroRestart | DdfNRestart | DdfNContinue);
-        let code = if ddf {
+        let counts_parity = self.layout.counts_parity();
+        let code = if counts_parity {
             data.clone()
         } else {
             // Q counts from the member after it.
@@ -93,6 +93,6 @@ impl Geometry {
             }
             data.iter().map(|&slot| position[slot as usize]).collect()
         };
-        StripeMap { data, code, parity, code_count: if ddf { n } else { d } }
+        StripeMap { data, code, parity, code_count: if counts_parity { n } else { d } }
     }
 }

@@ -94,10 +94,33 @@ fn what_cannot_be_is_refused_in_words() {
     let refuse = |level: Level, strip, members: &[u64]| {
         Geometry::new(level, level.default_layout(), strip, members).unwrap_err().to_string()
     };
-    assert!(refuse(Level::Raid6, 8, &[80; 3]).contains("needs 4 or more"));
+    assert!(refuse(Level::Raid6, 8, &[80; 3]).contains("takes 4 to 255 members"));
     assert!(refuse(Level::Raid5, 12, &[80; 3]).contains("power of two"));
     assert!(refuse(Level::Raid0, 64, &[80, 63]).contains("too small"));
     assert!(Geometry::new(Level::Raid1, Layout::Zones(Zones::Original), 8, &[80; 2]).is_err());
+}
+
+/// More members than the parity code has positions were created once, and the start panicked.
+#[test]
+fn parity_levels_have_as_many_members_as_the_code_has_positions() {
+    for (level, layout) in Layout::of_all_levels() {
+        let with = |count: usize| Geometry::new(level, layout, 8, &vec![80; count]);
+        let count_max = (1..=Geometry::MEMBER_COUNT_MAX).rev().find(|&count| with(count).is_ok()).expect("some count is good");
+        let expected = match (level, layout) {
+            (Level::Raid4 | Level::Raid5, _) => 256,
+            (Level::Raid6, layout) if layout.counts_parity() => 253,
+            (Level::Raid6, _) => 255,
+            _ => 384,
+        };
+        assert_eq!(count_max, expected, "{level} {layout}");
+        let geometry = with(count_max).expect("just seen");
+        if level.family() == Family::Parity {
+            // It panics at a count that it does not serve.
+            let _ = stria_parity::Code::new(geometry.stripe_map(0).code_count, level.parity_count());
+        }
+        let refusal = with(count_max + 1).unwrap_err().to_string();
+        assert!(refusal.contains(&format!(" to {count_max} members, and {} were given", count_max + 1)), "{refusal}");
+    }
 }
 
 /// Every small geometry of every level and layout.

@@ -94,7 +94,7 @@ pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_
         name: format!("drive{index}"),
         size_sectors: drive_sectors,
         logical_block_bytes: 512,
-        device_uuid: [index as u8 + 1; 16],
+        device_uuid: (index as u128 + 1).wrapping_mul(u128::from_le_bytes([1; 16])).to_le_bytes(),
     };
     Create {
         name: "tank".into(),
