@@ -486,12 +486,8 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
         drop(members);
         core.event(Event::MemberInSync { member: target.member, slot: target.slot });
         if let Some(member) = replaced {
-            // R6: until that is durable, a crash brings the old member back.
-            core.raise_ack_barrier();
+            core.let_go(member);
             core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
-            // R10: it gets no more writes, and write-behinds that relied on its log alone go out at once.
-            core.raise_ack_barrier();
-            core.metadata.state_waiters.wake_all(&core.ready);
         }
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.

@@ -1,4 +1,4 @@
-//! Goal: once a hanging member has been failed, nothing waits for it: reads, writes, flushes, sweeps and the stop end without it,
+//! Goal: once a hanging member has been failed or replaced, nothing waits for it: reads, writes, flushes, sweeps and the stop end without it,
 //! and its late answers harm nothing.
 //! Method: one member of each level leaves everything unanswered from some moment on, with requests of all kinds under way; a
 //! plain array of bytes says what reads must give.
@@ -8,7 +8,9 @@ mod support;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
+use stria_array::{
+    ArrayConfig, ArrayDevice, Command, Geometry, IntentConfig, Level, MemberConfig, MemberId, MemberState, NoMetadata, Ports,
+};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 use support::{Chance, SharedRam};
 
@@ -20,9 +22,18 @@ struct Hanging {
     ram: SharedRam,
     limits: Limits,
     until: Rc<Cell<Nanos>>,
+    /// Flushes are answered all the same.
+    flushes: Rc<Cell<bool>>,
     now: Nanos,
     chance: Chance,
     waiting: Vec<(Nanos, Request)>,
+}
+
+impl Hanging {
+    /// It does not answer a request before this.
+    fn end(until: Nanos, flushes: bool, request: &Request) -> Nanos {
+        if flushes && matches!(request.operation, Operation::Flush) { 0 } else { until }
+    }
 }
 
 impl BlockDevice for Hanging {
@@ -34,14 +45,14 @@ impl BlockDevice for Hanging {
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.now = now;
-        if now >= self.until.get() {
-            let due = self.waiting.extract_if(.., |(due, _)| *due <= now);
-            due.for_each(|(_, request)| self.ram.submit(request));
-        }
+        let (until, flushes) = (self.until.get(), self.flushes.get());
+        let due = self.waiting.extract_if(.., |(due, request)| *due <= now && Self::end(until, flushes, request) <= now);
+        due.for_each(|(_, request)| self.ram.submit(request));
         self.ram.poll(now, completions);
     }
     fn next_wake(&self) -> Option<Nanos> {
-        let due = self.waiting.iter().map(|(due, _)| (*due).max(self.until.get())).min();
+        let end = |request: &Request| Self::end(self.until.get(), self.flushes.get(), request);
+        let due = self.waiting.iter().map(|(due, request)| (*due).max(end(request))).min();
         due.filter(|&due| due < NEVER)
     }
 }
@@ -49,6 +60,7 @@ impl BlockDevice for Hanging {
 struct World {
     lanes: Vec<ArrayDevice<NoMetadata>>,
     until: Vec<Rc<Cell<Nanos>>>,
+    flushes: Rc<Cell<bool>>,
     now: Nanos,
     model: Vec<u8>,
     chance: Chance,
@@ -57,17 +69,19 @@ struct World {
 }
 
 impl World {
-    fn new(level: Level, members: usize, lane_count: usize, seed: u64) -> Self {
+    fn new(level: Level, members: usize, spares: usize, lane_count: usize, seed: u64) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; members]).unwrap();
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
-        let rams: Vec<SharedRam> = (0..members).map(|_| SharedRam::new(512)).collect();
+        let until: Vec<Rc<Cell<Nanos>>> = (0..members + spares).map(|_| Rc::default()).collect();
+        let flushes = Rc::new(Cell::new(false));
+        let rams: Vec<SharedRam> = (0..members + spares).map(|_| SharedRam::new(512)).collect();
         let mut chance = Chance::from_state(seed);
         let mut devices = || {
             let mut hanging = |(until, ram): (&Rc<Cell<Nanos>>, &SharedRam)| Hanging {
                 ram: ram.clone(),
                 limits: Limits { volatile_cache: true, ..ram.limits().clone() },
                 until: Rc::clone(until),
+                flushes: Rc::clone(&flushes),
                 now: 0,
                 chance: Chance::from_state(chance.any()),
                 waiting: Vec::new(),
@@ -75,11 +89,12 @@ impl World {
             until.iter().zip(&rams).map(|member| Box::new(hanging(member)) as Box<dyn BlockDevice>).collect()
         };
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
-        let (config, ports) =
-            (ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) }, Ports::new(lane_count).with_groups(8));
+        let spares = (members..members + spares).map(|index| MemberConfig::in_sync(MemberId(index), 512)).collect();
+        let config = ArrayConfig { intent, spares, ..ArrayConfig::optimal("test", geometry) };
+        let ports = Ports::new(lane_count).with_groups(8);
         let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes = (0..lane_count).map(lane).collect();
-        Self { lanes, until, now: 0, model, chance, open: BTreeMap::new(), next_tag: 0 }
+        Self { lanes, until, flushes, now: 0, model, chance, open: BTreeMap::new(), next_tag: 0 }
     }
 
     fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) {
@@ -169,13 +184,17 @@ impl World {
 const ARRAYS: [(Level, usize); 6] =
     [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];
 
-fn each(mut story: impl FnMut(World, usize)) {
+fn each(story: impl FnMut(World, usize)) {
+    each_with(0, story);
+}
+
+fn each_with(spares: usize, mut story: impl FnMut(World, usize)) {
     for seed in 0..12 {
         for (level, members) in ARRAYS {
             for lanes in [1, 3] {
                 let hangs = seed as usize % members;
                 eprintln!("{level:?} of {members}, {lanes} lanes, seed {seed}, member {hangs} hangs");
-                let mut world = World::new(level, members, lanes, seed);
+                let mut world = World::new(level, members, spares, lanes, seed);
                 (0..40).for_each(|_| world.ask());
                 world.pass(2_000 * MS);
                 assert!(world.open.is_empty());
@@ -234,4 +253,44 @@ fn sweep_goes_on_or_ends_when_the_member_that_hangs_is_failed() {
         assert!(world.lanes.iter().all(|lane| lane.status().sweep.is_none()), "{:?}", world.lanes[0].status());
         world.check_all();
     });
+}
+
+/// R16. The requests that a member had not answered when a replacement took its slot waited for ever, with their locks, and `fail`
+/// refused the member as failed already.
+#[test]
+fn requests_end_once_a_replacement_has_the_slot_of_the_member_that_hangs() {
+    let mut waited = 0;
+    each_with(1, |mut world, hangs| {
+        let (member, spare) = (MemberId(hangs), MemberId(world.until.len() - 1));
+        world.lanes[0].begin(Command::Replace { member, spare });
+        let mut began = vec![false; world.lanes.len()];
+        // Until every lane has copied its partition, and superblocks are about to say so.
+        let is_copied = (0..20_000).any(|_| {
+            if world.open.len() < 8 {
+                world.ask();
+            }
+            world.step();
+            let sweeps = world.lanes.iter().map(|lane| lane.status().sweep);
+            let copied = sweeps.zip(&mut began).map(|(sweep, began)| {
+                *began |= sweep.is_some();
+                *began && sweep.is_none_or(|sweep| sweep.done_sectors == sweep.total_sectors)
+            });
+            copied.fold(true, |all, copied| all & copied)
+        });
+        assert!(is_copied, "{:?}", world.lanes.iter().map(ArrayDevice::status).collect::<Vec<_>>());
+        world.flushes.set(true);
+        world.until[hangs].set(NEVER);
+        assert_eq!(world.lanes[0].status().members[hangs].role, MemberState::InSync, "it still has its slot");
+        (0..20).for_each(|_| world.ask());
+        world.pass(10_000 * MS);
+        let status = world.lanes[0].status();
+        assert_eq!((status.members[hangs].role, status.members[spare.0].role), (MemberState::Failed, MemberState::InSync));
+        waited += world.lanes.iter().filter(|lane| lane.status().members[hangs].in_flight > 0).count();
+        assert!(world.open.is_empty(), "still waiting: {:?}", world.open);
+        (0..60).for_each(|_| world.ask());
+        world.check_all();
+        world.until[hangs].set(world.now);
+        world.check_all();
+    });
+    assert!(waited > 20, "the member has requests that it does not answer: {waited}");
 }

@@ -363,6 +363,12 @@ impl Core {
     /// Takes a member out of its slot, whatever that does to the array. `reason`: where this engine has one.
     pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
         self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
+        self.let_go(id);
+    }
+
+    /// A member has lost its slot: it was dropped, or its replacement has taken the slot. Its requests end without it (R16), its
+    /// log takes no more records (R10), and nothing is acknowledged before superblocks say that it failed (R6).
+    pub fn let_go(&self, id: MemberId) {
         self.abandon(id);
         self.log.drop_member(id, &mut self.waker());
         self.metadata.state_waiters.wake_all(&self.ready);
