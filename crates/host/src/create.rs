@@ -33,7 +33,10 @@ impl FromStr for ArrayLevel {
         match name.to_ascii_lowercase().trim_start_matches("raid") {
             "50" => Ok(Self::Striped(Level::Raid5)),
             "60" => Ok(Self::Striped(Level::Raid6)),
-            _ => name.parse().map(Self::Single).map_err(|error: String| error.replace("6 or 10", "6, 10, 50 or 60")),
+            _ => name
+                .parse()
+                .map(Self::Single)
+                .map_err(|_: String| format!("RAID level \"{name}\" is unknown: use jbod, 0, 1, 4, 5, 6, 10, 50 or 60")),
         }
     }
 }
