@@ -3,15 +3,26 @@
 
 mod support;
 
-use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWriter, SlotState, Synced};
+use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWrite, MetadataWriter, SlotState, Synced};
 use stria_format::md::recorder::Adopt;
-use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
+use stria_format::md::{BitmapChoice, Options, Role, Start, Superblock, Verdict, assemble};
 use support::*;
 
 const NOW: u64 = 1_700_000_100;
 
 fn forced() -> Options {
     Options { force: true, ..Options::default() }
+}
+
+/// Members that missed the last update get it, and all get it again where a slot is empty.
+fn complete_last_update(drives: &mut [MemoryDrive], start: &mut Start) {
+    loop {
+        let writes = start.recorder.rewrite_last_update();
+        if writes.is_empty() {
+            return;
+        }
+        apply(drives, &writes);
+    }
 }
 
 #[test]
@@ -392,6 +403,59 @@ fn a_member_lost_with_a_torn_record_does_not_keep_the_others_from_starting() {
     let assembly = assembled(&all, &Options::default());
     assert!(matches!(assembly.drives[0].verdict, Verdict::Away { slot: Some(0), .. }), "{:?}", assembly.drives[0]);
     assert_eq!(holders(&assembly.outcome.expect("two are enough")), vec![None, Some(1), Some(2)]);
+}
+
+/// Seed 6:961300116: a crash tore the superblock update that drops member 5, and only member 0 has it. Without member 0 the next start
+/// wrote the update before that again, and another crash tore this as well. Neither side ran without the other.
+#[test]
+fn members_with_two_torn_updates_of_one_number_start_together() {
+    let of = |member: usize, writes: &[MetadataWrite]| -> Vec<_> {
+        writes.iter().filter(|write| write.member.0 == member).cloned().collect()
+    };
+    for is_dropped_there in [false, true] {
+        let mut drives = created(Level::Raid1, 6, 0);
+        let mut start = started(&drives, &Options::default());
+        apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+        drives.truncate(if is_dropped_there { 6 } else { 5 });
+        let mut start = started(&drives, &Options::default());
+        complete_last_update(&mut drives, &mut start);
+        let mut state = state_of(&start.config, false);
+        state.slots[5].member = None;
+        state.optimal = false;
+        apply(&mut drives, &of(0, &start.recorder.record_state(&state, NOW)));
+        let mut others = drives.split_off(1);
+        let again = started(&others, &Options::default()).recorder.rewrite_last_update();
+        assert!(!again.is_empty(), "a slot is empty");
+        let together: Vec<Option<usize>> = (0..6).map(|slot| Some(slot).filter(|&slot| slot < 5 || is_dropped_there)).collect();
+        for torn in [vec![1], vec![0, 2], vec![0, 1, 2, 3, 4]] {
+            let mut all = others.clone();
+            torn.iter().for_each(|&member| apply(&mut all, &of(member, &again)));
+            all.insert(0, drives[0].clone());
+            let mut start = started(&all, &Options::default());
+            assert_eq!(holders(&start), together, "torn: {torn:?}");
+            // Nor does a crash during the next update, in which all get the same one.
+            loop {
+                let mut writes = start.recorder.rewrite_last_update();
+                let last = writes.is_empty();
+                if last {
+                    writes = start.recorder.record_state(&state_of(&start.config, false), NOW);
+                }
+                for write in &writes {
+                    apply(&mut all, std::slice::from_ref(write));
+                    assert_eq!(holders(&started(&all, &Options::default())), together, "torn: {torn:?}");
+                }
+                if last {
+                    break;
+                }
+            }
+        }
+        // With one more event the update that was written again counts.
+        let mut start = started(&others, &Options::default());
+        complete_last_update(&mut others, &mut start);
+        apply(&mut others, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+        let all = [&drives[..], &others[..]].concat();
+        assert_eq!(holders(&started(&all, &Options::default())), [&[None], &together[1..]].concat());
+    }
 }
 
 #[test]

@@ -266,14 +266,26 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
     // Spares may sleep through records, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
-    let rank = |one: &&Found| (one.events(), found.iter().filter(|other| has_torn_update(other, one, &found)).count());
-    let freshest = found.iter().filter(holds).max_by_key(rank).unwrap_or(&found[0]);
+    let yields = |other: &Found, one: &Found| match counts(one.superblock(), other) {
+        true => missed_last(other, one, &found),
+        false => has_torn_update(other, one, &found),
+    };
+    let all_yield = |one: &Found| found.iter().filter(|other| are_rivals(other, one)).all(|other| yields(other, one));
+    // Of two torn updates the one that was written again drops nobody.
+    let slots = |one: &Found| one.superblock().roles.iter().filter(|role| matches!(role, Role::Slot(_))).count();
+    let freshest = found.iter().filter(holds).max_by_key(|one| (one.events(), all_yield(one), slots(one))).unwrap_or(&found[0]);
     let outdated = found.iter().filter(|other| has_torn_update(other, freshest, &found)).map(|found| found.drive).collect();
+    let behind: BTreeSet<usize> =
+        found.iter().filter(|other| missed_last(other, freshest, &found)).map(|found| found.drive).collect();
     // A member that another program added has no mark.
     let marked = found.iter().filter(|one| one.superblock().span_of.is_some()).max_by_key(|one| one.events());
     let span_of = marked.and_then(|one| one.superblock().span_of);
     let freshest = &Superblock { span_of, ..freshest.superblock().clone() };
-    let adapted: Vec<Option<Member>> = found.iter().map(|found| as_freshest_says(found, freshest)).collect();
+    let adapted = |one: &Found| match behind.contains(&one.drive) {
+        true => Some(without_last_update(one.member)),
+        false => as_freshest_says(one, freshest),
+    };
+    let adapted: Vec<Option<Member>> = found.iter().map(adapted).collect();
     let found: Vec<Found> = found
         .iter()
         .zip(&adapted)
@@ -318,20 +330,48 @@ fn roles_of(superblock: &Superblock) -> &[Role] {
     &roles[..roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1)]
 }
 
+/// True if a superblock counts `of` as a member.
+fn counts(superblock: &Superblock, of: &Found) -> bool {
+    let number = of.superblock().header.dev_number as usize;
+    matches!(superblock.roles.get(number), Some(Role::Slot(_)))
+}
+
+/// The member as it was before its last update, which a crash tore.
+fn without_last_update(member: &Member) -> Member {
+    let mut before = member.clone();
+    let events = &mut before.superblock.header.events;
+    *events = events.saturating_sub(1);
+    before
+}
+
+/// True if two members have as many events, and yet tell of other members.
+fn are_rivals(one: &Found, other: &Found) -> bool {
+    one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock())
+}
+
+/// The members that have the last update of `one`, and hold a slot by it.
+fn side_of<'f, 'a>(one: &'f Found<'a>, found: &'f [Found<'a>]) -> impl Iterator<Item = &'f Found<'a>> {
+    let is_beside = |other: &&Found| other.events() == one.events() && !are_rivals(other, one);
+    found.iter().filter(is_beside).filter(|other| counts(other.superblock(), other))
+}
+
+/// Holds a slot, and is not being filled.
+fn is_whole(found: &Found) -> bool {
+    !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
+}
+
 /// R27: true if `one` has as many events as `other`, but its last update was torn by a crash and is not theirs: it still counts
 /// the members on the side of `other` as members, so it never ran without them. They may have run without it since.
 fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
-    let counts = |superblock: &Superblock, of: &Found| {
-        let number = of.superblock().header.dev_number as usize;
-        matches!(superblock.roles.get(number), Some(Role::Slot(_)))
-    };
-    let rivals =
-        |one: &Found, other: &Found| one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock());
     // The member that is being filled there may have come since.
-    let whole = |found: &Found| !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
-    let beside =
-        |side: &&Found| side.events() == other.events() && !rivals(side, other) && whole(side) && counts(side.superblock(), side);
-    rivals(one, other) && found.iter().filter(beside).all(|side| counts(one.superblock(), side))
+    are_rivals(one, other) && side_of(other, found).filter(|side| is_whole(side)).all(|side| counts(one.superblock(), side))
+}
+
+/// R27: true if `one` missed no more than the last update of `other`, in whose place it has another. Both updates were torn, since each
+/// counts a member that has the other one. So nothing was acknowledged after either.
+fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
+    let is_torn = || side_of(other, found).any(|side| is_whole(side) && counts(one.superblock(), side));
+    are_rivals(one, other) && counts(other.superblock(), one) && is_torn()
 }
 
 /// R45: a crash has cut short the change by which the array got its bitmap, or lost it. A member that missed just that is read as the
