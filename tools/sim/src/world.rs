@@ -1306,8 +1306,12 @@ impl<'a> World<'a> {
                 "dropped, and held when its process died"
             });
         }
+        let is_there = |world: &Self, drive: &usize| world.drives[*drive].borrow().presence() == Presence::There;
+        let away: Vec<usize> = (0..self.drives.len()).filter(|drive| !is_there(self, drive)).collect();
         self.find_again(&held);
         self.find_left(&left);
+        let found: Vec<usize> = away.into_iter().filter(|drive| is_there(self, drive)).collect();
+        let may_be_dropped: Vec<bool> = (0..self.drives.len()).map(|drive| self.is_dropped_by(&found, drive)).collect();
         // Sometimes crash recovery is cut short by another crash.
         let again = self.crash_again.take();
         let again = if self.chance.one_in(4) { Some((self.chance.one_in(3), self.chance.below(60))) } else { again };
@@ -1332,6 +1336,7 @@ impl<'a> World<'a> {
             if let Some(drive) = before
                 && now.is_none()
                 && !self.suspect[*drive]
+                && !may_be_dropped[*drive]
             {
                 return Err(Stop::Wrong(format!("after a crash drive {drive}, which was in sync, is not used")));
             }

@@ -320,6 +320,39 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
     }
 }
 
+const MORE: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false };
+const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
+
+/// Seeds that once failed with their extras as they are drawn now: what was wrong.
+const WITH_EXTRAS: &[(u64, &str, Extras)] = &[
+    // With the policy *back* a flush is not waited for, and a write-behind reached its drives while a scrub ran (the checker's fault).
+    (1200043949, "5", MORE_AND_CHANGES),
+    (1200044001, "6", MORE_AND_CHANGES),
+    // The start that a change stops and begins finished a replacement (the checker's fault).
+    (1200048827, "10", MORE_AND_CHANGES),
+    (1200047403, "1", Extras { repeats: true, ..MORE_AND_CHANGES }),
+    // Of two torn updates of one number each counts the other's members, and the array did not start (R27): the array's fault.
+    (961300116, "6", MORE),
+    // A drive was found again with a torn update that drops another, which had been in sync meanwhile (the checker's fault).
+    (1400000231, "60", MORE),
+    // A held drive that was found again had forgotten the write error that it still had (the checker's fault).
+    (980071123, "60", Extras { more_faults: false, ..MORE }),
+];
+
+#[test]
+fn histories_that_once_failed_with_extras_lose_nothing() {
+    for &(seed, family, extras) in WITH_EXTRAS {
+        let history = stria_sim::History::draw_with(seed, Some(family), extras);
+        let run = stria_sim::run(&history, Rules::default());
+        assert_eq!(run.err(), None, "stria sim --from {seed} --count 1 --level {family}{extras}");
+    }
+}
+
+#[test]
+fn histories_with_more_faults_and_changes_lose_nothing() {
+    none_fails(&FAMILIES, 1, 30, MORE_AND_CHANGES);
+}
+
 /// `cargo test --release -p stria-sim --test histories -- --ignored`
 #[test]
 #[ignore = "some ten minutes"]

@@ -2,8 +2,8 @@
 
 use super::{Outcome, Stop, World, is_whole};
 use crate::mutant::Mutant;
-use crate::tree::{self, Write};
-use stria_array::WritePolicy;
+use crate::tree::{self, Array, Write};
+use stria_array::{MemberState, WritePolicy};
 use stria_format::md::{BitmapChoice, Change, LogChoice};
 
 impl World<'_> {
@@ -28,10 +28,9 @@ impl World<'_> {
 
     /// Stops the array, changes its metadata, half of the time not to the end, and starts it again.
     pub(super) fn change(&mut self, what: u64, cut: u64) -> Outcome {
-        let whole =
-            |world: &Self| -> Vec<Vec<Option<usize>>> { world.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect() };
         let is_calm = self.shrinks_at_start.is_none() && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
-        let (before, was_whole) = (whole(self), is_calm && self.statuses().iter().all(is_whole));
+        let was_whole = is_calm && self.statuses().iter().all(is_whole);
+        let may_hold: Vec<_> = self.node().leaves().into_iter().flat_map(drives_of_slots).collect();
         self.stop()?;
         let change = match what % 4 {
             0 => Change::Bitmap(BitmapChoice::None),
@@ -51,11 +50,10 @@ impl World<'_> {
             self.meet(if is_cut { "change cut short" } else { "metadata changed" });
         }
         self.mount("after a change of the metadata")?;
-        if was_whole && whole(self) != before {
-            return Err(Stop::Wrong(format!(
-                "after a change of the metadata ({change:?}) members are not used: {:?}",
-                whole(self)
-            )));
+        let holders: Vec<_> = self.node().leaves().into_iter().flat_map(Array::whole_drives).collect();
+        let are_used = holders.iter().zip(&may_hold).all(|(holder, may)| holder.is_some_and(|drive| may.contains(&drive)));
+        if was_whole && !are_used {
+            return Err(Stop::Wrong(format!("after a change of the metadata ({change:?}) members are not used: {holders:?}")));
         }
         // The log may be new or gone.
         let has_log = self.statuses().iter().all(|status| status.log.is_some());
@@ -89,4 +87,14 @@ impl World<'_> {
             }
         }
     }
+}
+
+/// The drives that may hold each slot once the array has stopped: the member that is in sync, or its replacement, which may be finished by then.
+fn drives_of_slots(leaf: Array<'_>) -> Vec<Vec<usize>> {
+    let members = leaf.status().members;
+    let of_slot = |slot| {
+        let holds = members.iter().filter(move |member| member.slot == Some(slot) && member.role != MemberState::Failed);
+        holds.filter_map(|member| leaf.drive_of(member.id)).collect()
+    };
+    (0..leaf.geometry().slot_count()).map(of_slot).collect()
 }

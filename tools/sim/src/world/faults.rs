@@ -9,7 +9,7 @@ use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
-use stria_array::{Command, Layout, Level, MemberSector, MemberState, SweepKind};
+use stria_array::{Command, Layout, Level, MemberSector, MemberState, SweepKind, WritePolicy};
 use stria_block::{Operation, bytes};
 
 /// The result of a scrub.
@@ -34,11 +34,16 @@ impl World<'_> {
         }
     }
 
-    /// Waits for all requests, and flushes those that were acknowledged early.
+    /// Waits for all requests, and until those that were acknowledged early are in their places.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
-        self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
-        self.drain()
+        // With *back* a flush waits for nothing, and a write would reach its drives while the scrub runs.
+        let policy = std::mem::replace(&mut self.policy, WritePolicy::Safe);
+        self.hold_policy();
+        let flushed = self.submit(0..0, Kind::Flush, Operation::Flush, 0).and_then(|()| self.drain());
+        self.policy = policy;
+        self.hold_policy();
+        flushed
     }
 
     /// Makes one member hold other bytes than were written.

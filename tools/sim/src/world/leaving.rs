@@ -134,8 +134,9 @@ impl World<'_> {
             if drive.is_let_go() && self.more_chance.one_in(2) {
                 assert_eq!(drive.presence(), Presence::Held);
                 drive.put_back();
+                // A write that was to fail still does.
+                self.suspect[index] = drive.grows_bad() || drive.is_failing();
                 drop(drive);
-                self.suspect[index] = false;
                 self.meet("held, and found again at a start");
             }
         }

@@ -6,6 +6,8 @@
 
 use super::{Outcome, World};
 use crate::drive::Presence;
+use crate::tree;
+use stria_format::md::{Role, Superblock};
 
 impl World<'_> {
     /// A drive is lost with the power.
@@ -35,6 +37,18 @@ impl World<'_> {
     pub(super) fn left_before(&mut self) -> Vec<usize> {
         self.left.retain(|&drive| self.drives[drive].borrow().presence() == Presence::Pulled);
         self.left.iter().copied().collect()
+    }
+
+    /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts without the
+    /// found drive know nothing of it, and the next one goes by it.
+    pub(super) fn is_dropped_by(&self, found: &[usize], drive: usize) -> bool {
+        let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
+        let Some(own) = superblock(drive) else { return false };
+        let drops = |other: Superblock| {
+            let counts = matches!(other.roles.get(own.header.dev_number as usize), Some(Role::Slot(_)));
+            other.header.set_uuid == own.header.set_uuid && other.header.events > own.header.events && !counts
+        };
+        found.iter().filter_map(|&found| superblock(found)).any(drops)
     }
 
     /// Some of them are there when the array starts.
