@@ -5,6 +5,7 @@
 
 use harness::{End, Guest};
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use stria_array::{Event, Health, MemberState, MemberStatus, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
 use stria_drive::{IoOptions, Lane};
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::{BitmapChoice, LogChoice, Superblock};
 use stria_host::*;
 use stria_testkit::oracle as harness;
 
@@ -358,6 +359,39 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         running.scrub();
         running.array.stop(|_| ()).expect("in good order");
     }
+}
+
+/// Seed 60:961200011: a client had written the superblock of a member of another span to the end of a drive whose own superblock could not
+/// be read. The drive was overwritten unasked, and joined that span.
+#[test]
+fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
+    let mut tank = Tank::make("50", 6, 0, LogChoice::Auto);
+    let running = tank.open(1);
+    let loose = tank.folder.join("loose");
+    let mut block = vec![0; 4096];
+    let member = File::open(&tank.paths[5]).expect("an image");
+    member.read_exact_at(&mut block, 4096).expect("its superblock");
+    let sectors = drive_bytes("50") / 512;
+    let mut superblock = Superblock::parse(&block, 8, sectors).expect("a member of the second span");
+    block[0x50] ^= 0xff;
+    let at = Superblock::sector_of(0, sectors).expect("large enough");
+    let header = &mut superblock.header;
+    (header.super_offset, header.data_offset, header.data_size, header.size) = (at, 0, at, header.size.min(at));
+    (header.bitmap_offset, header.bblog_offset, header.bblog_size, header.feature_map) = (0, 0, 0, 0);
+    header.device_uuid = [0x77; 16];
+    let drive = File::create(&loose).expect("an image");
+    drive.set_len(drive_bytes("50")).expect("sparse");
+    drive.write_all_at(&block, 4096).expect("its own, damaged");
+    drive.write_all_at(&superblock.encode(), at * 512).expect("the client's");
+    drop(drive);
+    let add = |force| {
+        let new = NewDrive::open(&loose, IoOptions::default()).expect("it is free");
+        running.array.add(new, Some("tank-span0".into()), force)
+    };
+    let refused = add(false).expect_err("it carries something").to_string();
+    assert!(refused.contains("nothing was written; --force overwrites it"), "{refused}");
+    assert_eq!(add(true).expect("it suits"), format!("{} joined \"tank-span0\" as a spare", loose.display()));
+    running.array.stop(|_| ()).expect("in good order");
 }
 
 #[test]

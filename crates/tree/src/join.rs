@@ -130,27 +130,33 @@ impl<D: MemberDrive> Tree<D> {
             }
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
-        if let Ok(member) = &new.candidate.found
-            && let Some(home) = self.index_of(member.superblock.header.set_uuid)
-        {
-            return self.as_former(home, new, &member.superblock);
+        if let Some((home, superblock)) = self.home_of(new) {
+            return self.as_former(home, new, superblock);
         }
         refuse_contents(&new.candidate, aim.force)?;
         let index = self.needy(aim.array.as_deref())?;
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
     }
 
+    /// The array whose member a drive is or was, by its superblock. The superblocks of an array's members have one version, so one of another
+    /// version was written by a client, and shows where the drive's own cannot be read.
+    fn home_of<'a>(&self, new: &'a NewDrive<D::Identity>) -> Option<(usize, &'a Superblock)> {
+        let superblock = &new.candidate.found.as_ref().ok()?.superblock;
+        let home = self.index_of(superblock.header.set_uuid)?;
+        let version = self.array(home).recorder().superblock().minor_version();
+        (superblock.minor_version() == version).then_some((home, superblock))
+    }
+
     /// Refuses a drive that carries what a member in use does: another path to that very drive, or a copy of it. Forced or not, since what
     /// is written to it may be written to the member.
     fn refuse_twin(&self, new: &NewDrive<D::Identity>) -> Result<(), JoinError> {
-        let Ok(found) = &new.candidate.found else { return Ok(()) };
-        let Some(home) = self.index_of(found.superblock.header.set_uuid) else { return Ok(()) };
+        let Some((home, superblock)) = self.home_of(new) else { return Ok(()) };
         let array = self.array(home);
         let in_use = |id: &MemberId| {
             let members = array.status().members;
             members.iter().any(|member| member.id == *id && member.role != MemberState::Failed)
         };
-        let known = array.recorder().member_of(&found.superblock);
+        let known = array.recorder().member_of(superblock);
         let Some(twin) = known.filter(in_use) else { return Ok(()) };
         Err(refused(format!(
             "{} carries the same member as {}, which \"{}\" uses: it is another path to that drive, or a copy of it; nothing was written: detach it",
