@@ -1,4 +1,4 @@
-//! Makes drives as new, by the best way that works: never without permission, and never silently by a worse way.
+//! Makes drives as new, by the best method that works: never without permission, and never silently by a worse method.
 
 mod ata;
 
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// The way that worked, and those that failed before.
+/// The method that worked, and the methods that failed before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     /// `nvme format`.
@@ -34,7 +34,7 @@ pub fn refuse_busy(path: &Path) -> Result<(), String> {
 /// Purges a block device: `nvme format`, `nvme sanitize`, ATA secure erase, `blkdiscard`; if none works, `overwrite` fills it with zeros.
 ///
 /// # Errors
-/// When it is in use, not even overwriting works, or a person must see to the drive.
+/// When the device is in use, overwriting fails too, or the drive needs manual work.
 pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), String>) -> Result<Purged, String> {
     refuse_busy(path)?;
     // The target of a link from /dev/disk: a partition must not count as its drive.
@@ -78,7 +78,7 @@ pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), Strin
     Ok(purged)
 }
 
-/// Waits for the end of a sanitize, which goes on by itself.
+/// Waits for the end of a sanitize, which runs inside the drive.
 fn sanitized(path: &Path) -> bool {
     loop {
         std::thread::sleep(std::time::Duration::from_secs(2));
@@ -96,7 +96,7 @@ fn sanitized(path: &Path) -> bool {
     }
 }
 
-/// Makes a file as new: all holes, of the size that it had.
+/// Makes a file as new: all holes, with the same size.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -111,10 +111,10 @@ pub fn recreate(path: &Path) -> Result<(), String> {
     again().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
-/// Gives back the blocks of a part of a file.
+/// Frees the blocks of a part of a file.
 ///
 /// # Errors
-/// When its file system cannot.
+/// When its file system cannot free blocks.
 pub fn punch(path: &Path, offset: u64, bytes: u64) -> Result<(), String> {
     let file = OpenOptions::new().write(true).open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)

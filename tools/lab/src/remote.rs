@@ -1,11 +1,11 @@
-//! What fio's client and server do not do on other hosts: describe the machine, and purge. It uses ssh and never asks for a password,
-//! so keys must be set up. Without them a run goes on, and its result says so.
+//! Describes other hosts and purges their drives, which fio's client and server do not do. It uses ssh and never asks for a
+//! password, so keys must be set up. Without them a run continues, and its result says so.
 
 use crate::result::{DriveInfo, Environment};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-/// `KEY value` lines; each of plain tools that every Linux has.
+/// `KEY value` lines, by plain tools that every Linux has.
 const FACTS: &str = r#"
 say() { printf '%s %s\n' "$1" "$2"; }
 say host "$(cat /proc/sys/kernel/hostname)"
@@ -26,7 +26,7 @@ say drive_sectors "$(cat "$sys/size" 2>/dev/null)"
 say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
 "#;
 
-/// As [`crate::purge`] does here: a file is made anew; a device is formatted, else discarded. Never one that is in use.
+/// As [`crate::purge`] on this machine: a file is created anew, and a device formatted, else discarded; never a device in use.
 const PURGE: &str = r#"
 case $PLACE in /*) ;; *) echo "$PLACE is no whole path" >&2; exit 1 ;; esac
 if [ -f "$PLACE" ]; then
@@ -41,7 +41,7 @@ case $name in nvme*p*) ;; nvme*) nvme format --force --ses=1 "$real" >/dev/null 
 blkdiscard "$real" && echo blkdiscard
 "#;
 
-/// The machine part of what fio calls a client: `host`, `host,port`, `ip4:host`; none for a socket.
+/// The machine of a client, as fio names clients: `host`, `host,port`, `ip4:host`; none for a socket.
 fn machine(host: &str) -> Option<&str> {
     let name = host.strip_prefix("ip4:").or(host.strip_prefix("ip6:")).or(host.strip_prefix("ip:")).unwrap_or(host);
     (!name.starts_with("sock:") && !name.starts_with('-')).then(|| name.split(',').next().unwrap_or(name))
@@ -66,7 +66,7 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
         .map_err(|error| format!("ssh does not start: {error}"))?;
     let quoted = place.replace('\'', r"'\''");
     let mut stdin = ssh.stdin.take().expect("it is piped");
-    // If it ended already, it says why.
+    // If it ended already, its output has the reason.
     let _ = stdin.write_all(format!("PLACE='{quoted}'\n{script}").as_bytes());
     drop(stdin);
     let errors = ssh.stderr.take().expect("it is piped");
@@ -83,14 +83,14 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
 /// What a host, and its drive at `place`, report about themselves.
 ///
 /// # Errors
-/// When ssh does not get there.
+/// When ssh cannot connect.
 pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String> {
     let told = by_ssh(host, place, FACTS)?;
     let of = |key: &str| -> String {
         let line = told.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         line.unwrap_or_default().trim().chars().filter(|letter| !letter.is_control()).take(200).collect()
     };
-    // A machine of anybody's says this.
+    // This text comes from an untrusted machine.
     let whole = |key: &str| of(key).parse::<u64>().ok().filter(|number| *number < 1 << 50).unwrap_or(0);
     let environment = Environment {
         host: host.to_owned(),
@@ -120,7 +120,7 @@ pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String
 /// Purges the drive at `place` on a host. Returns how.
 ///
 /// # Errors
-/// When ssh does not get there, it is in use, or nothing works.
+/// When ssh cannot connect, the drive is in use, or every method fails.
 pub fn purge(host: &str, place: &str) -> Result<String, String> {
     by_ssh(host, place, PURGE)
 }

@@ -1,4 +1,4 @@
-//! Replays a trace: on files, block devices and NBD exports by threads of its own, which know how late every request was; or
+//! Replays a trace: on files, block devices and NBD exports by its own threads, which measure how late every request was; or
 //! through fio, as its log version 3. The trace is read while it is replayed.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!   closed loop    `depth` requests at a time, each followed at once by the next
 //!   think time     as closed loop, but before each request the pause that the trace had there, cut to a maximum
 //! ```
-//! Old traces carry the delays of old devices in their times, so open loops understate fast ones: prefer think time.
-//! **Drift** is how much later than due a request was issued: with every thread busy, or a thread scheduled late, requests wait here and not
-//! in the device, and a replay that drifts measured another load than the trace's.
+//! The times of old traces include the delays of old devices, so open loops understate fast devices: prefer think time. **Drift**
+//! is the delay between the time when a request was due and the time when it was issued. If all threads are busy, or a thread is
+//! scheduled late, requests wait here instead of in the device, and the measured load is not that of the trace.
 
 mod nbd;
 mod player;
@@ -31,19 +31,19 @@ pub use player::{Reached, play};
 pub enum Pace {
     /// At its time, times the factor: 1 as recorded, 0.5 twice as fast.
     Open {
-        /// By how much times are stretched.
+        /// The factor for times.
         stretch: f64,
     },
-    /// At once when one of `depth` is done.
+    /// At once when one of the `depth` requests in flight is done.
     Closed,
-    /// After its pause when one of `depth` is done.
+    /// After its pause when one of the `depth` requests in flight is done.
     ThinkTime {
         /// The longest pause.
         pause_max: Duration,
     },
 }
 
-/// What becomes of requests beyond the end of the target.
+/// Handling of requests beyond the end of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fit {
     /// Their offsets are taken modulo the size, so that localities stay.
@@ -57,27 +57,27 @@ pub enum Fit {
 pub struct Options {
     /// When requests are due.
     pub pace: Pace,
-    /// Requests at a time; in an open loop at most.
+    /// Requests in flight; in an open loop the maximum.
     pub depth: usize,
-    /// What becomes of requests beyond the end.
+    /// Handling of requests beyond the end.
     pub fit: Fit,
-    /// Offsets are rounded down and lengths up to multiples of this: what direct I/O to the target asks for.
+    /// Offsets are rounded down and lengths up to multiples of this, as direct I/O to the target needs.
     pub align_bytes: u64,
-    /// Past the page cache.
+    /// Bypass the page cache.
     pub direct: bool,
-    /// Only so much of the target, from its start.
+    /// Use only this much of the target, from its start.
     #[serde(default)]
     pub room_bytes: Option<u64>,
 }
 
-/// Memory for the data of all requests at a time.
+/// Memory for the data of all requests in flight.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 
 impl Options {
-    /// Refuses numbers that make no sense.
+    /// Refuses invalid numbers.
     ///
     /// # Errors
-    /// With what is allowed.
+    /// With the allowed values.
     pub fn check(&self) -> Result<(), String> {
         let stretch = if let Pace::Open { stretch } = self.pace { stretch } else { 1.0 };
         match () {
@@ -158,12 +158,12 @@ pub struct Drift {
     pub p50_ns: f64,
     pub p99_ns: f64,
     pub max_ns: f64,
-    /// Share of requests issued more than a millisecond late.
+    /// Fraction of requests issued more than a millisecond late.
     pub late_share: f64,
 }
 
 impl Drift {
-    /// In a sentence that says whether the replay was faithful.
+    /// A sentence that says whether the replay was faithful.
     pub fn sentence(&self) -> String {
         let time = crate::select::time;
         let (late, p99, max) = (self.late_share * 100.0, time(self.p99_ns), time(self.max_ns));
@@ -178,7 +178,7 @@ impl Drift {
     }
 }
 
-/// What a replay measured.
+/// The measurements of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// From the first request to the end of the last.
@@ -197,23 +197,23 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Discards that the target does not take: left out, and no errors.
+    /// Discards that the target does not support: left out, and no errors.
     #[serde(default)]
     pub discards_left_out: u64,
-    /// How late requests were; all 0 in a closed loop, where none is due, and through fio, which does not report it.
+    /// How late requests were; all 0 in a closed loop, which has no due times, and through fio, which does not report it.
     pub drift: Drift,
-    /// It was interrupted: this is what came before.
+    /// True if it was interrupted: these are the measurements until then.
     pub cut_short: bool,
 }
 
 impl Outcome {
-    /// 10^6 bytes of reads and writes per second of busy time: how desktop benchmarks score application traces.
+    /// 10^6 bytes of reads and writes per second of busy time: the score of application traces in desktop benchmarks.
     pub fn busy_mb_per_s(&self) -> f64 {
         let bytes = [&self.read, &self.write].into_iter().flatten().map(|figures| figures.bytes).sum::<u64>();
         if self.busy_seconds > 0.0 { bytes as f64 / 1e6 / self.busy_seconds } else { 0.0 }
     }
 
-    /// Why it is no result, if it is none.
+    /// The reason if it is not a result.
     pub fn failed(&self) -> Option<String> {
         match (self.errors, self.total.requests) {
             (0, 1..) => None,
@@ -223,7 +223,7 @@ impl Outcome {
     }
 }
 
-/// How requests fit a target; devices of the trace lie over each other.
+/// How requests fit a target; the devices of the trace overlap on it.
 #[derive(Clone, Copy, Debug)]
 struct Fitting {
     align: u64,
@@ -267,11 +267,11 @@ impl Fitting {
     }
 }
 
-/// Writes a trace as fio's log version 3 to `log`, which fio finds as `log_name`, for a target that it calls `name`; gives the
-/// options of the job that replays it. fio does not say how late requests are: compare its run time with the trace's.
+/// Writes a trace as fio's log version 3 to `log`, which fio opens as `log_name`, for a target with fio's name `name`. Returns
+/// the options of the job that replays it. fio does not report how late requests are: compare its run time with the trace's.
 ///
 /// # Errors
-/// When the target is too small, or the log cannot be written. Think time is beyond fio and refused: use [`play`].
+/// When the target is too small, or the log cannot be written. fio cannot replay think time, so it is refused: use [`play`].
 pub fn iolog(
     source: &Source,
     name: &str,
@@ -298,13 +298,13 @@ pub fn iolog(
     let mut last = 1;
     source.each(&mut |record| {
         let record = fitting.of(record);
-        // fio 3.33 takes a pause after time 0 for the log's start and leaves it out, so times begin at 1 µs.
+        // fio 3.33 treats a pause after time 0 as the start of the log and skips it, so times begin at 1 µs.
         last = 1 + (record.time_ns as f64 * stretch / 1000.0) as u64;
         let line = match record.op {
             Op::Read => writeln!(file, "{last} {name} read {} {}", record.offset, record.bytes),
             Op::Write => writeln!(file, "{last} {name} write {} {}", record.offset, record.bytes),
             Op::Discard => writeln!(file, "{last} {name} trim {} {}", record.offset, record.bytes),
-            // Of datasync fio 3.33 counts nothing, and its NBD engine fails.
+            // fio 3.33 does not count datasync, and its NBD engine fails on it.
             Op::Flush => writeln!(file, "{last} {name} sync 0 0"),
         };
         let is_written = line.is_ok();
@@ -324,7 +324,7 @@ pub fn iolog(
     Ok(job)
 }
 
-/// True if an export takes no writes; none if that cannot be found out.
+/// True if an export is read-only; none if that is unknown.
 pub(crate) fn is_read_only(place: &Place) -> Option<bool> {
     match place {
         Place::Path(_) => None,
@@ -332,7 +332,7 @@ pub(crate) fn is_read_only(place: &Place) -> Option<bool> {
     }
 }
 
-/// Bytes of what is behind a place.
+/// Size of the target at a place, in bytes.
 ///
 /// # Errors
 /// When it cannot be opened.

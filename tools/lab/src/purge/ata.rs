@@ -1,25 +1,25 @@
-//! ATA Secure Erase of a SATA drive, by hdparm. A drive takes the order only with a password, which it forgets when the erase is done;
-//! a drive that still has one when its power goes is locked after that. So a password is never left behind without a word.
+//! ATA Secure Erase of a SATA drive, by hdparm. A drive accepts the command only with a password, which it forgets when the erase
+//! is done. A drive that loses power while it has a password is locked afterwards. So a remaining password is always reported.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path};
 use std::process::{Command, Stdio};
 
-/// What is set before the erase.
+/// The password that is set before the erase.
 pub const PASSWORD: &str = "stria";
-/// Drives that take longer are disks, for which zeros do the same and can be interrupted.
+/// Drives that take longer are hard disks. For them zeros have the same effect and can be interrupted.
 const MINUTES_MAX: u32 = 60;
 
 /// The state of a drive's locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// True if it knows these commands.
+    /// True if the drive supports these commands.
     pub supported: bool,
     /// True if it has a password.
     pub enabled: bool,
-    /// True if it is locked: it does nothing without the password.
+    /// True if it is locked: it refuses all requests without the password.
     pub locked: bool,
-    /// True if it is frozen: it takes none of these commands until its power was off.
+    /// True if it is frozen: it refuses these commands until a power cycle.
     pub frozen: bool,
     /// The duration of an erase, by the drive; a lower bound if the drive says "more than".
     pub minutes: Option<u32>,
@@ -49,14 +49,14 @@ impl Security {
 /// The reason why a drive was not erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotErased {
-    /// It is unchanged, or at least without a password: another way may be tried.
+    /// The drive is unchanged, or at least without a password: another method may be tried.
     Refused(String),
-    /// It still has a password. A person must know.
+    /// The drive still has a password, which must be reported.
     Locked(String),
 }
 
-/// Whether a device hangs on a SATA port of this machine, from where the link `/sys/class/block/NAME/device` leads: bridges from USB
-/// and other controllers may lose such a command half-way.
+/// True if a device is on a SATA port of this machine, by the target of the link `/sys/class/block/NAME/device`. USB bridges and
+/// other controllers may lose such a command half-way.
 pub fn is_sata(device: &Path) -> bool {
     let is_port = |name: &str| name.strip_prefix("ata").is_some_and(|number| number.parse::<u32>().is_ok());
     device.components().any(|part| matches!(part, Component::Normal(name) if name.to_str().is_some_and(is_port)))
@@ -69,7 +69,7 @@ struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Runs to its end whatever happens at the terminal: an interrupt between password and erase would leave the drive locked.
+    /// Runs to its end even after an interrupt: an interrupt between password and erase would leave the drive locked.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(self.hdparm);
         command.args(words).arg(self.path).stdin(Stdio::null()).process_group(0);
@@ -110,7 +110,7 @@ impl Drive<'_> {
 /// Erases a drive that is not in use, by this hdparm.
 ///
 /// # Errors
-/// When it does not take the order, or breaks it off.
+/// When the drive refuses or aborts the command.
 pub fn erase(hdparm: &Path, path: &Path) -> Result<(), NotErased> {
     let drive = Drive { hdparm, path };
     let refused = |words: &str| Err(NotErased::Refused(words.to_owned()));
@@ -128,7 +128,7 @@ pub fn erase(hdparm: &Path, path: &Path) -> Result<(), NotErased> {
         }
         Security { .. } => {}
     }
-    // Not the enhanced erase: on drives that encrypt it may only change the key, and leave the flash as full as it was.
+    // Not the enhanced erase: on drives with encryption it may only change the key, and leave the flash full.
     let went = drive.order("--security-set-pass").and_then(|_| drive.order("--security-erase"));
     let went = went.and_then(|_| match drive.security()? {
         Security { enabled: false, .. } => Ok(()),
