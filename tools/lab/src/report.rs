@@ -1,5 +1,5 @@
-//! One HTML page of a run that needs nothing else: no network, no script. The verdict comes first, then a picture for each kind of
-//! question that was asked, then every figure with its spread, then where it comes from.
+//! One self-contained HTML page of a run: no network, no script. The verdict comes first, then a chart for each kind of question,
+//! then every figure with its spread, then the source of each figure.
 
 mod chart;
 mod context;
@@ -67,7 +67,7 @@ pub fn write(run: &Path, out: &Path) -> Result<(), ReportError> {
     save(&drawn(&[run.to_path_buf()])?.html, out)
 }
 
-/// Writes one page of several runs, side by side; the first is what the others are compared with.
+/// Writes one page of several runs, side by side; the others are compared with the first.
 ///
 /// # Errors
 /// As [`write`](fn@write).
@@ -112,7 +112,7 @@ fn save(html: &str, out: &Path) -> Result<(), ReportError> {
     write_page(html, out).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
 }
 
-/// In the folder of a run, which may come from anybody, a link in the place of the page is not followed but replaced.
+/// The folder of a run is not trusted: a link with the page's name is replaced, not followed.
 fn write_page(html: &str, out: &Path) -> std::io::Result<()> {
     let is_link = std::fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
     let in_run = out.parent().is_some_and(|folder| folder.join("manifest.json").exists());
@@ -131,7 +131,7 @@ fn drawn(runs: &[PathBuf]) -> Result<Page, ResultError> {
     Ok(draw(&joined.run, joined.series, joined.sentences))
 }
 
-/// The part of the page and the caption up to what explains it: "depth-raid5-x4-4-kib-random-read".
+/// The part of the page, and the caption without its explanation: "depth-raid5-x4-4-kib-random-read".
 fn file_name(anchor: &str, caption: &str) -> String {
     let letters = caption.split(';').next().unwrap_or_default().to_lowercase();
     let words = letters.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -164,7 +164,7 @@ struct Page {
 /// The page of a run.
 ///
 /// # Errors
-/// When a series that a record names is not there.
+/// When a series that a record names is missing.
 pub fn page(run: &Run) -> Result<String, ResultError> {
     Ok(page_of(run)?.html)
 }
@@ -254,7 +254,7 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
     let platforms: Vec<&str> =
         manifest.targets.iter().map(|target| target.platform.as_str()).filter(|platform| !platform.is_empty()).collect();
     let hosts: Vec<&str> = manifest.hosts.keys().map(String::as_str).collect();
-    // Nothing is known of where imported results were measured.
+    // The machine of imported results is unknown.
     let known = |words: String| if environment.cpu_count > 0 { words } else { "–".into() };
     let facts = [
         ("Measured", when(manifest.begun_ms)),
@@ -311,7 +311,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
     badges
 }
 
-/// What was found, in a few sentences.
+/// The findings, in a few sentences.
 fn verdict(report: &Report<'_>) -> Vec<String> {
     let mut sentences = report.sentences.clone();
     let spreads: Vec<f64> = report

@@ -1,14 +1,14 @@
-//! What a run leaves behind: a folder that can be copied, compared and reported again.
+//! The folder of a run, which can be copied, compared and reported again.
 //!
 //! ```text
-//!   RUN/manifest.json      Manifest: what was asked, on what, in which environment, and how it ended; replaced as a whole
+//!   RUN/manifest.json      Manifest: experiment, targets, environment, and how it ended; replaced in one step
 //!   RUN/experiment.toml    the experiment, as it was run
 //!   RUN/records.jsonl      one Record a line, appended when a measurement is done
 //!   RUN/notes.jsonl        one Note a line: purges, fall-backs, throttling, errors, verdicts
-//!   RUN/raw/00012.json     fio's own JSON of record 12, untouched; 00012.fio is the job that made it
-//!   RUN/series/00012.json  Series of record 12: one sample a second, where it was taken
+//!   RUN/raw/00012.json     fio's own JSON of record 12, unchanged; 00012.fio is its job
+//!   RUN/series/00012.json  Series of record 12, if it was taken: one sample a second
 //! ```
-//! A line of `records.jsonl` is written after the raw file and the series that it names, so what a line says is there.
+//! A line of `records.jsonl` is written after the raw file and the series that it names, so these files exist.
 //! A broken last line is an interrupted write: [`Run::open`] ignores it and resuming measures that record again.
 //! Units are in the names; percent are 0 to 100; MB/s are 10^6 bytes; times are Unix milliseconds unless they say otherwise.
 
@@ -51,7 +51,7 @@ pub enum ResultError {
         /// Why.
         source: io::Error,
     },
-    /// It is there but invalid.
+    /// A file exists but is invalid.
     #[error("{}: {problem}", path.display())]
     Content {
         /// Which file.

@@ -1,11 +1,10 @@
-//! Runs an experiment and keeps what it measures; takes up again what was interrupted.
+//! Runs an experiment and stores its measurements; resumes an interrupted run.
 //!
-//! The order is target by target, and section by section on each. What is done is known from the records alone: a step whose
-//! record is there is not done again. A round that counts towards a steady state is done again as a whole, because SNIA allows
-//! no idle gap in it; so is a section of RAID runs, because its array was in the midst of something.
+//! The order is target by target, and section by section on each. The records alone show which steps are done: a step with a record is
+//! not repeated. A round that counts towards a steady state is repeated from its beginning, because SNIA allows no idle gap in it; so is a
+//! section of RAID runs, because its array was in the middle of a change.
 //!
-//! A load that fails is no result; a preparation that fails ends its section. The run goes on with what comes after them and ends
-//! "with failures".
+//! A failed load is not a result; a failed preparation ends its section. The run continues after them and ends "with failures".
 
 mod before;
 mod copy;
@@ -43,12 +42,12 @@ use std::time::Instant;
 pub(crate) use lock::{Held, lock};
 pub use request::{Consent, Request};
 
-/// Speed that is assumed for the time left until something is known, MB/s.
+/// Assumed speed for the remaining time until a speed is known, MB/s.
 const ASSUMED_MB_PER_S: f64 = 500.0;
-/// Load of others, in percent of the CPUs, from which it is noted.
+/// Load of other programs, in percent of the CPUs, that is worth a note.
 const BUSY_PERCENT: f64 = 20.0;
 
-/// Why a run did not begin or go on.
+/// Why a run did not begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The experiment.
@@ -73,23 +72,23 @@ pub enum RunError {
 pub struct Moment {
     /// Section.
     pub section: String,
-    /// Stage, round and what runs.
+    /// Stage, round and load.
     pub words: String,
     /// Seconds of work done.
     pub done_seconds: f64,
-    /// Seconds of work in all, at least.
+    /// Seconds of work in total, at least.
     pub total_seconds: f64,
 }
 
 /// Receives the progress.
 pub trait Progress {
-    /// Some times a second.
+    /// Called several times a second.
     fn at(&mut self, moment: &Moment);
-    /// Something worth a line.
+    /// A line for the log.
     fn say(&mut self, note: &Note);
 }
 
-/// Begins a run in a new folder. The manifest when it ended, was interrupted, or failed.
+/// Begins a run in a new folder. Returns the manifest when the run has ended, was interrupted, or failed.
 ///
 /// # Errors
 /// When it cannot begin; once it runs, failures are in the manifest and its notes.
@@ -139,11 +138,11 @@ pub fn run(
     Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress, own, held })?.go(&specs)
 }
 
-/// Goes on with an interrupted run, or measures again what failed in one. Its folder may come from anybody: what it would have
-/// overwritten, started or asked is done only with the user's `consent`, or on files that this very run made.
+/// Continues an interrupted run, or repeats its failed measurements. Its folder is not trusted: it overwrites, starts and
+/// contacts only with the user's `consent`, or on files that this run created.
 ///
 /// # Errors
-/// When the folder holds none, it is done, it runs, or the user must say more.
+/// When the folder has no run, the run is done or still running, or more options are needed.
 pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Manifest, RunError> {
     let place = folder.display();
     if Run::open(folder)?.manifest.experiment == import::EXPERIMENT {
@@ -170,7 +169,7 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
         )));
     }
     let own = Own::find(folder)?;
-    // It has the drives of an array, so they count as in use until it has ended.
+    // A leftover fio holds the drives of an array, which count as in use until it has ended.
     own.end_left_fio();
     crate::array::stop_left(&request.program, own.folder());
     md::stop_left(Path::new("mdadm"), own.folder());
@@ -207,7 +206,7 @@ fn fio_for(specs: &[TargetSpec]) -> Result<Fio, FioError> {
     if specs.iter().all(|spec| spec.model.is_some()) { Ok(Fio::unused()) } else { Fio::find() }
 }
 
-/// Sections that were given up begin anew, and loads without a result are not done.
+/// Abandoned sections begin again, and loads without a result count as not done.
 fn measure_again(manifest: &mut Manifest, records: &mut Vec<Record>) -> bool {
     let count = records.len();
     for section in &mut manifest.sections {
@@ -249,12 +248,12 @@ enum Company {
     UnderLoad,
 }
 
-/// Why a section did not come to its end.
+/// Why a section did not finish.
 enum Broken {
     Interrupted,
-    /// It is given up; the run goes on with the next.
+    /// It is abandoned; the run continues with the next.
     Section(String),
-    /// The run cannot go on.
+    /// The run cannot continue.
     Failed(String),
     Folder(ResultError),
 }
@@ -296,14 +295,14 @@ struct Runner<'a> {
     copies: Option<copy::Place>,
     /// Drives on other hosts.
     host_drives: Vec<DriveInfo>,
-    /// What it made outside of its folder.
+    /// Files that it created outside of its folder.
     own: Own,
     /// Its targets, as long as it runs.
     held: Held,
     _lock: File,
 }
 
-/// What a run is begun or gone on with.
+/// The inputs of a run that begins or continues.
 struct Begin<'a> {
     experiment: &'a Experiment,
     request: Request,
@@ -387,7 +386,7 @@ impl<'a> Runner<'a> {
         self.manifest.status = status;
         self.manifest.ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;
-        // What can go on finds its files again.
+        // A run that can be resumed needs its files again.
         if status == RunStatus::Done {
             if !self.request.keep {
                 self.own.remove_made();
@@ -397,7 +396,7 @@ impl<'a> Runner<'a> {
         Ok(self.manifest)
     }
 
-    /// Says which loads have no result at all; whether there are any, or a section was given up.
+    /// Reports loads without any result. True if there are any, or a section was abandoned.
     fn tell_failures(&mut self) -> Result<bool, ResultError> {
         let mut points: BTreeMap<Point, (u32, Option<String>)> = BTreeMap::new();
         for record in self.records.iter().filter(|record| !record.preparation) {
@@ -436,7 +435,7 @@ impl<'a> Runner<'a> {
         let (pool, program) = (self.request.pool(), self.request.program.clone());
         let opened = Target::open(spec, &self.scale, &pool, &program, &mut self.own, in_midst, hosts);
         let mut target = opened.map_err(|error| Broken::Failed(error.to_string()))?;
-        // Files that were just made among them.
+        // Including files that were just created.
         let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request);
         held.map_err(|error| Broken::Failed(error.to_string()))?;
         if let Some(members) = self.request.members.filter(|_| target.info.members.is_none()) {
@@ -491,7 +490,7 @@ impl<'a> Runner<'a> {
         if self.manifest.sections[self.section].begun_ms.is_none() {
             self.manifest.sections[self.section].begun_ms = Some(now_ms());
         } else if spec.test == SectionKind::Raid || target.model.is_some() {
-            // The state of models is gone with the program.
+            // The state of models ended with the program.
             self.records.retain(|record| record.section != id);
             self.writer.rewrite_records(&self.records)?;
         }
@@ -531,7 +530,7 @@ impl<'a> Runner<'a> {
     }
 
     fn note(&mut self, kind: NoteKind, record: Option<u32>, text: String) -> Result<(), ResultError> {
-        // Words of drives, hosts and programs are among them, and a terminal shows them.
+        // They contain texts from drives, hosts and programs, and a terminal shows them.
         let text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let section = self.manifest.sections.get(self.section).filter(|section| section.begun_ms.is_some());
         let note =

@@ -1,13 +1,13 @@
-//! Which records count, and what their points are called: shared by report, comparison and export.
+//! Which records count, and the names of their points: for report, comparison and export.
 //!
-//! A record whose requests failed, or that ended long before its time, is evidence and no result.
+//! A record with failed requests, or one that ended long before its time, is evidence but not a result.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
 use crate::steady::WINDOW_ROUNDS;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Results by what they measure, in the order of rounds: without preparation; where a section asked for steadiness, of the
-/// window that its verdict is about; where hosts worked together, their sum.
+/// Results by point, in the order of rounds, without preparation. If a section needs a steady state, only those of its verdict's
+/// window; if several hosts worked together, their sum.
 pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
     let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
     let windows: BTreeMap<&str, &SteadyVerdict> =
@@ -46,7 +46,7 @@ pub fn values(records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
 
 pub use crate::units::show_size as size;
 
-/// 100 reads, 0 writes, else the share.
+/// 100 for reads, 0 for writes, else the percentage of reads.
 pub fn direction(read_percent: u8) -> String {
     match read_percent {
         100 => "read".into(),
@@ -122,15 +122,15 @@ pub fn mode(mode: IoMode) -> &'static str {
     }
 }
 
-/// What the variant of an application's look-alike begins with.
+/// The prefix of the variant of an application's look-alike.
 pub const REPLAYED: &str = "replayed";
 
-/// An application's look-alike: one request at a time of many kinds, for which no law of levels is known.
+/// True for an application's look-alike: one request at a time of many kinds, for which there is no law of levels.
 pub fn is_replayed(point: &Point) -> bool {
     point.variant.starts_with(REPLAYED)
 }
 
-/// What a point's rate is counted in: MB/s for sequential and large requests and for applications, else IOPS.
+/// The unit of a point's rate: MB/s for sequential and large requests and for applications, else IOPS.
 pub fn unit(point: &Point) -> &'static str {
     let in_bytes = point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 || is_replayed(point);
     if in_bytes { "MB/s" } else { "IOPS" }

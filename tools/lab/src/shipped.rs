@@ -1,4 +1,4 @@
-//! The experiments that come with the program: what reviews of arrays publish, SNIA's tests, and what an array goes through.
+//! The experiments that come with the program: those of published reviews of arrays, SNIA's tests, and the life of an array.
 
 /// File name and text.
 pub const EXPERIMENTS: &[(&str, &str)] = &[

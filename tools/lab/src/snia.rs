@@ -11,14 +11,14 @@ pub const ROUNDS_MAX: u32 = 25;
 
 const KIB: u64 = 1024;
 
-/// What a section may choose.
+/// The choices of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Requests in flight in each thread.
     pub queue_depth: u32,
     /// Threads.
     pub threads: u32,
-    /// Share of reads of DIRTH's mixed load.
+    /// Percentage of reads of DIRTH's mixed load.
     pub read_percent: u8,
     /// Requests of 512 bytes are possible on this target.
     pub small_blocks: bool,
@@ -27,7 +27,7 @@ pub struct Choice {
 /// The stages of a test on a span of this size.
 ///
 /// # Panics
-/// When the kind is none of SNIA's.
+/// When the kind is not one of SNIA's.
 pub fn stages(kind: SectionKind, choice: Choice, span_bytes: u64, scale: &Scale) -> Vec<Stage> {
     let test = Test { choice, span_bytes, scale };
     match kind {

@@ -1,4 +1,4 @@
-//! What the machine and its drives report about themselves, before, during and after a run.
+//! Reports of the machine and its drives, before, during and after a run.
 
 use crate::array::Array;
 use crate::endurance::Smart;
@@ -75,7 +75,7 @@ pub(crate) struct CpuTimes {
     pub all: f64,
     /// Not idle.
     pub busy: f64,
-    /// Given to others by the host of a virtual machine.
+    /// Given to other machines by the host of a virtual machine.
     pub stolen: f64,
 }
 
@@ -90,7 +90,7 @@ impl CpuTimes {
     }
 }
 
-/// The share of the last ten seconds in which something waited, in percent; 0 where the kernel does not report it.
+/// The part of the last ten seconds in which a task waited, in percent; 0 if the kernel does not report it.
 fn pressure(what: &str) -> f64 {
     let told = text(format!("/proc/pressure/{what}"));
     let some = told.lines().find_map(|line| line.strip_prefix("some avg10="));
@@ -112,7 +112,7 @@ fn temperatures() -> Vec<(String, f64)> {
     all
 }
 
-/// The folder in /sys of a block device: of a partition its own, of a link what it points to.
+/// The folder in /sys of a block device: for a partition its own, for a link that of its target.
 fn sys_folder(path: &Path) -> Option<PathBuf> {
     let real = fs::canonicalize(path)
         .ok()
@@ -129,7 +129,7 @@ fn temperature(folder: &Path) -> Option<f64> {
     direct.chain(nvme).find_map(|hwmon| number(hwmon.join("temp1_input"))).map(|milli| milli / 1000.0)
 }
 
-/// What a drive reports about itself: by smartctl where that works, else by /sys, else by its file system.
+/// The description of a drive: by smartctl if that works, else by /sys, else by its file system.
 pub fn drive_info(path: &Path) -> DriveInfo {
     let shown = path.display().to_string();
     let size_bytes = size_of(path).unwrap_or(0);
@@ -174,7 +174,7 @@ pub fn drive_info(path: &Path) -> DriveInfo {
 
 // ------------------------------------------------------------------------------------------------------------------- watching
 
-/// Degrees from which a drive counts as throttling, where it does not report that.
+/// Degrees from which a drive counts as throttling, if it does not report throttling.
 pub const HOT_C: f64 = 75.0;
 
 /// Counters of a block device: reads, sectors read, ms of reads, writes, sectors written, ms of writes.
@@ -224,7 +224,7 @@ impl Watch {
         }
     }
 
-    /// Looks, if a second has gone by (a fifth while a sweep runs).
+    /// Takes a sample if a second has passed (a fifth while a sweep runs).
     pub fn look(&mut self, at: Duration, array: Option<&Array>, sweeps: bool) {
         let due = if sweeps { Duration::from_millis(200) } else { Duration::from_secs(1) };
         if at < self.looked_at + due {
@@ -255,7 +255,7 @@ impl Watch {
         }
     }
 
-    /// What each member did: by the array's counters, with those of the drives below.
+    /// The work of each member: by the array's counters, with those of the drives below.
     pub fn finish(&self, array: Option<&Array>) -> Vec<MemberFigures> {
         let from_drive = |drive: &WatchedDrive| {
             let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.before);

@@ -1,12 +1,12 @@
 //! Statistics for few and noisy figures.
 //!
-//! Methods, by name, because a reader may ask: the **median** with its exact order-statistic interval (binomial; it assumes
-//! nothing but independent repeats, and says its true confidence when there are too few for 95 %); the **mean absolute deviation**
-//! about the mean, as benchmark reviews print it; the **median absolute deviation** for outliers. Two samples are compared by the
-//! **Mann-Whitney** test (the exact permutation distribution of mid-ranks, so ties are no approximation) with the
-//! **Hodges-Lehmann** ratio and its interval; where the samples are too small for Mann-Whitney to reach the level that
-//! **Holm's** correction will ask for, by **Welch's t test on logarithms**. Which of both is decided by sample sizes
-//! alone, never by the data.
+//! The methods: the **median** with its exact order-statistic interval (binomial; it
+//! assumes only independent repeats, and gives its true confidence when there are too few repeats for 95 %); the **mean absolute
+//! deviation** about the mean, as benchmark reviews print it; the **median absolute deviation** for outliers. Two samples are
+//! compared by the **Mann-Whitney** test (the exact permutation distribution of mid-ranks, so ties are no approximation) with the
+//! **Hodges-Lehmann** ratio and its interval; where the samples are too small for Mann-Whitney to reach the level that **Holm's**
+//! correction will ask for, by **Welch's t test on logarithms**. Which of both is decided by sample sizes alone, never by the
+//! data.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
@@ -18,13 +18,13 @@ const EXACT_MAX: usize = 60;
 /// From the median absolute deviation to the standard deviation of normal data.
 const MAD_TO_SIGMA: f64 = 1.482_602_2;
 
-/// Two ends, and how sure they are.
+/// An interval with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Interval {
     pub low: f64,
     pub high: f64,
-    /// 0.95 or, with few values, what they allow.
+    /// 0.95 or, with few values, the confidence that they allow.
     pub confidence: f64,
 }
 
@@ -115,8 +115,8 @@ fn median_interval(sorted: &[f64]) -> Interval {
     Interval { low: sorted[depth], high: sorted[count - 1 - depth], confidence: 1.0 - (2.0 * outside).min(1.0) }
 }
 
-/// Values that stand apart: their distance to the median is over 3.5 times the scaled MAD (Iglewicz and Hoaglin) and over
-/// 10 % of the median, so that a sample without noise has no outliers by rounding.
+/// Outliers: their distance to the median is over 3.5 times the scaled MAD (Iglewicz and Hoaglin) and over 10 % of the median, so
+/// that a sample without noise has no outliers by rounding.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(summary) = Summary::of(values) else { return Vec::new() };
     let far = (3.5 * summary.mad).max(summary.median.abs() * 0.1);
@@ -158,7 +158,7 @@ pub struct Difference {
     pub interval: Option<Interval>,
     /// The probability of such a difference when there is none; not yet corrected for the number of comparisons.
     pub p: f64,
-    /// How it was found.
+    /// The method of the comparison.
     pub method: Method,
 }
 
@@ -287,7 +287,7 @@ fn welch(a: &[f64], b: &[f64]) -> (f64, Interval, f64) {
         let count = values.len() as f64;
         let mean = values.iter().map(|value| value.ln()).sum::<f64>() / count;
         let variance = values.iter().map(|value| (value.ln() - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        // Repeats that agree to the last digit are a coarse clock, not certainty: 0.1 % is what figures are good for.
+        // Repeats that are equal to the last digit show a coarse clock, not certainty: figures are exact to 0.1 %.
         (mean, variance.max(1e-6) / count, count)
     };
     let ((mean_a, error_a, count_a), (mean_b, error_b, count_b)) = (moments(a), moments(b));

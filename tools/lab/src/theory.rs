@@ -1,5 +1,5 @@
-//! Ideal lines for what was measured: the laws of [`stria_bench::theory`] applied to points of a run, with the rates of the
-//! bare drives that the same run measured.
+//! Theory lines for measurements: the laws of [`stria_bench::theory`] applied to points of a run, with the rates of the bare
+//! drives in the same run.
 
 use crate::result::{Pattern, Point, Record, Run, TargetKind};
 use crate::select;
@@ -18,11 +18,11 @@ pub struct Ideal {
     pub law: String,
     /// Member bytes written per byte that clients write, and read for it: the write penalty. Absent for pure reads.
     pub penalty: Option<Demand>,
-    /// Requests per second that the bare drives of this run would allow; absent where it measured none.
+    /// Requests per second that the bare drives of this run would allow; absent if the run measured none.
     pub bounds: Option<Bounds>,
 }
 
-/// The shape of a point's array, with md's default layout; `None` when it is no array or none that can be.
+/// The shape of a point's array, with md's default layout; `None` when it is not an array or not a possible one.
 fn shape(point: &Point) -> Option<Shape> {
     let level: ArrayLevel = point.level.as_deref()?.parse().ok()?;
     let (inner, spans) = match level {
@@ -44,7 +44,8 @@ fn pattern(point: &Point, read: bool) -> theory::Pattern {
     theory::Pattern { read, order, block_bytes: point.block_bytes.max(512), queue_depth }
 }
 
-/// How many drives' worth of requests the level allows a point, drives equal and independent: the textbook's line.
+/// The rate that the level allows a point, in multiples of one drive's rate, for equal and independent drives: the textbook's
+/// line.
 pub fn multiple(point: &Point) -> Option<f64> {
     let shape = shape(point)?;
     let one = Rates { read: 1.0, write: 1.0 };
@@ -73,7 +74,7 @@ pub struct BareDrives<'a> {
 }
 
 impl<'a> BareDrives<'a> {
-    /// Finds them: targets that are several bare drives at once, or one drive or file that is no array.
+    /// Finds them: targets of several bare drives at once, or one drive or file that is not an array.
     pub fn of(run: &'a Run) -> Self {
         let bare: BTreeMap<&str, u32> = run
             .manifest
@@ -126,7 +127,7 @@ impl<'a> BareDrives<'a> {
         let share = f64::from(point.read_percent) / 100.0;
         let work = Work::of(&shape, pattern(point, share >= 1.0));
         let rates = |find: &dyn Fn(u8) -> Option<f64>| {
-            // A direction that the load does not have and its law does not need may be missing; reads for a small write may not.
+            // A direction may be missing if neither the load nor its law needs it; reads for a small write may not.
             let (read, write) = (find(100), find(0));
             let needs = |wanted: bool| if wanted { None } else { Some(f64::INFINITY) };
             let writes_read = work.all.reads > 0.0;
@@ -154,7 +155,7 @@ impl<'a> BareDrives<'a> {
     }
 }
 
-/// Bytes that members wrote per byte that clients wrote, over these records; `None` where it cannot be seen.
+/// Bytes that members wrote per byte that clients wrote, over these records; `None` if it is unknown.
 pub fn measured_penalty(records: &[&Record]) -> Option<f64> {
     let seen = records.iter().filter(|record| !record.members.is_empty());
     let (mut above, mut below) = (0, 0);

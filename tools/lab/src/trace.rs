@@ -1,7 +1,7 @@
-//! Traces of what applications asked of block devices, in one common form.
+//! Traces of requests to block devices, in one common form.
 //!
 //! A [`Source`] gives [`Record`]s in order of time, the first at 0, and reads its file as it goes: a trace may be larger than
-//! memory. What a format leaves out or counts coarsely is said at its [`Format`]. Files that end in `.gz` are unpacked on the way.
+//! memory. [`Format`] says what each format leaves out or counts coarsely. Files that end in `.gz` are unpacked on the way.
 
 mod blktrace;
 mod iolog;
@@ -19,13 +19,13 @@ use std::str::FromStr;
 
 pub use source::Source;
 
-/// What was asked.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Op {
     /// Read.
     Read,
-    /// Write. A write with FUA is a write and a flush, a preflush a flush and a write, as the kernel does it for
-    /// devices that know neither.
+    /// Write. A write with FUA is a write and a flush, a preflush a flush and a write, as the kernel does it for devices that
+    /// support neither.
     Write,
     /// Discard (TRIM).
     Discard,
@@ -44,7 +44,7 @@ pub struct Record {
     pub offset: u64,
     /// Length.
     pub bytes: u64,
-    /// What was asked.
+    /// The kind.
     pub op: Op,
     /// Until its end; 0 if the trace has no such times.
     pub took_ns: u64,
@@ -57,7 +57,7 @@ impl Record {
     }
 }
 
-/// A whole trace.
+/// A complete trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// Names as the trace has them, in the order in which they come up.
@@ -66,7 +66,7 @@ pub struct Trace {
     pub records: Vec<Record>,
 }
 
-/// How a trace is written down.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; times in 100 ns, bytes.
@@ -112,7 +112,7 @@ impl Format {
     /// The format of a file, by its first lines.
     ///
     /// # Errors
-    /// A sentence, if it is of none, or of one of several.
+    /// A sentence, if no format matches, or several do.
     pub fn recognized(path: &Path) -> Result<Self, String> {
         let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
         let mut file = lines::open(path).map_err(unreadable)?;
@@ -170,7 +170,7 @@ pub enum TraceError {
         /// What is wrong.
         problem: String,
     },
-    /// It asks for more memory than any trace of real volumes.
+    /// It needs more memory than any trace of real volumes.
     #[error("trace {path}: {problem}")]
     TooMuch {
         /// The file.
@@ -178,7 +178,7 @@ pub enum TraceError {
         /// Of what, and what to do.
         problem: String,
     },
-    /// Nothing that moves data is in it.
+    /// It has no request that moves data.
     #[error("trace {path} holds no request: check its format, and for blkparse that queue (Q) or issue (D) events were kept")]
     Empty {
         /// The file.
@@ -234,10 +234,10 @@ struct Event {
     stage: Stage,
 }
 
-/// How far a request had come.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// It was asked for.
+    /// It was queued.
     #[default]
     Queued,
     /// It was sent to the device; taken where queue events are missing.
@@ -268,7 +268,7 @@ impl Trace {
     }
 }
 
-/// What a trace is made of.
+/// The content of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Totals {
@@ -299,7 +299,7 @@ impl Totals {
     }
 }
 
-/// Adds up what a trace is made of.
+/// Sums up the content of a trace.
 #[derive(Default)]
 struct Counter {
     totals: Totals,
@@ -318,7 +318,7 @@ impl Counter {
         if matches!(record.op, Op::Read | Op::Write) {
             totals.data_bytes_max = totals.data_bytes_max.max(record.bytes);
         }
-        // Sequential: goes on where the last request of its kind on its device ended.
+        // Sequential: begins where the last request of its kind on its device ended.
         let sequential = self.ends.insert((record.device, record.op), record.end()) == Some(record.offset);
         let (operations, bytes, sequential_count) = match record.op {
             Op::Read => (&mut totals.reads, &mut totals.read_bytes, &mut totals.sequential_reads),

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write and read them.
+//! Sizes and durations in text form.
 
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::fmt;
 /// Bytes of a size such as `4K`, `0.5K`, `1GiB` or `2TB`: K, M, G, T are powers of 1024, KB … powers of 1000.
 ///
 /// # Errors
-/// A sentence with the forms that do.
+/// A sentence with the valid forms.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -1,5 +1,5 @@
-//! A run on drives beside the same experiment on their models: where the models are wrong, and by how much. What is found is kept for this
-//! machine, and `stria plan advise --calibrated` applies it.
+//! Compares a run on drives with the same experiment on their models, and computes the models' errors. The errors are stored for
+//! this machine, and `stria plan advise --calibrated` corrects the models by them.
 
 use crate::experiment::Experiment;
 use crate::report;
@@ -27,7 +27,7 @@ pub struct Line {
     pub measured_iops: f64,
     /// The same of the model.
     pub modelled_iops: f64,
-    /// How far the model lies from what was measured, in percent of that.
+    /// The model's error, in percent of the measured rate.
     pub error_percent: f64,
     /// The 99th percentile of latency, measured.
     pub measured_p99_ns: f64,
@@ -35,14 +35,14 @@ pub struct Line {
     pub modelled_p99_ns: f64,
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// All loads that both measured.
+    /// All loads that were measured on both.
     pub lines: Vec<Line>,
     /// Loads that only the drives measured.
     pub unmatched: usize,
-    /// What is kept for this machine.
+    /// The calibration that is stored for this machine.
     pub calibration: Calibration,
     /// Where.
     pub kept: PathBuf,
@@ -86,7 +86,7 @@ fn redundancy(level: Option<&str>) -> Redundancy {
     }
 }
 
-/// A point by its target and load alone: what a model says of its level and strip may be said in more words than what was measured.
+/// A point by its target and load only: a model's point may have more fields about level and strip than the measured one.
 fn key(point: &Point) -> Point {
     Point { level: None, members: None, strip_bytes: None, spans: None, ..point.clone() }
 }
@@ -99,7 +99,7 @@ fn medians(records: &[&Record]) -> Option<(f64, f64)> {
     of(|record| record.total.iops).zip(of(|record| record.total.latency.p99_ns))
 }
 
-/// Runs the experiment of a run on the models of its targets, and compares. `keep` is the folder in which calibrations are kept.
+/// Runs the experiment of a run on the models of its targets, and compares. `keep` is the folder for calibrations.
 ///
 /// # Errors
 /// When a folder cannot be read or written, nothing was measured, or none of the targets is modelled.

@@ -1,4 +1,4 @@
-//! A run with what the parts of its report need of it, and its results in groups.
+//! A run, with the data that the parts of its report need, and its results in groups.
 
 use super::chart::{Dot, Figure, Series as Curve};
 use crate::result::{Point, Record, Run, SectionKind, Series};
@@ -6,15 +6,15 @@ use crate::theory::BareDrives;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// A run with what its parts need of it.
+/// A run, with the data that the parts of its page need.
 pub struct Report<'a> {
     pub run: &'a Run,
-    /// What was found out before.
+    /// Earlier findings.
     pub sentences: Vec<String>,
     pub results: BTreeMap<&'a Point, Vec<&'a Record>>,
     pub series: BTreeMap<u32, Series>,
     pub bare: BareDrives<'a>,
-    /// What was drawn so far of a part.
+    /// The charts of a part so far.
     pub figures: RefCell<Vec<Figure>>,
 }
 
@@ -26,12 +26,12 @@ impl Report<'_> {
         html
     }
 
-    /// A target's place among all: what it looks like in every chart.
+    /// A target's position among all targets; it determines the look in every chart.
     pub fn place_of(&self, target: &str) -> usize {
         self.run.manifest.targets.iter().position(|known| known.name == target).unwrap_or(0)
     }
 
-    /// What a target did, drawn as that target is everywhere.
+    /// The results of a target, with the target's look.
     pub fn curve(&self, target: &str, dots: Vec<Dot>) -> Curve {
         Curve::nth(self.place_of(target), target, dots)
     }
@@ -48,7 +48,7 @@ impl Report<'_> {
 pub type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
 pub type Group<'a> = Vec<Found<'a>>;
 
-/// Points alike once `forget` has wiped what may differ.
+/// Groups of points that are equal once `forget` has erased the fields that may differ.
 pub fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
     let mut groups: BTreeMap<Point, Group<'a>> = BTreeMap::new();
     for (point, records) in &report.results {
