@@ -1,4 +1,4 @@
-//! Rebuilds beside clients on modelled SSDs: what `stria speed --latency` promises.
+//! Rebuilds beside clients on modelled SSDs keep the latency of `stria speed --latency`.
 
 use stria_array::{LatencyTarget, Level};
 use stria_sim::beside::{Outcome, Plan, beside};

@@ -1,5 +1,5 @@
-//! Goal: an array answers every request, and stops, also when more fails at once than it survives.
-//! Method: many short histories of every level on one to three lanes, in which several drives refuse writes or vanish in one moment.
+//! Goal: an array answers every request, and stops, even if more members fail at once than it survives. Method: many short
+//! histories of every level on one to three lanes, in which several drives refuse writes or vanish at once.
 
 use stria_sim::beyond;
 use stria_sim::setup::FAMILIES;

@@ -1,7 +1,6 @@
-//! Goal: with checksums, what a drive changes by itself is found by the first read and healed from redundancy; and whatever
-//! happens to power and members, no byte that is right is called wrong.
-//! Method: bytes of drives that are at rest are turned over, and the array read; the exhaustive power cuts and random
-//! histories run on drives with checksums, in whose worlds nothing rots.
+//! Goal: with checksums, the first read finds data that changed at rest and corrects it from redundancy. After power cuts and
+//! losses of members no correct byte is called wrong. Method: bytes of drives at rest are changed, and the array is read. The
+//! exhaustive power cuts and random histories run on drives with checksums, without bit rot.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -51,7 +50,7 @@ impl Rest {
         tree::mount(&self.drives, &self.power).expect("it starts")
     }
 
-    /// Turns a byte over in some pages of a member's data.
+    /// Changes a byte in some pages of a member's data.
     fn rot(&self, member: usize, pages: &[u64]) {
         for page in pages {
             let sector = DATA_START + page * 8 + 3;
@@ -94,12 +93,12 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
         let name = setup.to_string();
         let rest = Rest::new(&setup.with_checksums());
         let right = rest.images();
-        // Neighbours, far apart, and on two members at different places: one of each stripe or pair.
+        // Neighbours, far apart, and on two members at different positions: one of each stripe or pair.
         rest.rot(0, &[0, 1, 9]);
         rest.rot(1, &[4, 7]);
         let mut node = rest.mount();
         assert!(rest.read(&mut node) == Some(rest.source.clone()), "{name}: a client reads what was written");
-        // Parity and the copies that no client read are the scrub's.
+        // Only the scrub reads parity, and copies that no client read.
         node.top().begin(Command::Scrub { repair: false, from_sector: 0 });
         let mut mismatch = None;
         let mut events = Vec::new();
@@ -128,7 +127,7 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
     }
 }
 
-/// The same without checksums must be seen: some reads bring what rotted.
+/// Without checksums the change must be visible: some reads return rotten data.
 #[test]
 fn without_checksums_the_same_bytes_are_served_wrong() {
     for setup in redundant() {
@@ -155,7 +154,7 @@ fn without_redundancy_a_read_of_bytes_that_rotted_is_an_error() {
     }
 }
 
-/// Reads of a rotten block and its neighbours, of which the neighbours are always being written: how many were right, and how
+/// Reads a rotten block and its neighbours while the neighbours are being written. Returns how many reads were right, and how
 /// many were errors.
 fn read_beside_writes(setup: Setup) -> (usize, usize) {
     let (name, redundant) = (setup.to_string(), setup.level.is_redundant());
@@ -178,7 +177,7 @@ fn read_beside_writes(setup: Setup) -> (usize, usize) {
             let bytes_of = bytes(range.start)..bytes(range.end);
             let operation = match reads {
                 true => Operation::Read { into: std::iter::once(Buffer::zeroed(bytes_of.len())).collect() },
-                // The bytes that are there already: reads have one right answer.
+                // The same bytes as before, so that reads have one right answer.
                 false => {
                     let from = std::iter::once(Buffer::copy_of(&rest.source[bytes_of]).freeze()).collect();
                     Operation::Write { from, fua: false }

@@ -1,4 +1,4 @@
-//! Power goes at every single event of short histories, whole and degraded.
+//! The power fails at every event of short histories, optimal and degraded.
 
 use stria_sim::Rules;
 use stria_sim::exhaustive::{cut_everywhere, history, setups};

@@ -1,4 +1,4 @@
-//! Deliberate bugs are found, each within so many seeds.
+//! Deliberate bugs are found, each within a number of seeds.
 
 use stria_array::Flaw;
 use stria_sim::campaign::{first_failure, try_history};
@@ -19,7 +19,7 @@ fn is_found_with(extras: Extras, mutant: Mutant, family: &str, seeds: u64) {
     assert!(found.is_some(), "{mutant:?} lived through {seeds} histories of RAID {family}{extras}");
 }
 
-/// The seed that shows a rule to be needed: its history loses nothing, and something without the rule.
+/// A seed that shows the need for a rule: its history loses data only without the rule.
 fn is_found_at(extras: Extras, mutant: Mutant, family: &str, seed: u64) {
     let history = History::draw_with(seed, Some(family), extras);
     let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
@@ -134,7 +134,7 @@ fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
     is_found(Mutant::Engine(Flaw::DegradedParityLeft), "60", 900);
 }
 
-/// Random histories bring a failure, a return and a crash seldom so close together, so this one is scripted (R11).
+/// A failure, a return and a crash are seldom so close together in random histories, so this one is scripted (R11).
 #[test]
 fn a_return_before_the_drop_is_durable_is_found() {
     let write = |at, sectors, fua| Step::Write { at, sectors, fua };
@@ -148,7 +148,7 @@ fn a_return_before_the_drop_is_durable_is_found() {
     assert!(run(Some(Mutant::Engine(Flaw::ReturnBeforeDrop))).is_err(), "a member came back before its drop was durable");
 }
 
-/// Random histories find it seldom, so the seed is the one that once failed by it (R38).
+/// Random histories seldom find it, so this is the seed that once failed (R38).
 #[test]
 fn parity_that_may_be_inconsistent_and_is_updated_is_found() {
     is_found_at(Extras::default(), Mutant::Engine(Flaw::SuspectParityUpdated), "60", 780_015_769);
@@ -195,7 +195,7 @@ fn clients_that_are_served_before_missing_members_are_recorded_are_found() {
     is_found_at(MORE_FAULTS, Mutant::Engine(Flaw::ServedBeforeDrop), "1", 201);
 }
 
-/// R31: old records that count again make parity old.
+/// R31: old log records that become valid again make parity old.
 #[test]
 fn clients_that_are_served_before_replayed_records_are_void_are_found() {
     is_found_at(Extras::default(), Mutant::Engine(Flaw::ServedBeforeSession), "5", 961_000_074);

@@ -1,4 +1,4 @@
-//! The write log's price on modelled SSDs, on a few lines of `stria sim price`: what docs/SIM.md says of it stays so.
+//! The cost of the write log on modelled SSDs, in a few lines of `stria sim price`, remains as docs/SIM.md says.
 
 use stria_array::Level;
 use stria_sim::price::{COST, Plan, Price, price};

@@ -1,5 +1,4 @@
-//! Goal: `stria sim` says what it should.
-//! Method: the real program; figures of virtual time are the same on every machine.
+//! Goal: `stria sim` prints correct results. Method: the real program; figures of virtual time are the same on every machine.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;

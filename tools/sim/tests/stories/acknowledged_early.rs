@@ -1,4 +1,4 @@
-//! Writes are acknowledged when the log has their bytes, and the process dies, or power goes, before they are in their places.
+//! Writes are acknowledged when the log has their data. The process dies or the power fails before they are in place.
 
 use super::{tell, write};
 use stria_array::Level;

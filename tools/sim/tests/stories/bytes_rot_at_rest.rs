@@ -1,5 +1,5 @@
-//! Bytes turn over, a write is lost, a write lands elsewhere, and the drive says nothing. Where redundancy can name the member
-//! a scrub corrects that one and no other. Elsewhere it reports a mismatch and changes nothing. Then members are lost.
+//! Bytes change at rest, a write is lost, or a write lands elsewhere, and the drive reports no error. If redundancy can name the
+//! member, a scrub corrects only that member. Otherwise it reports a mismatch and changes nothing. Then members are lost.
 
 use super::{cut, tell, write};
 use stria_array::Level;

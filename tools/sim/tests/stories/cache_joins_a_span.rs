@@ -1,5 +1,5 @@
-//! An array of arrays asked its spans at the start whether they have volatile caches. One that got its first such member
-//! later was never flushed again.
+//! The bug: an array of arrays asked its spans only at the start whether they have volatile caches. A span that got its first
+//! such member later was never flushed.
 
 use super::{cut, run_fates, write};
 use stria_array::Level;
@@ -19,7 +19,7 @@ fn a_flush_reaches_a_cache_that_joined_a_span_later() {
         },
         4,
         &|seed| {
-            // Both spans make records first, as the atlas keeps the power until they have.
+            // Both spans first update their superblocks, because the atlas keeps the power on until then.
             let before = [write(0, 64), Step::Drain, Step::Pause(1_500_000_000), Step::Replace(seed), Step::Settle];
             let flushed = [write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1), Step::Drain];
             before.into_iter().chain(flushed).collect()

@@ -1,5 +1,5 @@
-//! "Clean" was recorded one second after the last write, and bits were cleared after five, while data was still in
-//! volatile caches: a power cut then left data and parity apart in an array that said it was clean.
+//! The bug: "clean" was written one second after the last write, and bits were cleared after five, while data was still in
+//! volatile caches. After a power cut data and parity were inconsistent in an array that was marked clean.
 
 use super::{cut, tell, write};
 use stria_array::Level;

@@ -1,4 +1,4 @@
-//! Power goes during a rebuild. The rebuild goes on after the start, and ends.
+//! The power fails during a rebuild. The rebuild continues after the start, and ends.
 
 use super::{cut, tell, write};
 use stria_array::Level;

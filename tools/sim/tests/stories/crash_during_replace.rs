@@ -1,5 +1,5 @@
-//! Handing a slot over to a copy took one record; torn, the slot had neither the old member nor the new. And a copy that
-//! went on after a crash lacked what had reached the old member only.
+//! Two bugs. A single superblock update gave a slot to a replacement; after a torn update the slot had neither the old member nor
+//! the new. A copy that continued after a crash lacked the writes that had reached only the old member.
 
 use super::{cut, tell, write};
 use stria_array::Level;
@@ -13,8 +13,8 @@ fn a_slot_has_the_old_member_or_the_new_whenever_power_goes() {
     assert!(tally.crashes >= 10 && tally.met["replace"] >= 50, "{tally:?}");
 }
 
-/// A degraded array has no resync after a crash, and it was the resync alone that had the copy begun anew: what a write in
-/// flight had changed on the old member only, the new one never got.
+/// A degraded array has no resync after a crash, and only the resync restarted the copy. The new member never got the part of a
+/// write in flight that had reached only the old member.
 #[test]
 fn a_copy_is_begun_anew_after_a_crash_of_a_degraded_array_too() {
     let long = |setup: &mut stria_sim::setup::Setup| setup.drives.iter_mut().for_each(|drive| drive.sectors = 2048 + 4096);

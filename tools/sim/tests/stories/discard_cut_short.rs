@@ -1,4 +1,4 @@
-//! Discards read as zeros: power goes while a small one is under way, or after it was flushed, and a member goes with it.
+//! Discarded sectors read as zeros. The power fails while a small discard is in flight, or after its flush, and a member is lost.
 
 use super::{cut, tell, write};
 use stria_array::Level;
@@ -40,7 +40,7 @@ fn what_was_discarded_and_flushed_stays_zeros() {
                     Step::Drain,
                     Step::Flush,
                     Step::Drain,
-                    // Whole stripes with parts of others, a part of one strip, and one sector.
+                    // Full stripes with parts of others, a part of one strip, and one sector.
                     discard(10, 100),
                     discard(130, 5),
                     discard(200, 1),

@@ -1,4 +1,5 @@
-//! Drives hang until they are failed or their process is killed, and end late what they were given; files are cut short, alive and at rest.
+//! Drives hang until they are failed or their process is killed, and end their requests late. Files are cut short, while the
+//! array runs and at rest.
 
 use super::{tell, write};
 use stria_array::Level;
@@ -8,7 +9,7 @@ use stria_sim::{Step, Tally};
 const LEVELS: [(Level, usize); 5] =
     [(Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)];
 
-/// Data, then writes of which some stay with one drive that hangs.
+/// Data, then writes of which some wait for a hanging drive.
 fn hang(seed: u64) -> Vec<Step> {
     let mut steps: Vec<Step> = (0..8).map(|index| write(index * 32, 32)).collect();
     steps.extend([Step::Flush, Step::Drain, Step::Stall { drive: seed % 3, pause: 30_000_000_000 }]);
@@ -16,7 +17,7 @@ fn hang(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Everything is read, then a drive comes back, and everything is read again.
+/// Everything is read, then a drive returns, and everything is read again.
 fn back(steps: &mut Vec<Step>, seed: u64) {
     let read = |at: u64| Step::Read { at: at * 64, sectors: 64 };
     steps.extend((0..4).map(read));
@@ -62,7 +63,7 @@ fn what_outlives_its_process_on_a_hung_drive_harms_nothing() {
             let mut steps = hang(seed);
             steps.push(Step::Crash { after: seed % 20, kill: true });
             steps.extend((0..4).map(|index| write((seed + index * 13) % 200, 4)));
-            // Once more, when the drive is free again, or still held.
+            // Repeated while the drive is still held, or free again.
             let pause = if seed.is_multiple_of(2) { 1_000_000 } else { 40_000_000_000 };
             steps.extend([
                 Step::Drain,

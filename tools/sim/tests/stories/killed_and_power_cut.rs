@@ -1,10 +1,10 @@
-//! A process dies with writes in the drives' caches, the next one starts its log, and then power goes and a member with it.
+//! A process dies with writes in the drives' caches, the next one begins its log, and then the power fails and a member is lost.
 
 use super::{cut, tell, write};
 use stria_array::Level;
 use stria_sim::Step;
 
-/// The last run's records made up for what its writes left in caches, until a new log made them void.
+/// The last run's log records protected its writes in the caches, until a new log voided them.
 #[test]
 fn a_new_log_builds_on_nothing_that_power_takes_back() {
     for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 5)] {

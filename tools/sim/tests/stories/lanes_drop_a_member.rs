@@ -1,5 +1,5 @@
-//! One lane of several meets a member that fails, others go on with it for a while, and the process dies, or power goes, at any
-//! moment of that: no acknowledged write relies on a member that the superblocks then call failed.
+//! One of several lanes drops a failing member, while the others use it a little longer. The process dies or the power fails at
+//! any moment of that. No acknowledged write relies on a member that the superblocks then call failed.
 
 use super::{tell, write};
 use stria_array::Level;

@@ -1,4 +1,4 @@
-//! The members' logs are full again and again, of what only waits for a flush.
+//! The members' logs fill up again and again with records that only wait for a flush.
 
 use super::{run_fates, write};
 use std::ops::Range;
@@ -14,7 +14,7 @@ fn fill(told_every: u64, fates: Range<u64>) {
             let mut setup = Setup::plain(level, level.default_layout(), members, 1);
             setup.told_every = told_every;
             setup.strip_sectors = 128;
-            // One chunk that is never idle: no bit of it is cleared, for which caches would be flushed.
+            // The chunk is never idle: its bit is not cleared, which would flush the caches.
             setup.intent_chunk_bytes = Some(8 << 20);
             setup.drives.iter_mut().for_each(|drive| drive.sectors = 2048 + 32 * setup.strip_sectors);
             setup
@@ -31,9 +31,9 @@ fn every_write_ends_though_the_log_is_full() {
     fill(0, 0..60);
 }
 
-/// A flush frees space in the log while an append is under way that was planned without it.
+/// A flush frees space in the log while an append is in flight that was planned without that space.
 #[test]
 fn every_write_ends_though_much_is_heard_at_once() {
-    // Of RAID 4, fate 111 stood still.
+    // On RAID 4, fate 111 hung.
     fill(TOLD_EVERY, 80..140);
 }

@@ -1,4 +1,4 @@
-//! Scripted histories, one file each, named for what happens in them.
+//! Scripted histories, one file each, named after their events.
 
 mod acknowledged_early;
 mod bytes_rot_at_rest;
@@ -29,12 +29,12 @@ fn write(at: u64, sectors: u64) -> Step {
     Step::Write { at, sectors, fua: false }
 }
 
-/// Power goes after so many events.
+/// Cuts the power after this many events.
 fn cut(after: u64) -> Step {
     Step::Crash { after, kill: false }
 }
 
-/// Runs steps on a small array with many different fates; each must end well. What was met in all.
+/// Runs steps on a small array with many different fates; each must end well. Returns the coverage of all.
 fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
     let setup = || {
         let mut setup = Setup::plain(level, default_layout(level), members, 1);
@@ -44,7 +44,8 @@ fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn F
     run_fates(0..60, &setup, 4, steps)
 }
 
-/// Runs steps on an array, so many requests at once, with many different fates; each must end well. What was met in all.
+/// Runs steps on an array, with several requests in flight and many different fates; each must end well. Returns the coverage of
+/// all.
 fn run_fates(fates: Range<u64>, setup: &dyn Fn() -> Setup, depth: usize, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
     let mut all = Tally::default();
     for seed in fates {

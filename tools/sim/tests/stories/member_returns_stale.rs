@@ -1,4 +1,4 @@
-//! A member is pulled, misses writes, and comes back by the bitmap.
+//! A member is pulled, misses writes, and returns by the bitmap.
 
 use super::{tell, write};
 use stria_array::Level;

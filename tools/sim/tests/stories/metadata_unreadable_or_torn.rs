@@ -1,5 +1,5 @@
-//! The superblock of one member cannot be read when the array starts after a crash: it starts without that member. Power goes
-//! while a drive gets its first metadata: the drive counts as no member, and can be added again.
+//! The superblock of one member is unreadable when the array starts after a crash: the array starts without that member. The
+//! power fails while a drive gets its first metadata: the drive is not a member, and can be added again.
 
 use super::{cut, tell, write};
 use stria_array::Level;

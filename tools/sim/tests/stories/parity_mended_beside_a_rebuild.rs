@@ -1,5 +1,5 @@
-//! Parity that a write had found unreadable was made anew from all data strips as they lay, also from one that a rebuild
-//! had not filled yet.
+//! The bug: a write that found parity unreadable computed it again from all data strips, including a strip that a rebuild had not
+//! filled yet.
 
 use super::{tell, write};
 use stria_array::Level;
@@ -7,8 +7,8 @@ use stria_sim::Step;
 
 const STRIP: u64 = 32;
 
-/// Where a blank drive in slot 2 is to hold data: the member with a parity of the stripe, by its place among those that are
-/// whole, and a data strip behind which the stripe's next one is not the blank drive's.
+/// For a stripe in which a blank drive in slot 2 holds data: the index of a parity member among the in-sync members, and a data
+/// strip whose successor in the stripe is not on the blank drive.
 const PLACES: [(u64, u64, u64); 6] = [(0, 3, 1), (0, 0, 1), (1, 2, 0), (1, 3, 0), (4, 0, 1), (4, 1, 1)];
 
 #[test]
@@ -22,8 +22,8 @@ fn parity_is_mended_from_what_is_filled() {
         let spoil = |row| Step::Spoil { drive: parity, at: STRIP * stripe + row, sectors: 4 };
         let mut steps: Vec<Step> = (0..5).map(|stripe| write(3 * STRIP * stripe, 3 * STRIP)).collect();
         steps.extend([Step::Drain, Step::Flush, Step::Drain, Step::Fail(2), Step::Hold(true), Step::AddSpare(1)]);
-        // The write's rows go over the end of a strip: it reads the parity of the first ones and writes it, and finds out
-        // that of those between only when it corrects.
+        // The write crosses the end of a strip. It reads and writes the parity of its first rows; that the rows between are
+        // unreadable it finds only when it corrects.
         steps.extend([spoil(seed % 4), spoil(8 + seed % 8), write(STRIP * (3 * stripe + strip + 1) - 4, 8), Step::Drain]);
         steps.extend([Step::Pause(50_000_000), Step::Fail(parity + 1), Step::Read { at: 0, sectors: 15 * STRIP }]);
         steps

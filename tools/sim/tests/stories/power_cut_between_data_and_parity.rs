@@ -1,4 +1,4 @@
-//! The write hole: power goes while data and parity of a stripe are under way, and a member goes with it.
+//! The write hole: the power fails while data and parity of a stripe are in flight, and a member is lost.
 
 use super::{cut, tell, write};
 use stria_array::Level;

@@ -1,18 +1,18 @@
-//! A process is killed in the midst of writes; the next one is asked for them before its resync is through, and then members are lost,
-//! one after the other, also together with another kill. What was read and flushed stays.
+//! A process is killed in the middle of writes. Clients read them from the next process before its resync has ended. Then members
+//! are lost, one after the other, also together with another kill. Data that was read and flushed does not change.
 
 use super::{run_fates, write};
 use stria_array::Level;
 use stria_sim::setup::Setup;
 use stria_sim::{Step, Tally};
 
-/// All that was written is read, and a flush ends.
+/// Clients read all written sectors, and a flush ends.
 fn read_all() -> Vec<Step> {
     let read = (0..4).map(|part| Step::Read { at: part * 64, sectors: 64 });
     read.chain([Step::Drain, Step::Flush, Step::Drain]).collect()
 }
 
-/// `before`: what befalls the array before the kill. `sectors`: the length of the writes that are cut short, one behind the other.
+/// `before`: the steps before the kill. `sectors`: the length of the consecutive writes that are cut short.
 fn tell(level: Level, members: usize, lanes: usize, before: &[Step], sectors: &[u64]) -> Tally {
     let setup = || {
         let mut setup = Setup::plain(level, level.default_layout(), members, 1);
@@ -22,10 +22,10 @@ fn tell(level: Level, members: usize, lanes: usize, before: &[Step], sectors: &[
     };
     let tally = run_fates(0..96, &setup, 8, &|seed| {
         let (moment, way, which) = (seed % 16, seed / 16 % 3, seed / 48);
-        // A large one leaves no records in the log.
+        // A large write leaves no records in the log.
         let mut steps = vec![write(0, 240), Step::Drain, Step::Flush, Step::Drain];
         steps.extend(before);
-        // After so many events, the first of which say that the array is in use.
+        // After this many events; the first ones mark the array as in use.
         steps.push(Step::Crash { after: 8 + 4 * moment, kill: true });
         steps.extend(sectors.iter().scan(moment % 9, |at, &sectors| Some(write(std::mem::replace(at, *at + sectors), sectors))));
         steps.push(Step::Drain);
@@ -53,7 +53,7 @@ fn of_copies() {
     }
 }
 
-/// Whole stripes have no record in the log, which a replay could make parity agree by.
+/// Full-stripe writes have no log record from which a replay could make parity consistent.
 #[test]
 fn of_large_writes_to_stripes() {
     for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -63,7 +63,7 @@ fn of_large_writes_to_stripes() {
     }
 }
 
-/// The first parity says what is read of a missing member, and the second must say the same.
+/// A missing member is read from the first parity; the second must be consistent with it.
 #[test]
 fn of_large_writes_to_stripes_that_lack_a_member() {
     for lanes in [1, 2] {
@@ -72,7 +72,7 @@ fn of_large_writes_to_stripes_that_lack_a_member() {
     }
 }
 
-/// A write that follows such a kill is acknowledged, and the next member is lost before the resync comes (R38).
+/// A write after such a kill is acknowledged, and the next member is lost before the resync (R38).
 #[test]
 fn what_is_written_then_outlives_the_next_member() {
     let setup = || {

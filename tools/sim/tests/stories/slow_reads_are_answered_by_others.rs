@@ -1,4 +1,4 @@
-//! A member stands still for a while beside writes; others answer the reads that it leaves unanswered, until power goes.
+//! A member hangs for a while beside writes. Other members answer its pending reads, until the power fails.
 
 use super::{cut, tell, write};
 use stria_array::Level;

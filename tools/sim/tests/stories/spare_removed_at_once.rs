@@ -1,4 +1,5 @@
-//! A spare was removed while a record was under way to it: the record never ended, and every write waited for it for ever.
+//! The bug: a spare was removed while a superblock update was in flight to it. The update never ended, and every write waited for
+//! it.
 
 use super::{tell, write};
 use stria_array::Level;
