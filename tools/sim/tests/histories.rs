@@ -34,7 +34,8 @@ fn histories_with_changes_of_metadata_and_policy_lose_nothing() {
     none_fails(&FAMILIES, 1, 30, Extras { changes: true, ..Extras::default() });
 }
 
-/// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands. Requests that were carried out, logged or acknowledged early then come once more, also if that server dies too.
+/// The same write arrives twice, with a restart in between: ublk's driver gives the requests of a dead server to the next one.
+/// Requests that were already done, logged or acknowledged early then arrive again, and once more if that server dies too.
 #[test]
 fn requests_that_the_next_process_gets_again_lose_nothing() {
     let mut repeated = 0;
@@ -49,7 +50,7 @@ fn requests_that_the_next_process_gets_again_lose_nothing() {
     assert!(repeated > 500, "only {repeated} requests came twice");
 }
 
-/// Histories that once failed, by family, and by what.
+/// Histories that once failed, by family, each with its cause.
 const ONCE_FAILED: &[(&str, u64)] = &[
     // Data was written before the drop of a member was durable.
     ("6", 83),
@@ -58,15 +59,15 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     // A degraded array forgot its write-intent bits.
     ("4", 587),
     ("60", 623),
-    // A removed member's refusal was lost.
+    // The error of a removed member was lost.
     ("5", 307),
     // Log records of rebuilding members were not read.
     ("5", 1339),
-    // A write left out a replaced member before a superblock update said so.
+    // A write skipped a replaced member before a superblock update said so.
     ("6", 432),
-    // A member that had come back was rebuilt before its superblock said what it lacks.
+    // A returned member was rebuilt before its superblock marked it as incomplete.
     ("50", 167),
-    // The atlas took a rebuild for done before a superblock update said so.
+    // The atlas counted a rebuild as done before a superblock update said so.
     ("6", 1548),
     ("4", 1906),
     // Parity was corrected from a member that was not rebuilt yet.
@@ -75,159 +76,167 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("50", 2531),
     // No flush made durable the part of a failed write that the drive had taken (the drive model's fault).
     ("5", 23544),
-    // A returned member logged a record before its log's head was written, so the record did not count.
+    // A returned member logged a record before its log's head was written, so the record was not valid.
     ("4", 202103),
     ("60", 22045),
-    // A superblock update named a log that was not begun on one member yet.
+    // A superblock update named a log that one member had not begun yet.
     ("4", 211170),
-    // A degraded read that had begun before the replay's parity was written, and ended after.
+    // A degraded read began before the replay wrote parity, and ended afterwards.
     ("4", 221946),
-    // A replay took all of a strip for what parity said of it where some sectors could not be read.
+    // A replay recovered a complete strip from parity although only some sectors were unreadable.
     ("6", 231059),
-    // A log begun after a kill made records void that had made up for what writes left in caches, and then power went.
+    // A log begun after a kill voided the log records of writes that were still in caches, and then the power failed.
     ("5", 100039),
     ("4", 500075),
     ("5", 500741),
     ("5", 501391),
     ("6", 502077),
     ("6", 502299),
-    // Started without a drive. After another crash it was back without what its cache had held, and no superblock said that it had been
-    // away.
+    // The array started without a drive. After another crash the drive returned without the content of its cache, and no
+    // superblock said that it had been away.
     ("50", 611802),
     ("60", 610062),
-    // Records replayed again with a member less gave the new bytes of a write of which the old had been read.
+    // A second replay, with one member fewer, gave the new bytes of a write whose old bytes had been read.
     ("60", 612899),
-    // Acknowledged early on the word of a log that counts for nothing after a crash: of a member that is being filled, ...
+    // Acknowledged early by a log that is not valid after a crash: the log of a member that is being filled, ...
     ("5", 700498),
     ("5", 710255),
     ("5", 3005991),
-    // ... of one that is not yet recorded as in sync, ...
+    // ... of a member that no superblock calls in sync yet, ...
     ("6", 700549),
     ("4", 700602),
-    // ... of an array whose first resync is not through.
+    // ... of an array whose first resync has not ended.
     ("50", 700844),
     ("60", 700409),
-    // The member with the record of what was acknowledged early was dropped while that was replayed.
+    // The member with the log record of an early acknowledgement was dropped during the replay of that record.
     ("5", 3009347),
-    // Nor does it count where the process dies in the moment in which the drive leaves (the checker's fault).
+    // The same if the process dies at the moment in which the drive leaves (the checker's fault).
     ("4", 10007893),
-    // Logs were begun anew before all members had the last superblock update, and named none of the members without it.
+    // New logs were begun before all members had the last superblock update, and named none of the members without it.
     ("4", 900322),
-    // Sectors that were just corrected could not be read again: the drive was dropped, as it should be.
+    // Corrected sectors became unreadable again: the drive was dropped, which is right.
     ("6", 10_129_873),
-    // The log's head of a dropped member went over that of the member which its drive had become.
+    // The log's head of a dropped member overwrote the head of the new member on the same drive.
     ("5", 10_414_922),
-    // A replay without a drive was cut short before that was recorded, and the drive was there at the next one.
+    // A replay without a drive was cut short before a superblock said so, and the drive was present at the next replay.
     ("6", 20_015_166),
-    // Replay waited for the superblock update that names missing members. That waited for replay, as a drive was dropped meanwhile.
+    // Replay waited for the superblock update that names missing members, which waited for replay because another drive was
+    // dropped.
     ("60", 10_681_959),
-    // A drive that was pulled twice forgot what it had refused the first time (the drive model's fault).
+    // A drive that was pulled twice forgot its first failed requests (the drive model's fault).
     ("60", 30_005_106),
-    // The last member that kept a record of a write was dropped, came back after a crash before that was recorded, and its cache
-    // had lost the record.
+    // The last member with a log record of a write was dropped. It returned after a crash, before a superblock said so, and its
+    // cache had lost the record.
     ("60", 10_679_680),
-    // A drive was let in while its last owner's writes were on their way (the checker's fault).
+    // A drive joined while writes of its last owner were in flight (the checker's fault).
     ("6", 40_001_477),
     ("4", 40_031_029),
-    // A drive had, as another member than before, the identity that it once had (the checker's fault).
+    // A drive became another member, but got its earlier identity (the checker's fault).
     ("4", 81_006_228),
-    // A replacement took the slot of a member that was dropped with log records that awaited replay: the start waited in an endless loop.
+    // A replacement took the slot of a member that was dropped with log records that awaited replay: the start never ended.
     ("5", 990_048_751),
 ];
 
 /// Seeds at which several lanes once failed.
 const LANES: [(&str, u64); 28] = [
-    // A lane heard which slot a spare takes before it knew that the slot was empty, and forgot it.
+    // A lane received the slot of a spare before it knew that the slot was empty, and forgot it.
     ("1", 100_000_501),
     ("10", 100_000_447),
     // Read through a member that only another lane had dropped, where copies differ (the checker's fault).
     ("10", 100_001_384),
     // Copied by a lane's resync from a member that another had just dropped (the checker's fault).
     ("10", 160_003_204),
-    // A lane waited for the others to begin the logs anew, and kept them from recording the drop that they waited for.
+    // A lane waited until the others began new logs, and blocked the superblock update of the drop for which they waited.
     ("5", 100_000_362),
-    // Acknowledged early when one lane was resynced, before the members said that all are.
+    // Acknowledged early when one lane was resynced, before the superblocks said so of all lanes.
     ("60", 100_000_012),
-    // A record was made for a member whose device was still to be let in.
+    // A superblock update was made for a member whose device had not joined yet.
     ("6", 100_001_505),
-    // Another lane's record went out between the failure of a member's log head and the drop of that member.
+    // Another lane's update was written between the failure of a member's log head and the drop of that member.
     ("6", 101_004_208),
-    // A copy of a member that another lane had dropped passed for rebuilt, and a resync was left out.
+    // A copy of a member that another lane had dropped counted as rebuilt, and a resync was skipped.
     ("5", 110_004_159),
-    // One lane: dropped as power went, back in sync, and trusted before the resync was through (the checker's fault).
-    ("5", 110_011_657),
-    // One lane: pulled with the record of what was acknowledged early, while a record that still counts on it was made (the
+    // One lane: a member was dropped as the power failed, returned in sync, and was trusted before the end of the resync (the
     // checker's fault).
+    ("5", 110_011_657),
+    // One lane: a drive was pulled with the log record of an early acknowledgement, during an update that still counted it in
+    // (the checker's fault).
     ("4", 150_015_317),
     // A drive that was refused after it had been prepared took a member's device number.
     ("6", 110_014_061),
     // A resync reported unreadable sectors: the only readable copy was replaced at that moment, and the other was pulled.
     ("1", 200_009_318),
-    // The bitmap of a finished copy did not count where that was all that a crash left.
+    // The bitmap of a finished copy was ignored although a crash had left no other.
     ("10", 210_027_763),
-    // One lane: a start dropped bits that a member still counted on that had been away for longer.
+    // One lane: a start cleared bits that a member still needed which had been away for longer.
     ("6", 220_023_715),
-    // One lane: dropped while a replay began, unrecorded, and back after another crash without the record that was being carried out.
+    // One lane: a member was dropped as a replay began, before a superblock said so. It returned after another crash without the
+    // log record that was being replayed.
     ("6", 240_096_681),
-    // One lane: failed and let in again in one record, which a crash kept from the drive itself alone.
+    // One lane: a drive failed and returned in one superblock update, which a crash kept only from that drive.
     ("6", 250_003_027),
-    // A client read the filled part of a member, a resync the same rows in one with others that are not filled, of another.
+    // A client read the filled part of a member, while a resync read the same rows, together with rows not filled yet, from
+    // another.
     ("1", 280_037_687),
-    // One lane: failed on command while it alone kept what a replay carried out, and after two crashes back without that.
+    // One lane: the only holder of log records was failed on command during their replay, and returned after two crashes without
+    // them.
     ("5", 300_080_373),
-    // One lane: that a member had come back and that it was filled went into one record, of which a crash left the superblock
+    // One lane: the return and the end of the rebuild of a member were in one update, of which a crash left the superblock
     // without the head of its log.
     ("6", 330_041_324),
-    // Failed on command while it alone kept what was acknowledged early, unless what was is waited for.
+    // The only holder of early acknowledgements was failed on command, without a wait for these writes.
     ("6", 340_039_465),
-    // One lane: a client read the next copy while a resync made it like the one whose member had just been failed.
+    // One lane: a client read the next copy while a resync overwrote it from the copy of a member that had just been failed.
     ("10", 430_065_704),
-    // No log: power went before it was recorded that a member with unreadable sectors was replaced (the atlas's fault).
+    // No log: the power failed before a superblock said that a member with unreadable sectors was replaced (the atlas's fault).
     ("6", 450_005_972),
-    // Another member went with the power before it was recorded that a copy had taken its place (the atlas's fault).
+    // Another member was lost in a power cut before a superblock said that its copy had taken the slot (the atlas's fault).
     ("1", 470_016_342),
-    // Another lane appended to the log of a returned member before it knew where that log lies.
+    // Another lane appended to the log of a returned member before it knew the position of that log.
     ("5", 120_000_013),
-    // A degraded array was killed in a large write, and its resync left the second parity as it was, as a data strip was missing.
+    // A degraded array was killed in a large write, and its resync did not change the second parity because a data strip was
+    // missing.
     ("6", 600_000_262),
-    // Of copies that a kill had left different the first was read, and lost before a resync made the next one like it.
+    // A kill left copies different. The first was read, and then lost before a resync had copied it to the next.
     ("1", 600_000_853),
     ("10", 600_000_646),
 ];
 
-/// Seeds that run as they are drawn now, apart from drives that leave.
+/// Seeds that run with the present steps, except drives that leave.
 const AS_DRAWN: [(&str, u64); 11] = [
-    // An old member that still lay about was named by members that had joined after it left, as its number was another's by then; the
-    // array did not start.
+    // Members that joined later seemed to name an old member that was still connected, because its number now belonged to another
+    // one. The array did not start.
     ("6", 5_327),
     ("5", 4_146),
-    // A member that had been replaced came back beside one that it never knew, in a record that a crash tore; the array did not start.
+    // A replaced member returned beside an unknown newer one, after a crash tore the superblock update; the array did not start.
     ("5", 602_006_025),
-    // The same with only the youngest member left and one whose device number another member had got.
+    // The same with only the newest member left, and one whose device number another member had received.
     ("1", 630_001_445),
     ("1", 630_001_759),
-    // A degraded write read from a member that was replaced in that moment, took the strip for unreadable, and failed.
+    // A degraded write read from a member that was replaced at that moment, treated the strip as unreadable, and failed.
     ("6", 602_002_544),
     ("60", 602_005_424),
     ("5", 602_009_361),
-    // A superblock noted for a client's write that a crash kept from beginning, whose number the next write got (the checker's fault).
+    // A superblock was noted for a client's write that a crash prevented; the next write got the same number (the checker's
+    // fault).
     ("5", 602_000_086),
-    // A crash tore the first superblock update that lets records count. They counted only after a later start had completed it.
+    // A crash tore the superblock update that makes log records valid. They became valid only after a later start had completed
+    // it.
     ("60", 710_011_465),
     // A write updated P and Q, which a crash had left inconsistent while a member was missing. Then another member was lost.
     ("60", 780_015_769),
 ];
 
-/// Seeds before these were kept when drives ended requests one by one, when slow reads were waited for, when there was one
-/// lane, and when lanes took all their turns.
+/// Seeds before these were kept when drives ended requests one by one, slow reads were not hedged, arrays had one lane, and lanes
+/// were never paused.
 const TOLD_AT_ONCE_FROM: u64 = 40_000_000;
 const HEDGED_FROM: u64 = 60_000_000;
 const LANES_FROM: u64 = 100_000_000;
 const NAPS_FROM: u64 = 120_000_000;
-/// And when sweeps began with every start.
+/// Also, sweeps began with every start.
 const LATE_SWEEPS_FROM: u64 = 601_000_000;
 
-/// And when no drive was cut short, or outlived its process.
+/// Also, no drive was cut short, and no drive outlived its process.
 const LEAVING_FROM: u64 = 610_000_000;
 
 fn drawn(seed: u64, family: Option<&str>) -> stria_sim::History {
@@ -259,33 +268,33 @@ fn what_once_failed_stays_mended() {
     }
 }
 
-/// Seeds that once failed, by family, on mirrors: what is written beside them was wrong.
+/// Seeds that once failed on mirrors, by family, each with its bug.
 const MIRRORS: &[(u64, Option<&str>)] = &[
-    (203, Some("1")),         // a state and write-intent bits recorded at once, the older page last
+    (203, Some("1")),         // a state and write-intent bits written at once, the older page last
     (244, None),              // acknowledged after a replacement, before a superblock update said so
     (507, Some("1")),         // a read that a drop of its member overtook (the checker's fault)
     (783, Some("10")),        // a resync that copied from a member dropped meanwhile
     (1042, Some("1")),        // an unreadable sector that took its neighbours with it
     (40_023_651, Some("10")), // a fill from a copy that was dropped before a resync
-    (114, Some("10")),        // in sync by word, before a record said so
+    (114, Some("10")),        // in sync in memory, before a superblock update said so
     (1678, Some("10")),       // a device number given twice
-    (2090, Some("1")),        // a member that came back was recorded as in sync
-    (5787, Some("1")),        // a read that failed, and its sector written before another try
+    (2090, Some("1")),        // a superblock called a returned member in sync
+    (5787, Some("1")),        // a read that failed, and its sector written before the retry
     (6001, Some("1")),        // a pulled drive that had not been used since (the checker's fault)
-    (6496, Some("1")),        // a record whose member was removed never ended
+    (6496, Some("1")),        // an update whose member was removed never ended
     (1743, Some("10")),       // the same
-    (2866, Some("10")),       // another member recorded as in sync
-    (6410, Some("1")),        // filled by bits that a torn record's stale bitmap had lost
+    (2866, Some("10")),       // a superblock called another member in sync
+    (6410, Some("1")),        // a rebuild by bits that a torn update's stale bitmap had lost
     (5843, Some("10")),       // the same
-    (16923, Some("1")),       // a source dropped while what it held was written to the newcomer
+    (16923, Some("1")),       // a source dropped while its data was written to the new member
     (35095, Some("1")),       // a read that a drop of its member and a resync overtook (the checker's fault)
     (29180, Some("10")),      // a read of several members, one of them dropped meanwhile (the checker's fault)
-    (6859, Some("10")),       // a torn record that only a lost member has stood against the others'
-    (101394, Some("10")),     // the same, which then passed for one of theirs
-    (20002982, Some("1")),    // what only a read had ruled out taken for overwritten (the checker's fault)
-    (10335253, Some("10")),   // a drive that came back before the record that it was missing, itself with a torn one
-    (980009799, Some("1")),   // two writes of the same bytes, clients' superblocks, told apart (the checker's fault)
-    (10537213, Some("10")), // a flush that began before a resync had ended taken for one of its writes too (the checker's fault)
+    (6859, Some("10")),       // a torn update on a lost member only, against the others'
+    (101394, Some("10")),     // the same, which then counted as one of theirs
+    (20002982, Some("1")),    // data ruled out by a read counted as overwritten (the checker's fault)
+    (10335253, Some("10")),   // a drive back before the update that drops it, itself with a torn one
+    (980009799, Some("1")),   // two writes of equal superblocks by clients treated as different (the checker's fault)
+    (10537213, Some("10")),   // a flush before the end of a resync counted for its writes, too (the checker's fault)
 ];
 
 #[test]
@@ -297,18 +306,18 @@ fn histories_that_once_failed_on_mirrors_lose_nothing() {
     }
 }
 
-/// Seeds that once failed with more faults, by family, most by the checker's or the drive model's fault: what was wrong.
+/// Seeds that once failed with more faults, by family, each with its bug; most were faults of the checker or the drive model.
 const MORE_FAULTS: &[(u64, &str)] = &[
-    (5002528, "1"),   // a copy that was read became unreadable, by growth, before a resync made the others agree with it
-    (5002989, "1"),   // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
+    (5002528, "1"),   // a copy that was read became unreadable, by growth, before a resync had copied it to the others
+    (5002989, "1"),   // a drive without its superblock joined anew, and its pending write error was forgotten
     (6000240, "6"),   // the same
-    (6000150, "6"),   // a drive came back, and that its unreadable sectors go on growing was forgotten
+    (6000150, "6"),   // a drive returned, and the growth of its unreadable sectors was forgotten
     (6000182, "10"),  // a scrub must not correct a misdirected write where no copy covers it
-    (773000702, "6"), // the power cut hit the erasing of a drive for a spare, and a client's superblock counted instead of its own
-    (961502865, "6"), // replay waited for no drop, as nobody held the records of some of its rows (R30): the array's fault
-    (961402225, "6"), // a resync rewrote and read a sector that no rewrite healed, until the stack overflowed: the array's fault
-    (970001428, "6"), // a write-behind that relied on a replaced member's log alone was not told, and waited for ever (R10): the array's fault
-    (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
+    (773000702, "6"), // a power cut while a spare was erased: a client's superblock counted instead of its own
+    (961502865, "6"), // replay waited in vain, since no member held the records of some rows (R30): the array's fault
+    (961402225, "6"), // a resync rewrote an unreadable sector again and again, until the stack overflowed: the array's fault
+    (970001428, "6"), // a write-behind whose only log holder was replaced waited for ever (R10): the array's fault
+    (6000272, "1"),   // unreadable sectors were counted twice each time, until memory was full
 ];
 
 #[test]
@@ -323,17 +332,17 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
 const MORE: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false };
 const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
 
-/// Seeds that once failed with their extras as they are drawn now: what was wrong.
+/// Seeds that once failed with the present extras, each with its bug.
 const WITH_EXTRAS: &[(u64, &str, Extras)] = &[
-    // With the policy *back* a flush is not waited for, and a write-behind reached its drives while a scrub ran (the checker's fault).
+    // With the policy *back* no flush is awaited, and a write-behind reached its drives while a scrub ran (the checker's fault).
     (1200043949, "5", MORE_AND_CHANGES),
     (1200044001, "6", MORE_AND_CHANGES),
-    // The start that a change stops and begins finished a replacement (the checker's fault).
+    // A change of settings stops and starts the array; that start finished a replacement (the checker's fault).
     (1200048827, "10", MORE_AND_CHANGES),
     (1200047403, "1", Extras { repeats: true, ..MORE_AND_CHANGES }),
-    // Of two torn updates of one number each counts the other's members, and the array did not start (R27): the array's fault.
+    // Two torn updates with equal events counted each other's members, and the array did not start (R27): the array's fault.
     (961300116, "6", MORE),
-    // A drive was found again with a torn update that drops another, which had been in sync meanwhile (the checker's fault).
+    // A drive returned with a torn update that drops another member, which had been in sync meanwhile (the checker's fault).
     (1400000231, "60", MORE),
     // A held drive that was found again had forgotten the write error that it still had (the checker's fault).
     (980071123, "60", Extras { more_faults: false, ..MORE }),
