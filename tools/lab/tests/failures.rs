@@ -1,5 +1,5 @@
-//! Goal: what failed is never published as a result, and what cannot succeed does not begin.
-//! Method: real fio on small files, and on an NBD server of this test's own that fails on demand.
+//! Goal: a failed load is never shown as a result, and a run that cannot succeed does not begin. Method: real fio on small files,
+//! and on this test's own NBD server, which fails on demand.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -32,7 +32,7 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let told = Arc::clone(&told);
-                // A client that is gone ends its thread.
+                // The thread ends when its client disconnects.
                 std::thread::spawn(move || serve(stream, read_only, &told));
             }
         });
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// Fixed newstyle with nothing but `NBD_OPT_EXPORT_NAME`, and simple replies.
+/// Fixed newstyle with only `NBD_OPT_EXPORT_NAME`, and simple replies.
 fn serve(mut stream: UnixStream, read_only: bool, fails: &AtomicBool) -> Option<()> {
     // Has flags, flush, FUA, trim; read-only on demand.
     let flags: u16 = 1 | u16::from(read_only) << 1 | 1 << 2 | 1 << 3 | 1 << 5;
@@ -138,7 +138,7 @@ fn loads_whose_requests_fail_are_no_results_and_are_measured_again_when_they_can
     let compared = compare(&out, &out).expect("runs");
     assert!(compared.rows.iter().all(|row| row.point.read_percent == 100) && compared.outcome() == Outcome::Same);
 
-    // The drive is well again: what failed is measured, what was measured stays.
+    // The drive works again: failed loads are measured, and earlier results stay.
     server.fails.store(false, Ordering::Relaxed);
     let consent = Consent { destroy: vec![server.uri.clone()], ..Consent::default() };
     assert!(resume(&out, &Consent::default(), &AtomicBool::new(false), &mut Deaf).is_err(), "it writes again");

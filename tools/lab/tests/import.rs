@@ -1,4 +1,4 @@
-//! Results that fio wrote by itself become a run: what they report is kept, and what they lack is marked as unknown.
+//! fio's own result files become a run: their figures are stored, and missing data is marked as unknown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use stria_lab::report;
 use stria_lab::result::{IoMode, Note, NoteKind, Pattern, Run};
 use stria_lab::run::{Consent, Moment, Progress, resume};
 
-/// Lets fio measure a small file for a second, in `folder`, and write what it writes for anybody.
+/// Lets fio measure a small file in `folder` for a second, and write its usual output.
 fn fio(folder: &Path, output: &Path, words: &[&str]) {
     fs::create_dir_all(output.parent().expect("a folder")).expect("a folder");
     let filename = format!("--filename={}", folder.join("x.img").display());
@@ -74,13 +74,13 @@ fn folders_of_bench_fio_become_a_run() {
         };
         assert_eq!((record.total.requests, record.total.bytes), (all("total_ios"), all("io_bytes")));
         if let [job] = &jobs[..] {
-            // One job, and one direction at a time: the percentiles are those that fio printed.
+            // One job, and one direction at a time: the percentiles are fio's own.
             let read = record.read.as_ref().expect("reads");
             let printed = |percent: &str| job["read"]["clat_ns"]["percentile"][percent].as_f64().expect("a percentile");
             let latency = &read.latency;
             assert_eq!((latency.p50_ns, latency.p99_ns), (printed("50.000000"), printed("99.000000")));
             assert_eq!(latency.p999_ns, printed("99.900000"));
-            // A sum divided by its count: equal but for the last bits.
+            // A sum divided by its count: equal except for the last bits.
             let mean = job["read"]["lat_ns"]["mean"].as_f64().expect("a mean");
             assert!((latency.mean_ns / mean - 1.0).abs() < 1e-9, "{} beside fio's {mean}", latency.mean_ns);
         }

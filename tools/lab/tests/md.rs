@@ -1,4 +1,4 @@
-//! The lines that the lab gives to mdadm, judged by the real mdadm and the kernel's md in a virtual machine.
+//! The lab's mdadm commands, tested with the real mdadm and the kernel's md in a virtual machine.
 
 use harness::{End, Guest};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn the_kernel_makes_stops_assembles_and_forgets_every_level() {
             let line = |words: Vec<String>| format!("mdadm {} 2>> $SHARE/said\n", words.join(" "));
             let about =
                 "cat /sys/block/md127/md/level /sys/block/md127/md/raid_disks /sys/block/md127/md/chunk_size | tr '\\n' ' '";
-            // Twice: the second time its own superblocks lie there, as after a run that was killed.
+            // Twice: the second time its own superblocks are there, as after a killed run.
             script += &line(spec.create(device));
             script += "mdadm --stop /dev/md127 2>> $SHARE/said\n";
             script += &line(spec.create(device));
@@ -45,7 +45,7 @@ fn the_kernel_makes_stops_assembles_and_forgets_every_level() {
         let chunk = if *level == "1" { 0 } else { 65536 };
         assert!(of[0].starts_with(&format!("raid{level} 4 {chunk} ")), "{level}: {of:?}");
         assert!(!assume_clean || of[0].ends_with(" none"), "{level}: it has nothing to agree on: {of:?}");
-        // What `Md::syncs` waits for.
+        // The condition for which `Md::syncs` waits.
         let agreed = if *level == "0" { "none" } else { "idle none 0" };
         assert_eq!((of[1].trim(), of[2], of[3]), (agreed, "1", "gone"), "{level}");
     }

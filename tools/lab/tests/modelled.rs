@@ -1,5 +1,5 @@
-//! Goal: what is measured on drives is measured on models too, by the same experiments, and shows what publications show. Method: runs on
-//! models, in virtual time, without fio.
+//! Goal: the same experiments run on models as on drives, and reproduce published results. Method: runs on models, in virtual
+//! time, without fio.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use stria_lab::result::{DriveState, Manifest, Note, Pattern, Record, Run, RunSta
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::{compare, report, verify};
 
-/// Stops the run when so many measurements are there; keeps what is said.
+/// Stops the run after this many measurements; stores its messages.
 struct Watched<'a> {
     records: usize,
     folder: &'a Path,
@@ -101,7 +101,7 @@ fn states_are_reached_by_doing_what_publications_did() {
     assert!(!notes.iter().any(|note| note.text.contains("do not reach")), "{notes:?}");
 }
 
-/// A run that was interrupted goes on: its section begins anew, because the state of models ends with the program.
+/// An interrupted run continues: its section begins again, because the state of models ends with the program.
 #[test]
 fn an_interrupted_run_on_models_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -180,7 +180,7 @@ fn what_is_not_modelled_is_refused_or_left_out_with_a_note() {
     assert_eq!(Run::open(&out).expect("a run").records.iter().filter(|record| !record.preparation).count(), 2);
 }
 
-/// A run that a model itself measured is found right by that model, and wrong by another: by how much, load by load, and kept for the plan.
+/// A run on a model has no error against that model, and an error against another one, which is stored for each load.
 #[test]
 fn a_run_is_verified_against_models_and_what_is_found_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");

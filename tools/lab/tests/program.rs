@@ -1,5 +1,5 @@
-//! Goal: a new user measures with `stria lab`, and the result shows an array's life under load.
-//! Method: the real program, real fio, image files of a few MiB; figures are not judged, what is counted twice must agree.
+//! Goal: a new user measures with `stria lab`, and the result shows an array's life under load. Method: the real program, real
+//! fio, image files of a few MiB; figures are not judged, but independent counters must be equal.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;
@@ -11,7 +11,7 @@ use support::{PATIENCE, Place};
 const HEAD: &str = "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\nalways_scaled = true\n\
     scaled = { seconds = 1, span = \"32M\", rounds_max = 5, samples_max = 4 }\n[[section]]\nname = \"s\"\n";
 
-/// A figure of all members of a record together.
+/// The sum of a figure over all members of a record.
 fn of_members(record: &Value, figure: &str) -> u64 {
     record["members"].as_array().expect("members").iter().filter_map(|member| member[figure].as_u64()).sum()
 }
@@ -91,7 +91,7 @@ fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio()
     assert!(!place.path("pool/drive0.img").exists(), "what the run made is gone");
 }
 
-/// Without redundancy each read goes to one member: two independent counters agree on every byte.
+/// Without redundancy each read goes to one member: two independent counters are equal to the byte.
 #[test]
 fn members_count_every_byte_that_fio_does() {
     let place = Place::new();
@@ -144,7 +144,7 @@ fn md_arrays_are_planned_by_mdadms_words_and_refused_where_drives_would_be_lost(
     ] {
         assert!(plan.contains(words), "{words}: {plan}");
     }
-    // To make an array is to overwrite its drives, even if nothing is written to it afterwards.
+    // Creating an array overwrites its drives, even if nothing is written to it afterwards.
     for target in ["md:5:3:assume-clean", "array:5:3"] {
         let run = [&["lab", "run", "quick", "--read-only", "--target", target][..], &drive, &["--destroy", drives[0].as_str()]]
             .concat();
@@ -158,7 +158,7 @@ fn md_arrays_are_planned_by_mdadms_words_and_refused_where_drives_would_be_lost(
     place.run(&["lab", "plan", "quick", "--target", "md:1:2", "--pool", "p"]).refused(2, &["block devices", "losetup"]);
 }
 
-/// A stand-in for mdadm whose array is a loop device of its own; the kernel's md is asked in tools/lab/tests/md.rs.
+/// A stand-in for mdadm whose array is a separate loop device; tools/lab/tests/md.rs uses the kernel's md.
 #[test]
 #[ignore = "needs root and free loop devices"]
 fn an_md_array_is_made_measured_made_again_after_a_purge_and_undone() {
@@ -230,7 +230,7 @@ fn a_bare_nbd_uri_is_measured_and_replayed_on() {
     assert_eq!(measured.len(), 2);
     assert!(measured.iter().all(|record| record["total"]["requests"].as_u64() > Some(0) && record["errors"] == 0));
 
-    // The same trace by our own threads and by fio: equal counts, and the member's counters agree with both.
+    // The same trace by our own threads and by fio: equal counts, also in the member's counters.
     let trace = "fio version 3 iolog\n1 x add\n1 x open\n1 x write 0 8192\n50000 x write 65536 4096\n100000 x datasync\n\
         150000 x trim 1048576 4096\n200000 x read 0 8192\n250000 x read 65536 4096\n250000 x close\n";
     std::fs::write(place.path("x.log"), trace).expect("a file");
@@ -240,7 +240,7 @@ fn a_bare_nbd_uri_is_measured_and_replayed_on() {
         let said = place.ok(&[&replay[..], &["--destroy", &uri, "--out", out], more].concat());
         let record = &records(&place, out)[0];
         let counts = ["read", "write", "trim"].map(|kind| record[kind]["requests"].as_u64());
-        // fio 3.33 leaves discards out, and the lab says so.
+        // fio 3.33 skips discards, and the lab reports this.
         assert_eq!(counts, [Some(2), Some(2), if out == "own" { Some(1) } else { None }], "{out}: {said}");
         let notes = std::fs::read_to_string(place.path(out).join("notes.jsonl")).unwrap_or_default();
         assert_eq!(notes.contains("0 of 1 discards"), out != "own", "{notes}");
@@ -292,7 +292,7 @@ fn ssh(place: &Place) -> Option<std::process::Child> {
         return None;
     }
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-    // What sshd asks for when root starts it.
+    // sshd needs this when root starts it.
     let _ = std::fs::create_dir_all("/run/sshd");
     sh(&format!(
         "d=$PWD; for key in host user; do ssh-keygen -q -t ed25519 -N '' -f $key; done
@@ -413,7 +413,7 @@ fn copies(place: &Place, target: &[&str], kind: &str) {
         let sum = |key: &str| -> u64 {
             record["members"].as_array().expect("a list").iter().filter_map(|member| member[key].as_u64()).sum()
         };
-        // Drives that count by themselves have read and written at least all the files: nothing came from a cache.
+        // The drives' own counters show at least all the files: nothing came from a cache.
         if sum("written_bytes") > 0 {
             let bytes = record["total"]["bytes"].as_u64().expect("bytes");
             assert!(sum("written_bytes") >= bytes && sum("read_bytes") >= bytes, "{record}");

@@ -1,5 +1,5 @@
-//! Goal: what was measured becomes a purpose of `stria plan`: a trace, or a run of the laboratory.
-//! Method: traces made by hand, whose mix is known; a run on models; the real programs. Strange input gets a sentence.
+//! Goal: a measurement (a trace, or a run of the laboratory) becomes a purpose of `stria plan`. Method: traces made by hand,
+//! whose mix is known; a run on models; the real programs. Invalid input gets a message.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ fn refused(name: &str) -> String {
     purpose::of(name).expect_err("it is no purpose").to_string()
 }
 
-/// Two random reads of 4 KiB, each under way for 2 ms from the same time on, to one write of 64 KiB in order, which takes 1 ms by itself.
+/// Two random reads of 4 KiB that begin together and take 2 ms each, for each sequential write of 64 KiB, which takes 1 ms alone.
 fn msr(groups: u64) -> String {
     let mut text = String::new();
     for group in 0..groups {
@@ -148,7 +148,7 @@ fn the_loads_of_a_run_are_a_purpose() {
     assert!(code == Some(0) && words.contains("2 loads, each with its share") && words.contains("8 KiB at random"), "{words}");
 }
 
-/// `stria-plan` starts `stria-lab` and says what it was told, and that it was measured.
+/// `stria-plan` starts `stria-lab`, and reports its answer as measured.
 #[test]
 fn a_plan_stands_on_a_trace() {
     let folder = folder();

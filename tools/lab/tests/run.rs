@@ -1,4 +1,4 @@
-//! Real runs of fio in seconds: what is kept, what is resumed, what is refused, and whether fio's figures are true.
+//! Real runs of fio in seconds: stored results, resuming, refusals, and the truth of fio's figures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use stria_lab::shipped::EXPERIMENTS;
 use stria_lab::stage::{Load, Scale, Step};
 use stria_lab::target::{Pool, TargetError, TargetSpec};
 
-/// Stops the run when so many measurements are there.
+/// Stops the run after this many measurements.
 struct StopAfter<'a> {
     records: usize,
     folder: &'a Path,
@@ -74,7 +74,7 @@ fn a_run_on_an_image_file_keeps_everything_and_removes_what_it_made() {
         assert_eq!(record.total.requests, record.total.latency.bins.iter().map(|(_, count)| count).sum::<u64>());
         let latency = &record.total.latency;
         assert!(latency.min_ns <= latency.p50_ns && latency.p50_ns <= latency.p99_ns && latency.p99_ns <= latency.p999_ns);
-        // Little's law: what is in flight is rate times latency.
+        // Little's law: requests in flight are rate times latency.
         let in_flight = record.total.iops * latency.mean_ns / 1e9;
         assert!((1.0..=4.6).contains(&in_flight), "{in_flight} of 4 in flight");
         let raw: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join(&record.raw)).unwrap()).unwrap();
@@ -120,7 +120,7 @@ fn a_broken_round_on_the_way_to_a_steady_state_is_measured_again() {
     let (_, target) = file(folder.path());
     let out = folder.path().join("run");
     let throughput = "[[section]]\nname = \"t\"\ntest = \"throughput\"\n";
-    // The fill, then a read and a write each round: in the midst of the first.
+    // The fill, then a read and a write each round: in the middle of the first.
     assert_eq!(run_on(target, throughput, &out, 2, vec![]).unwrap().status, RunStatus::Interrupted);
     assert_eq!(Run::open(&out).unwrap().records.len(), 2);
     let stop = AtomicBool::new(false);
@@ -150,7 +150,7 @@ fn what_is_there_is_not_overwritten_without_being_named() {
     let error = run_on(target.clone(), SWEEP, &out, usize::MAX, vec![]).unwrap_err();
     assert!(matches!(&error, RunError::Target(TargetError::Unsafe(words)) if words.contains("--destroy")), "{error}");
     assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 1) && !out.exists());
-    // Named, it is; and what was there before is not removed afterwards.
+    // If named, it is overwritten; and a file that existed before is not removed afterwards.
     let manifest = run_on(target, SWEEP, &out, usize::MAX, vec![path.display().to_string()]).unwrap();
     assert_eq!(manifest.status, RunStatus::Done);
     assert!(path.exists());
@@ -184,7 +184,7 @@ fn a_file_that_the_run_makes_is_not_read_before_it_has_blocks() {
     let allocated = |path: &Path| std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap()) * 512;
     assert!(allocated(&path) >= 16 << 20, "{} bytes have blocks", allocated(&path));
     assert!(Run::open(&out).unwrap().notes.iter().any(|note| note.text.contains("filled once")));
-    // What was there before is read as it is.
+    // An existing file is read as it is.
     std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
     run_on(target, reads, &folder.path().join("again"), usize::MAX, vec![]).unwrap();
     assert_eq!(allocated(&path), 0);
@@ -265,8 +265,8 @@ fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
     assert!(Experiment::find("no-such").unwrap_err().to_string().contains("stria lab list"));
 }
 
-/// By hand: 56 cells of a minute (and 0.3 s for fio to start and end), five to 25 rounds, after a purge (1 s) and two fills of
-/// 1 GiB at 500 MB/s. Of the mixes 3.5 in seven are writes: 8 x 3.5 minutes of writing a round.
+/// By hand: 56 cells of a minute (and 0.3 s for fio to start and end), five to 25 rounds, after a purge (1 s) and two fills of 1
+/// GiB at 500 MB/s. Half of the seven mixes' requests are writes: 8 x 3.5 minutes of writing a round.
 #[test]
 fn a_plan_adds_up_time_bytes_and_wear() {
     let (experiment, _) = Experiment::find("snia-iops").unwrap();
@@ -304,7 +304,7 @@ fn arrays_of_an_experiment_are_all_that_can_be_and_their_bare_drives() {
     assert!(matches!(TargetSpec::all(experiment.arrays.as_ref().unwrap(), &Pool::default()), Err(TargetError::Usage(_))));
 }
 
-/// What a record shows of a load, of all that are no preparation.
+/// The fields of all records without preparation that identify a load.
 fn points(experiment: &Experiment, at: usize, scale: &Scale) -> Vec<String> {
     let stages = stages_apart(experiment, at, 1 << 30, true, scale);
     let steps = stages.iter().flat_map(|stage| &stage.steps);
@@ -352,7 +352,7 @@ fn what_two_sections_measure_does_not_pass_for_repeats() {
     assert_eq!(third, ["c", "a flush after 8 writes, c"], "as long as another, but after it");
 }
 
-/// A loop device counts what reaches it by itself. Needs root: cargo test -p stria-lab --test run -- --ignored
+/// A loop device has its own counters. Needs root: cargo test -p stria-lab --test run -- --ignored
 #[test]
 #[ignore = "needs root and a free loop device"]
 fn the_loop_device_counts_the_bytes_that_fio_tells() {
@@ -379,7 +379,7 @@ fn the_loop_device_counts_the_bytes_that_fio_tells() {
         for (counted, told) in
             [(member.read_bytes as f64, bytes(&record.read)), (member.written_bytes as f64, bytes(&record.write))]
         {
-            // fio looks at the first blocks when it opens the device, and does not wait for the last requests.
+            // fio reads the first blocks when it opens the device, and does not wait for the last requests.
             let slack = 16.0 * record.point.block_bytes as f64 + 0.01 * told;
             assert!((counted - told).abs() <= slack, "the device counted {counted}, fio tells {told}");
         }

@@ -1,5 +1,5 @@
-//! Goal: every experiment that comes with the program runs end to end, and its page shows what it asked for.
-//! Method: the real program, real fio, image files, the smallest trial that still measures every load once. Figures are not judged.
+//! Goal: every experiment that comes with the program runs end to end, and its page shows all its results. Method: the real
+//! program, real fio, image files, the smallest trial that still measures every load once. Figures are not judged.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use stria_lab::shipped::EXPERIMENTS;
 use support::Place;
 
-/// What the smallest trial is, unless an experiment needs another.
+/// The smallest trial, unless an experiment needs another.
 const SMALLEST: [(&str, &str); 5] =
     [("span", "\"16M\""), ("rounds_max", "1"), ("passes_max", "1"), ("samples_max", "1"), ("seconds", "0.1")];
 
@@ -55,7 +55,7 @@ fn runs(test: &str, scaled: &str, anchors: &[&str]) {
         let is_result = |record: &&Value| record["section"] == *id && record["preparation"] == false && record["round"] == 1;
         let measured: Vec<&Value> = records.iter().filter(is_result).collect();
         let of_plan = planned["loads"].as_u64().expect("a number") as usize;
-        // What cannot be on a target is left out with a note; what runs while a sweep does may come more than once.
+        // Loads that a target cannot run are left out with a note; loads beside a sweep may run more than once.
         let left_out = notes.iter().filter(|note| note["section"] == *id && note["kind"] == "fallback").count();
         let measured_count = measured.len();
         assert!(

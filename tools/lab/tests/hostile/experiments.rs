@@ -1,4 +1,4 @@
-//! Experiments of strangers.
+//! Untrusted experiments.
 
 use stria_lab::experiment::Experiment;
 

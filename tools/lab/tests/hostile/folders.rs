@@ -1,4 +1,4 @@
-//! Run folders and results of strangers that are only read.
+//! Untrusted run folders and results that are only read.
 
 use crate::fuzz::sample;
 use serde_json::json;
@@ -31,7 +31,7 @@ fn a_series_is_read_from_the_folder_or_not_at_all() {
         assert!(export::csv(std::slice::from_ref(&run), &place.path().join("csv")).is_err(), "{name}");
     }
     std::fs::write(run.join("records.jsonl"), &there).expect("written");
-    // By a link to a file, by one to a folder, or as a pipe.
+    // A link to a file, a link to a folder, or a pipe.
     let path = run.join("series/00000.json");
     std::fs::remove_file(&path).and_then(|()| symlink(&outside, &path)).expect("a link");
     assert!(report::write(&run, &place.path().join("x.html")).expect_err("a link").to_string().contains("link"));
@@ -105,7 +105,7 @@ fn record_numbers_that_no_run_has_are_an_error_and_great_figures_add_up() {
     report::write(&run, &place.path().join("great.html")).expect("a page");
 }
 
-/// What is imported can be reported: figures out of all bounds are refused with the file's name, before there is a folder.
+/// An imported run can be reported: figures beyond the bounds are refused with the file's name, before a folder is created.
 #[test]
 fn results_of_fio_that_no_report_could_show_are_not_imported() {
     let place = tempfile::tempdir().expect("a folder");
@@ -135,7 +135,7 @@ fn results_of_fio_that_no_report_could_show_are_not_imported() {
     let words =
         with(&|value| value["jobs"][0]["read"]["lat_ns"]["bins"] = json!({"5": u64::MAX, "6": u64::MAX})).expect_err("bins");
     assert!(words.contains("no measurement has"), "{words}");
-    // Two that are each within bounds, and together not.
+    // Two figures that are within bounds, but whose sum is not.
     let words = with(&|value| {
         value["jobs"][0]["read"]["iops"] = json!(9e14);
         let job = value["jobs"][0].clone();
@@ -152,9 +152,9 @@ fn results_of_fio_that_no_report_could_show_are_not_imported() {
     {
         let _ = with(&|json| json["jobs"][0]["job options"][option.0] = json!(option.1));
     }
-    // Failed requests are evidence, and no repeat.
+    // Failed requests are evidence, not a repeat.
     with(&|json| json["jobs"][0]["error"] = json!(5)).expect("kept");
-    // Links in a folder of results lead nowhere.
+    // Links in a folder of results are not followed.
     let results = place.path().join("results");
     std::fs::create_dir(&results).expect("a folder");
     symlink(&results, results.join("again")).expect("a link");

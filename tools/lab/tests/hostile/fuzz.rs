@@ -1,7 +1,7 @@
 //! Mutations of the shipped experiments, of a run's folder, of a trace of each format, and of fio's JSON.
 //!
-//! Short here; by hand for a night: STRIA_FUZZ_ROUNDS=1000000 cargo test -p stria-lab --test hostile fuzz -- --nocapture
-//! A round depends on its number alone: STRIA_FUZZ_FIRST=4711 STRIA_FUZZ_ROUNDS=1 repeats one.
+//! Short by default; for a night: STRIA_FUZZ_ROUNDS=1000000 cargo test -p stria-lab --test hostile fuzz -- --nocapture A round
+//! depends only on its number: STRIA_FUZZ_FIRST=4711 STRIA_FUZZ_ROUNDS=1 repeats one.
 
 #[path = "../report/sample.rs"]
 #[allow(dead_code, reason = "it is shared with the tests of reports")]
@@ -22,7 +22,7 @@ use stria_lab::trace::{Format, Source};
 use stria_lab::{export, report};
 
 const ROUNDS: u64 = 300;
-/// Processor time of a round, which does not depend on what else the machine does.
+/// Processor time of a round, which does not depend on the load of other programs.
 const SECONDS_MAX: f64 = 5.0;
 /// Of this whole process.
 const MEMORY_KIB_MAX: u64 = 2 << 20;
@@ -141,7 +141,7 @@ impl Chance {
     }
 }
 
-/// A run in a folder, with everything that a page shows by itself, and small.
+/// A small run in a folder, with everything that a page shows.
 pub fn run(folder: &Path) {
     let target = target("raid5 x4", TargetKind::Array, Some("5"), 4);
     let mut story = Story::new("run", vec![target.clone()]);

@@ -1,4 +1,4 @@
-//! Folders of strangers that are resumed, replayed on, or reported.
+//! Untrusted folders that are resumed, used for a replay, or reported.
 
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ impl Progress for Deaf {
     fn say(&mut self, _: &Note) {}
 }
 
-/// Stops at once, when the run has its folder.
+/// Stops as soon as the run has its folder.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Progress for Stop<'_> {
@@ -97,7 +97,7 @@ fn a_folder_does_not_say_what_may_be_overwritten_or_removed() {
     assert!(is_unsafe(&refused), "{refused:?}");
     assert!(refused.expect_err("refused").to_string().contains(&format!("--destroy {name}")));
     assert!(std::fs::read(&image).expect("there").iter().all(|byte| *byte == 7));
-    // With the user's word it is measured, and neither it nor the folder that was named for sockets is removed.
+    // With the user's consent it is measured; neither it nor the folder named for sockets is removed.
     let consent = Consent { destroy: vec![name], ..Consent::default() };
     assert_eq!(go_on(&folder, &consent).expect("done").status, RunStatus::Done);
     assert!(image.exists() && precious.exists());
@@ -151,7 +151,7 @@ fn drives_programs_and_hosts_of_a_folder_are_used_only_when_the_user_says_them()
         edit(&folder, "request.json", |request| request["hosts"] = json!([{"name": name, "place": null}]));
         assert!(is_unsafe(&go_on(&folder, &Consent::default())), "{name}");
     }
-    // Not even when it is said: it is no name of a machine.
+    // Not even with consent: it is not the name of a machine.
     let hosts = [Host::parse("-oProxyCommand"), Host::parse("a b"), Host::parse("a;b"), Host::parse("")];
     assert!(hosts.iter().all(|host| host.check().is_err()));
 }
@@ -186,7 +186,7 @@ fn nothing_is_written_through_links_of_a_folder() {
             assert_eq!(std::fs::read(&precious).expect("there"), b"mine", "{name}");
         }
     }
-    // A report takes the place of a link, and leaves what it led to.
+    // A report replaces a link, and does not change the link's target.
     let place = tempfile::tempdir().expect("a folder");
     let folder = interrupted(place.path());
     let precious = place.path().join("precious");

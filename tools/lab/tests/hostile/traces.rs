@@ -1,4 +1,4 @@
-//! Traces of strangers.
+//! Untrusted traces.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -35,7 +35,7 @@ fn an_endless_line_and_a_bomb_are_refused_before_they_fill_memory() {
         assert!(words.contains("64 KiB"), "{words}");
     }
     refused(&line, Format::Blktrace);
-    // Lines of nothing, and comments, by the gibibyte.
+    // A gibibyte of empty lines and comments.
     for (name, line) in [("empty.gz", &b"\n"[..]), ("comments.gz", b"# nothing at all\n")] {
         let lines = packed(folder.path(), name, (0..160).map(|_| line.repeat((1 << 20) / line.len())));
         assert!(refused(&lines, Format::Msr).contains("200 times"), "{name}");

@@ -1,4 +1,4 @@
-//! A real browser, driven through its DevTools protocol: just enough to load a page, look at it, and take its picture.
+//! A real browser, driven through its DevTools protocol: enough to load a page, inspect it, and take a screenshot.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl Browser {
         let url =
             lines.by_ref().map_while(Result::ok).find_map(|line| Some(line.split_once("DevTools listening on ")?.1.to_string()));
         let url = url.expect("chromium says where it listens");
-        // Whatever else it says must not fill the pipe.
+        // Its other output must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let address = url.trim_start_matches("ws://").split('/').next().expect("an address");
         let stream = TcpStream::connect(address).expect("the browser's port");
@@ -83,7 +83,7 @@ impl Browser {
         while self.read()["method"] != json!("Page.loadEventFired") {}
     }
 
-    /// What a JavaScript expression is worth.
+    /// The value of a JavaScript expression.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let answer =
             self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true, "awaitPromise": true}));
@@ -91,7 +91,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The whole page as PNG.
+    /// The complete page as PNG.
     pub fn picture(&mut self, file: &Path) {
         let size = self.evaluate("[innerWidth, document.documentElement.scrollHeight]");
         let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
@@ -110,7 +110,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Whether or not it has ended by itself.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! Charts as files: each stands by itself, and a picture shows something.
+//! Charts as files: each is self-contained, and its image is not empty.
 
 use crate::sample;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ fn pictures_show_something_in_both_themes() {
     }
 }
 
-/// Of every chart of a page its caption and its legend: names, and how they are drawn.
+/// The caption and legend of every chart of a page: names, and how they are drawn.
 fn legends(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     let figures = page.split("<figure").skip(1).filter_map(|figure| figure.split_once("</figure>"));
     let between = |text: &str, from: &str, to: &str| Some(text.split_once(from)?.1.split_once(to)?.0.to_string());

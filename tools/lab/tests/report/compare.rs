@@ -10,7 +10,7 @@ fn run(seed: u64, rounds: u32, name: &str, kernel: &str, factor: impl Fn(u32) ->
     run_beside(seed, rounds, name, kernel, None, factor)
 }
 
-/// The same, while others used so much of the processors.
+/// The same, while other programs used a part of the processors.
 fn run_beside(
     seed: u64,
     rounds: u32,
@@ -100,7 +100,7 @@ fn noise_larger_than_the_difference_is_said_in_words() {
     assert!(found.sentences().iter().any(|sentence| sentence.contains("told from noise")), "{:#?}", found.sentences());
 }
 
-/// A busy machine gave 15 % less in one of two runs of the same thing: rounds alone would call that worse.
+/// On a busy machine one of two equal runs was 15 % slower: the rounds alone would call that worse.
 #[test]
 fn a_busy_machine_decides_less() {
     let quiet = run(21, 12, "x", "6.1", |_| 1.0);
@@ -115,7 +115,7 @@ fn a_busy_machine_decides_less() {
             assert!(words.contains(part), "{part}: {words}");
         }
     }
-    // What is larger than all that others took is a difference all the same; so is a tenth where they took little.
+    // A change larger than the load of other programs still is a difference; so is a tenth if their load was small.
     assert_eq!(compared(&quiet, &slower(0.4, Some(40.0))).outcome(), Outcome::Worse);
     assert_eq!(compared(&quiet, &slower(0.9, Some(5.0))).outcome(), Outcome::Worse);
 }

@@ -43,7 +43,7 @@ fn csv_and_parquet_hold_the_same_figures() {
     );
 }
 
-/// The sheets of a spreadsheet as JSON: name, rows, and of each cell its value with its type. It says where the file breaks the rules.
+/// The sheets of a spreadsheet as JSON: name, rows, and the value and type of each cell. It reports violations of the format.
 const READ: &str = r#"
 import json, sys, xml.etree.ElementTree as tree, zipfile
 spaces = {name: "urn:oasis:names:tc:opendocument:xmlns:" + name + ":1.0" for name in ("office", "table", "text", "manifest")}
@@ -92,7 +92,7 @@ fn a_spreadsheet_of_two_runs_is_read_by_another_program() {
         for (cells, row) in sheet.iter().zip(&rows) {
             for (cell, expected) in cells.as_array().expect("cells").iter().zip(row) {
                 match cell {
-                    // serde_json reads numbers to the last digit but one.
+                    // serde_json reads numbers exactly except for the last digit.
                     serde_json::Value::Number(number) => {
                         let (number, expected) = (number.as_f64().expect("a number"), expected.parse::<f64>().expect("a number"));
                         assert!((number - expected).abs() <= 1e-12 * expected.abs(), "{number} for {expected}");

@@ -1,4 +1,4 @@
-//! A run made by hand, whose truth is known: what the report, the comparison, the theory and the tables make of it.
+//! A run made by hand with known results, for the report, the comparison, the theory and the tables.
 
 mod browser;
 mod charts;

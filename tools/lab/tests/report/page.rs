@@ -5,7 +5,7 @@ use crate::sample;
 use std::path::Path;
 use stria_lab::report;
 
-/// Pictures are kept where people can look at them.
+/// Folder of the screenshots, for manual inspection.
 fn pictures() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -41,7 +41,7 @@ fn nothing_overlaps_overflows_or_fades_at_a_desk_on_a_phone_in_both_themes() {
 
 #[test]
 fn an_overlap_is_found_where_there_is_one() {
-    // The check itself is checked: two texts on top of each other, one beyond the edge, one too pale.
+    // A test of the check itself: two overlapping texts, one beyond the edge, one too pale.
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("bad.html");
     let body = "<meta charset=utf-8><body style='margin:0'><p style='position:absolute;top:9px'>first words</p>\
@@ -51,7 +51,7 @@ fn an_overlap_is_found_where_there_is_one() {
     let mut browser = Browser::start();
     browser.load(&page, 390, "light", "screen");
     let found = browser.evaluate(include_str!("look.js"))["problems"].to_string();
-    // Without a viewport of its own a phone lays such a page out wide: it is shrunk, not cut.
+    // Without a viewport tag a phone uses a wide layout: the page is shrunk, not cut.
     for problem in ["overlap", "hard to read"] {
         assert!(found.contains(problem), "{problem}: {found}");
     }
@@ -104,7 +104,8 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
     ] {
         assert!(page.contains(words), "{words}");
     }
-    // Idling changed nothing significant: used and idle are 2 % apart with ±3 % of noise, fresh to used is a fall by two thirds.
+    // Idle time had no significant effect: used and idle differ by 2 % with ±3 % of noise; from fresh to used the rate falls by
+    // two thirds.
     assert!(page.contains("used gives -6"), "the fall is told as one");
 }
 

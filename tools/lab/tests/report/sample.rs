@@ -17,7 +17,7 @@ impl Chance {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// `value`, give or take.
+    /// `value` with some noise.
     pub fn noisy(&mut self, value: f64, sigma: f64) -> f64 {
         value * (1.0 + sigma * ((0..12).map(|_| self.next()).sum::<f64>() - 6.0))
     }
@@ -246,7 +246,7 @@ impl Story {
         &mut self.records.last_mut().expect("just pushed").0
     }
 
-    /// Gives the last record a series of a sample a second, and a sweep that goes from `from` to `to` (shares) of 100 GB.
+    /// Gives the last record a series of one sample a second, and a sweep from `from` to `to` (fractions) of 100 GB.
     pub fn series(&mut self, kind: &str, from: f64, to: f64) {
         let chance = &mut self.chance;
         let (record, series) = self.records.last_mut().expect("a record");
@@ -302,7 +302,7 @@ impl Story {
     }
 }
 
-/// What one drive does, requests per second: 4 KiB reads and writes, 128 KiB.
+/// The rates of one drive, in requests per second: 4 KiB reads and writes, 128 KiB.
 pub const READ: f64 = 75_000.0;
 pub const WRITE: f64 = 24_000.0;
 const LARGE: f64 = 3_800.0;
@@ -471,7 +471,7 @@ fn square(story: &mut Story, target: &TargetInfo) {
     }
 }
 
-/// A disk that is half as fast at its hub.
+/// A disk that is half as fast on its inner tracks.
 fn places(story: &mut Story, target: &TargetInfo) {
     let section = story.section("11-places", "From rim to hub", SectionKind::Sweep, &target.name);
     for part in 0..16 {
