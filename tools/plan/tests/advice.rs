@@ -1,5 +1,5 @@
-//! Goal: the advice says what the publications conclude, and nothing that its own figures contradict. Method: wishes on modelled platforms,
-//! small loads; wishes at random against what must hold of every answer.
+//! Goal: the advice matches the conclusions of the publications and its own figures. Method: requirements on modelled platforms
+//! with small loads; random requirements against the invariants of every answer.
 
 use proptest::prelude::*;
 use stria_plan::advice::explain::explain;
@@ -40,7 +40,7 @@ fn advice(wish: &Wish) -> Advice {
     advise(wish, &|_, _| ()).expect("some array fulfils it")
 }
 
-/// "RAID 10 is the fastest redundant level" where small requests are written.
+/// "RAID 10 is the fastest redundant level" for small writes.
 #[test]
 fn raid_10_is_the_fastest_redundant_level() {
     for (drive, platform) in [("s3500", "stria"), ("p4510", "stria"), ("s3500", "c226")] {
@@ -63,8 +63,8 @@ fn two_drives_without_redundancy_beat_four_with_parity_on_a_desktop() {
     assert!(two > 0.97 * speed(&four, Level::Raid10));
 }
 
-/// "32K random read: 16 KiB strips beat strips of 32 KiB and more", of SATA SSDs, one request under way. Of three and four the
-/// publications take 16 or 32 KiB.
+/// "32K random read: 16 KiB strips beat strips of 32 KiB and more", on SATA SSDs with one request in flight. For three and four
+/// drives the publications choose 16 or 32 KiB.
 #[test]
 fn small_strips_suit_few_sata_drives_and_few_requests() {
     for (count, most_kib) in [(2, 16), (3, 32), (4, 32)] {
@@ -76,8 +76,8 @@ fn small_strips_suit_few_sata_drives_and_few_requests() {
     }
 }
 
-/// What a storage engineer would say of each preset, six drives, one failure survived: copies where small blocks are written, parity where
-/// files are written in order, and little between the levels where they are read.
+/// The advice of a storage engineer for each preset, with six drives and one survived failure: copies for small writes, parity
+/// for sequential writes, and little difference between the levels for reads.
 #[test]
 fn presets_lead_to_the_usual_levels() {
     let ranked = |purpose: &str| advice(&Wish { losses_min: 1, ..wish(6..=6, "s3500", "stria", preset(purpose)) }).ranking;
@@ -90,7 +90,8 @@ fn presets_lead_to_the_usual_levels() {
     assert!(speed(RAID5) > 0.75 * speed(Level::Raid10), "{} and {}", speed(RAID5), speed(Level::Raid10));
 }
 
-/// "TRIM decides the used state": deleted drives write as fresh ones where the platform passes trims, and as used ones where it does not.
+/// "TRIM decides the used state": deleted drives write like fresh drives if the platform passes trims, otherwise like used
+/// drives.
 #[test]
 fn trim_decides_the_used_state() {
     let purpose = || Purpose::mix(4096, 0.0, 32, Pattern::Random).expect("a load");
@@ -107,7 +108,7 @@ fn trim_decides_the_used_state() {
     }
 }
 
-/// "Parity ceilings": beyond eight data drives an LSI 2108 writes no faster, so the advice takes no more drives.
+/// "Parity ceilings": beyond eight data drives an LSI 2108 writes no faster, so the advice uses no more drives.
 #[test]
 fn more_drives_than_a_ceiling_carries_are_not_advised() {
     let mut asked = wish(6..=14, "savvio10k5", "rs2", Purpose::mix(1 << 20, 0.0, 32, Pattern::Sequential).expect("a load"));
@@ -120,7 +121,7 @@ fn more_drives_than_a_ceiling_carries_are_not_advised() {
     assert!(found.ranking[0].candidate.members < 14, "{:?}", found.reasons);
 }
 
-/// A rebuild takes what a drive takes to be written, at least, and not ten times as long.
+/// A rebuild takes at least the time to write a drive, and less than ten times that.
 #[test]
 fn rebuilds_take_about_as_long_as_writing_a_drive() {
     for (drive, mb_per_s) in [("p4510", 2_900.0), ("s3500", 450.0), ("savvio10k5", 168.0)] {
@@ -138,7 +139,7 @@ fn rebuilds_take_about_as_long_as_writing_a_drive() {
     }
 }
 
-/// A trial's own spread is below the 3 % within which arrays count as alike.
+/// A trial's own spread is below the 3 % within which arrays count as equally fast.
 #[test]
 fn advice_is_the_same_each_time() {
     let asked = wish(4..=4, "p4510", "stria", preset("database"));
@@ -167,7 +168,8 @@ fn wishes_that_nothing_fulfils_say_what_would() {
     assert!(error.to_string().contains("no strips below 64 KiB"), "{error}");
 }
 
-/// Bytes that drives take in for each byte of clients: copies twice, whole stripes with their parity, single blocks in place with theirs.
+/// Bytes written to drives for each byte of clients: copies twice, full stripes with their parity, single blocks in place with
+/// theirs.
 #[test]
 fn wear_is_what_the_level_writes() {
     let shares = |purpose: Purpose| {
@@ -182,18 +184,18 @@ fn wear_is_what_the_level_writes() {
     let near = |found: f64, least: f64, most: f64| assert!((least..most).contains(&found), "{found}: {least} to {most}");
     near(small(Level::Raid0), 0.99, 1.05);
     near(small(Level::Raid10), 1.98, 2.1);
-    // Data and parity, and as much and more for the write log.
+    // Data and parity, and at least as much for the write log.
     near(small(RAID5), 2.0, 6.0);
     near(large(Level::Raid10), 1.98, 2.1);
     near(large(RAID5), 1.15, 1.5);
-    // What a controller's cache still holds does not count as written.
+    // Data that is still in a controller's cache does not count as written.
     let alone = Purpose::mix(4096, 0.0, 1, Pattern::Random).expect("a load");
     let cached = advice(&wish(3..=3, "s3500", "rs25", alone)).ranking;
     let striped = cached.iter().find(|trial| trial.candidate.level == Level::Raid0).expect("it was tried");
     near(striped.wear.expect("the drives have an endurance").written_share, 0.95, 1.05);
 }
 
-/// Years are those that the drives' endurance is for; twice the writes are half the years.
+/// The lifetime follows from the drives' endurance; twice the writes halve the years.
 #[test]
 fn years_of_wear_follow_from_what_is_written() {
     let years = |written: f64| {
@@ -227,7 +229,7 @@ fn a_budget_bounds_the_drives() {
     assert!(refused(without).contains("needs the price of a drive"));
 }
 
-/// Nothing on the front is beaten in space and speed, and whatever is not on it is.
+/// No array on the front is beaten in both space and speed, and every other array is.
 #[test]
 fn the_front_is_what_no_array_beats() {
     let found = advice(&Wish { losses_min: 1, ..wish(4..=6, "s3500", "stria", preset("vm")) });
@@ -266,7 +268,7 @@ fn every_figure_says_where_it_comes_from() {
     assert!(all.iter().all(|figure| ["model", "law", "simulation", "said"].contains(&figure.origin)));
 }
 
-/// The page stands by itself: no script, nothing from a network, every parameter with its source, and text is escaped.
+/// The page is self-contained: no script, nothing from a network, every parameter with its source, and escaped text.
 #[test]
 fn the_page_is_whole_and_every_figure_can_be_followed() {
     let mut asked = Wish { losses_min: 1, price: Some(450.0), ..wish(4..=4, "p4510", "stria", preset("vm")) };
@@ -308,7 +310,7 @@ fn what_if_changes_one_thing_at_a_time() {
     assert!(failed.survives == 0 && failed.speed < this.speed, "{} of {}", failed.speed, this.speed);
     assert!(of("twice the load").parts[0].mean_ns > 1.2 * this.parts[0].mean_ns);
     assert!(of("twice the load").parts[0].iops >= 0.97 * this.parts[0].iops);
-    // Two drives more for RAID 10; RAID 0 does not outlive a drive; a mirror has no strips.
+    // Two more drives for RAID 10; RAID 0 does not survive a failed drive; a mirror has no strips.
     let grown = what_if(&wish(4..=4, "s3500", "stria", preset("media")), Level::Raid10, &|_, _| ()).expect("an array");
     assert!(grown.iter().any(|variant| variant.change == "2 drives more"));
     let striped = what_if(&wish(2..=2, "s3500", "stria", preset("media")), Level::Raid0, &|_, _| ()).expect("an array");
@@ -322,7 +324,8 @@ fn what_if_changes_one_thing_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is asked: what is ranked fits, nothing is listed twice, figures are numbers above 0, and the first is as fast as any.
+    /// For all requirements: ranked arrays meet them, none is listed twice, figures are above 0, and the first array is as fast
+    /// as any.
     #[test]
     fn every_answer_keeps_what_it_promises(
         count in 2_usize..9,
@@ -347,12 +350,12 @@ proptest! {
             prop_assert!(trial.speed > 0.0 && trial.speed.is_finite());
             prop_assert!((0.0..=1.0).contains(&trial.loss_per_year));
             prop_assert!((0.0..=1.0).contains(&trial.loss.loss) && trial.loss.array_loss <= trial.loss.loss, "{:?}", trial);
-            // A short run on a controller that fills and empties its cache by turns knows little of the long run.
+            // If a controller fills and empties its cache in turns, a short run shows little of the long run.
             let cached = asked.platform.config.write_back_bytes > 0;
             prop_assert!(trial.speed_spread < if cached { 1.0 } else { 0.3 }, "{:?}", trial);
             prop_assert!(trial.wear.is_none_or(|wear| wear.tb_per_day > 0.0 && (cached || wear.written_share > 0.9)), "{:?}", trial);
-            // It may be above the other: a stripe that lacks its parity is written without reading, and a degraded array keeps the bits
-            // of its bitmap set, so that a hard disk's write at depth 1 waits for one write instead of two.
+            // The degraded speed may be higher: a stripe without its parity is written without reads, and a degraded array keeps
+            // the bits of its bitmap set, so that a hard disk's write at depth 1 waits for one write instead of two.
             prop_assert!(trial.degraded_speed.is_none_or(|degraded| degraded > 0.0 && degraded.is_finite()), "{:?}", trial);
             let twice = found.ranking.iter().filter(|other| other.candidate.level == trial.candidate.level).count();
             prop_assert!(twice <= 1);

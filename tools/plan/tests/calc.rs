@@ -1,4 +1,4 @@
-//! Arithmetic without a run, by the publications' own examples.
+//! The arithmetic of `stria plan calc`, by the publications' own examples.
 
 use stria_plan::array::Level;
 use stria_plan::calc;
@@ -41,7 +41,8 @@ fn drive_writes_a_day_of_a_data_sheet() {
     near(calc::written_per_year_gb(1380.0, 5.0) / 365.0, 756.0, 1e-3);
 }
 
-/// Seven drives of 4 TB read in a rebuild meet an unreadable sector with 20 % at 10^15 bits for one, next to never at 10^17.
+/// A rebuild that reads seven drives of 4 TB meets an unreadable sector with a probability of 20 % at one in 10^15 bits, and
+/// almost never at one in 10^17.
 #[test]
 fn the_risk_of_an_unreadable_sector() {
     near(calc::unreadable_probability(28.0, 1e-15), 0.2007, 1e-3);

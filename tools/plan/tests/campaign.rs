@@ -1,12 +1,12 @@
-//! Goal: a campaign's table is the same however its jobs were carried out: in one go, killed in the middle, by several processes, as array jobs.
-//! Method: the real program on folders with the same jobs; the table in one go is the judge.
+//! Goal: a campaign's table does not depend on how its jobs ran: in one process, killed in the middle, by several processes, as
+//! array jobs. Method: the real program on folders with the same jobs; the reference is the table of one process.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Of the six jobs the fifth has no answer: no array holds so much.
+/// The fifth of the six jobs has no answer: no array is large enough.
 const JOBS: &str = "# Strips and levels for a database\n\
     advise --drives 4xs3500 --purpose database --requests 1000 --strip 64K\n\
     what-if --drives 4xs3500 --level 5 --purpose vm --requests 1000\n\
@@ -41,7 +41,7 @@ fn run(folder: &Path, more: &[&str]) -> (Option<i32>, String, String) {
     ended(campaign(folder, more).spawn().expect("the program starts"))
 }
 
-/// The table of all answers, once there are all.
+/// The table of all answers, once all exist.
 fn table(folder: &Path) -> String {
     let csv = folder.join("table.csv");
     let (code, _, error) = run(folder, &["--csv", csv.to_str().expect("text")]);
@@ -70,7 +70,7 @@ fn a_table_is_the_same_after_a_kill_by_several_processes_and_as_array_jobs() {
     child.wait().expect("it ends");
     let kept = answers(&killed);
     assert!((1..COUNT).contains(&kept), "killed in the middle: {kept}");
-    // Half an answer, as a power cut leaves it, is none.
+    // Half an answer, as a power cut leaves it, does not count.
     std::fs::write(killed.join("answers/00006.json"), "{\"job\": \"what-if").expect("a file");
     let first = std::fs::metadata(killed.join("answers/00001.json")).and_then(|file| file.modified()).expect("kept");
     assert_eq!(table(&killed), expected);
@@ -91,7 +91,7 @@ fn a_table_is_the_same_after_a_kill_by_several_processes_and_as_array_jobs() {
     assert_eq!(table(&tasks), expected);
 }
 
-/// A job that another process holds is left to it, and so is the table.
+/// A process skips a job that another process holds, and then prints no table.
 #[test]
 fn a_claimed_job_is_carried_out_once() {
     let folder = folder("campaign-claimed", "advise --drives 4xs3500 --purpose vm --requests 1000 --strip 64K\n");
@@ -103,7 +103,7 @@ fn a_claimed_job_is_carried_out_once() {
     drop(claim);
     let (code, words, _) = run(&folder, &[]);
     assert!(code == Some(0) && words.contains("advised") && words.contains("RAID"), "{words}");
-    // Another line is another job, whatever lies there.
+    // A changed line is another job, even if an answer exists.
     std::fs::write(folder.join("jobs.txt"), "advise --drives 4xs3500 --purpose backup --requests 1000 --strip 64K\n")
         .expect("a file");
     let (_, out, _) = run(&folder, &["--json"]);

@@ -8,7 +8,7 @@ use stria_plan::ssd::config::{PAGE_BYTES, SlcConfig};
 use stria_plan::ssd::map::Policy;
 use stria_plan::ssd::{Ssd, SsdConfig};
 
-/// A drive without peculiarities, so that closed forms hold: 16 dies of 100 us, everything else next to free.
+/// A simple drive, so that closed forms hold: 16 dies of 100 us, almost no other costs.
 fn plain() -> SsdConfig {
     SsdConfig {
         capacity_bytes: 8 << 30,
@@ -59,7 +59,7 @@ fn a_seed_replays_a_run_exactly() {
     assert_ne!(once(1), once(2));
 }
 
-/// Little's law: the mean number of requests under way, measured as an integral, is rate times mean latency.
+/// Little's law: the mean number of requests in flight, measured as an integral, is rate times mean latency.
 #[test]
 fn littles_law_holds_on_every_drive_and_load() {
     let mut drives: Vec<Box<dyn Model>> = vec![Box::new(Ssd::new(plain(), 1)), Box::new(Hdd::new(disk()))];
@@ -137,7 +137,7 @@ fn programs_are_writes_copies_and_padding() {
     let counts = drive.counts();
     assert!(counts.copied > 0 && counts.padding > 0);
     let programmed = drive.programs_and_erases().0 * (32 << 10) / PAGE_BYTES;
-    // Less than one program unit of each kind waits to be whole, and padding is rounded down to pages.
+    // Less than one program unit of each kind waits for more data, and padding is rounded down to pages.
     let (low, high) = (counts.programmed - 16, counts.programmed + counts.padding / 3 + 16);
     assert!((low..=high).contains(&programmed), "{programmed} pages programmed, {counts:?}");
 }
@@ -155,19 +155,19 @@ fn dies_do_no_more_than_time_allows() {
         let reads = outcome.reads.count() as u64 * config.read_ns;
         let work = reads + programs * config.program_ns + erases * config.erase_ns;
         let available = u64::from(config.dies) * outcome.duration_ns;
-        // What lies ahead of the dies in the end was not done yet: their share of the buffer, and one unit each.
+        // At the end some work of the dies is still pending: their part of the buffer, and one unit each.
         let ahead = u64::from(config.dies) * 2 * config.program_ns + buffer_bytes / config.program_bytes * config.program_ns;
         assert!(work <= available + ahead, "{read_share}: {work} ns of work in {available}");
         assert!(work > available / 2, "{read_share}: the dies were hardly used");
     }
 }
 
-/// The states of the publications, each reached by doing it: fresh, filled, used, idle, trimmed.
+/// The states of the publications, each reached by real loads: fresh, filled, used, idle, trimmed.
 #[test]
 fn states_are_reached_by_doing() {
     let config = SsdConfig { idle_free_share: 0.1, spare_share: 0.12, ..plain() };
     let speed = |drive: &mut Ssd| {
-        // A burst of 64 MiB, so that the state stays what it is.
+        // A burst of 64 MiB, so that the state does not change.
         let load = Load { warm_up: 1_000, requests: 15_000, ..Load::random(drive, 32, 0.0) };
         run(drive, &load).iops
     };
@@ -254,7 +254,7 @@ fn flushes_cost_only_drives_whose_buffer_is_volatile() {
     assert_eq!(time(false).padding, 7);
 }
 
-/// The whole state of a drive of 4 TB, tracked as finely as the limit allows.
+/// The complete state of a drive of 4 TB, tracked as finely as the limit allows.
 #[test]
 fn a_drive_of_four_terabytes_takes_less_than_100_mib() {
     let config = SsdConfig { capacity_bytes: 4_000_787_030_016, tracked_pages_max: 8 << 20, ..plain() };
@@ -310,13 +310,13 @@ fn a_disk_streams_at_the_rate_of_its_zone() {
     }
     let mut drive = Hdd::new(disk());
     let whole = Load { pattern: Pattern::Sequential, block_bytes: 256 << 10, ..Load::random(&drive, 8, 1.0) };
-    // A second thread reads on from the middle of the disk: the head goes to and fro, and the rate falls.
+    // A second thread reads from the middle of the disk: the head seeks back and forth, and the rate falls.
     let two = Load { threads: 2, depth: 1, warm_up: 10, requests: 500, ..whole };
     assert!(run(&mut drive, &two).bytes_per_s < 60e6);
 }
 
-/// A stream, of which the next request is always the nearest, does not starve a request far away. Seen: the engine's rebuild of a disk stood
-/// still behind one of its reads.
+/// A stream, whose next request is always the nearest, does not starve a request far away. The bug: the engine's rebuild of a
+/// disk hung behind one of its reads.
 #[test]
 fn a_stream_starves_no_request() {
     use stria_plan::hdd::WAIT_NS_MAX;
@@ -338,7 +338,7 @@ fn a_stream_starves_no_request() {
     }
 }
 
-/// Without a cache a write that follows another, one at a time, waits for the platter to come round.
+/// Without a cache each of several sequential writes, one at a time, waits for a turn of the platter.
 #[test]
 fn a_write_cache_saves_a_turn_for_each_sequential_write() {
     let speed = |write_cache: bool| {
@@ -368,7 +368,7 @@ fn modelled_drives_take_the_array_engines_requests() {
     assert_eq!(ended, [(1, true), (2, true), (3, true), (4, false)]);
 }
 
-/// Reads and writes that are bound by the same dies share their time: `1 / (r / R + w / W)`, whatever goes first.
+/// Reads and writes on the same dies add their times: `1 / (r / R + w / W)`, in any order.
 #[test]
 fn a_mix_shares_the_time_of_the_dies() {
     for (suspend_ns, program_yields) in [(None, 2), (Some(1_000), 0), (Some(1_000), 3)] {
@@ -398,8 +398,8 @@ fn reads_suspend_a_program_only_so_often() {
     assert!(2 * p99(64, 2) > 3 * p99(64, u32::MAX), "{}, {}", p99(64, 2), p99(64, u32::MAX));
 }
 
-/// Large reads fill the link while nothing is written, with a buffer of one program for each channel; with a few writes they do not, as
-/// reads that wait for a program keep their place in it.
+/// With a buffer of one program for each channel, large reads fill the link while nothing is written. With a few writes they do
+/// not, because reads that wait for a program occupy the buffer.
 #[test]
 fn a_few_writes_keep_large_reads_from_filling_the_link() {
     let rate = |channels: u32, read_share: f64| {
@@ -415,7 +415,7 @@ fn a_few_writes_keep_large_reads_from_filling_the_link() {
     assert!(small < 0.8 * rate(16, 1.0) && small < 0.9 * large, "{small:.0}, {large:.0}");
 }
 
-/// The spread that one run tells of itself is that between runs of different seeds, within a factor of two and a half.
+/// The spread that one run reports is that between runs of different seeds, within a factor of two and a half.
 #[test]
 fn a_run_knows_its_spread() {
     let run_of = |seed: u64| {

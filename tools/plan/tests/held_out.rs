@@ -1,5 +1,5 @@
-//! Goal: no parameter remembers the number that it was calibrated on. Method: the parameter is taken from another published number instead, and must
-//! still predict the one that is left out.
+//! Goal: no parameter is fitted to a single number. Method: the parameter is calibrated on another published number instead, and
+//! must still predict the number that is left out.
 
 use stria_plan::array::Level;
 use stria_plan::backplane::DriveConfig;
@@ -70,7 +70,7 @@ fn ceilings_of_controllers_from_other_levels() {
     near("the same", ceiling("raid50x2_write.A6805", 2.0), of(a6805.redundant));
 }
 
-/// How many reads go before one program, from blocks of 8 to 32 KiB: the best of four predicts those of 4 KiB.
+/// The number of reads before one program, from blocks of 8 to 32 KiB: the best of four values predicts blocks of 4 KiB.
 #[test]
 fn reads_that_go_before_a_program_from_larger_blocks() {
     let DriveConfig::Ssd(config) = profile::drive("d3700").expect("there is such a drive").config else { panic!("an SSD") };

@@ -1,4 +1,4 @@
-//! The published measurements, computed anew: how many numbers the models meet, which they miss, and that nothing is left out.
+//! The published measurements, computed by the models: how many numbers they meet, which they miss, and that none is left out.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ fn cases() -> &'static [Case] {
     CASES.get_or_init(|| reproduce::all().expect("every profile and number can be read"))
 }
 
-/// Numbers that nothing measures: they describe the drives or the load, or stand in other rows again.
+/// Numbers that are not measurements: they describe the drives or the load, or repeat other rows.
 const CONTEXT: &[&str] = &[
     "z87.default_strip_kib.",          // parameters of the platforms
     "c226.workers",                    // parameter of the load
@@ -51,7 +51,7 @@ fn every_published_sentence_is_checked_or_claims_nothing() {
     assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&(&str, usize)>::new());
 }
 
-/// What the models miss of the predictable numbers, by name: a number that leaves or joins the list is seen.
+/// The predictable numbers that the models miss, by name, so that every change of the list is visible.
 #[test]
 fn the_numbers_that_are_missed_are_known() {
     let missed: Vec<&str> = cases()
@@ -92,7 +92,7 @@ fn fewer_parameters_are_calibrated_than_a_tenth_of_the_numbers() {
     assert!(calibrated * 10 < numbers, "{calibrated} parameters for {numbers} numbers");
 }
 
-/// Against fitting: every publication has at least twice as many predictions that are met as numbers that something was calibrated on.
+/// Against overfitting: every publication has at least twice as many correct predictions as numbers used for calibration.
 #[test]
 fn each_publication_predicts_more_than_was_taken_from_it() {
     for case in cases() {
@@ -116,8 +116,9 @@ fn what_is_calibrated_names_a_number_that_counts_as_such() {
     }
 }
 
-/// The page in the repository is what the engine and the models say now. A change of either may move it. To renew it, in `tools/plan`:
-/// `cargo run --release -p stria-plan -- reproduce --page results/reproduction.md --csv results/reproduction.csv`.
+/// The page in the repository is the present result of the engine and the models. A change of either may change it. To renew it,
+/// in `tools/plan`: `cargo run --release -p stria-plan -- reproduce --page results/reproduction.md --csv
+/// results/reproduction.csv`.
 #[test]
 fn the_page_and_the_numbers_in_the_repository_are_these() {
     assert!(

@@ -77,7 +77,7 @@ fn littles_law_holds_on_arrays() {
     }
 }
 
-/// Unaligned writes that overlap, on every level, with a write-back cache and without: every request ends once, none hangs for a lock.
+/// Unaligned overlapping writes on every level, with and without a write-back cache: every request ends once, and no lock hangs.
 #[test]
 fn every_request_ends_once() {
     for write_back_bytes in [0, 4 << 20] {
@@ -143,7 +143,7 @@ fn trims_reach_the_drives_where_the_platform_passes_them() {
     assert!(mapped(vec![TrimLevel::Redundant]) > 100_000);
 }
 
-/// A cache makes whole stripes of small sequential writes, which cost parity levels reads and writes without it.
+/// A cache makes full stripes of small sequential writes, which cost parity levels reads and writes without it.
 #[test]
 fn a_write_back_cache_makes_stripes_whole() {
     let speed = |write_back_bytes: u64| {
@@ -176,7 +176,7 @@ fn drives_of_different_size_are_used_as_far_as_the_smallest_goes() {
     assert!(array.size_sectors() * SECTOR_BYTES > small.capacity_bytes - (1 << 20));
 }
 
-/// What the engine and its plain twin reach, one request at a time and many.
+/// The rates of the engine and of its plain twin, with one and with many requests in flight.
 fn engine_and_twin(level: Level, members: usize, load: impl Fn(&Rig) -> Load) -> (f64, f64) {
     let drive = profile::drive("s3500").expect("there is such a drive").config;
     let [engine, twin] = [Maker::Engine, Maker::Steps].map(|maker| {
@@ -189,8 +189,8 @@ fn engine_and_twin(level: Level, members: usize, load: impl Fn(&Rig) -> Load) ->
     (engine, twin)
 }
 
-/// Goal: the figures are those of the engine that serves drives. Method: small random requests, of which the engine coalesces none, take
-/// as long as the reads and writes that the level asks for.
+/// Goal: the figures are those of the engine that serves drives. Method: small random requests, of which the engine coalesces
+/// none, take as long as the reads and writes that the level needs.
 #[test]
 fn the_engine_does_what_its_plain_twin_does() {
     let arrays = [
