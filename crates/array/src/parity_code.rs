@@ -9,10 +9,7 @@ use crate::plan::{Method, Rectangle, Strips, WritePlan};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use stria_block::{Buffer, Data, Segments, bytes};
-use stria_parity::{Code, Strip};
-
-/// P, Q and R.
-const PARITY_COUNT_MAX: usize = 3;
+use stria_parity::{Code, PARITY_COUNT_MAX, Strip};
 
 /// A strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,26 @@
 //! [`Personality`], in one file: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
 //! [`parity`](crate::parity) (RAID 4, 5, 6).
 //!
-//! A new level of a [`Family`](crate::Family) that exists, such as triple parity, touches four files: its name and the count of its
-//! parities in `level.rs`, the members it needs in `geometry.rs`, the places of its strips in `geometry/parity.rs`, and its number for
-//! md in `format/md/shape.rs`. The compiler names the first two and the last. P, Q and R are known to the rest already.
+//! A new level of a [`Family`](crate::Family) that exists, such as triple parity, owes this:
+//!
+//! | where | what | the compiler names it |
+//! | --- | --- | --- |
+//! | `level.rs` | its family, its count of parities, its default layout, which layouts suit it, its name | yes |
+//! | | that it reads back by its name, and the message that lists the names; `of_all_levels`, by which tests go; `ParityLayout::suits` | no |
+//! | `geometry.rs` | the least members (the most follow from the code); `losses_survived` of a mirror | the first |
+//! | `geometry/parity.rs` | the slot of each parity: layouts place P and Q, and more fails an assertion at the start | no |
+//! | `parity_sweep.rs`, `parity/locate.rs` | a scrub finds the wrong strip by P and Q. R is not asked | no |
+//! | lists of parities | two lie inline (`Parities`, `Frozen`, `StripeMap::parity`, a write's records). A third costs allocations | no |
+//! | `format/md/shape.rs` | its number for md, and the way back (`level_of`) | the first |
+//! | `format/md/examine.rs` | its name, layouts and size, as mdadm prints them | no |
+//! | `host/create.rs` | the list of names with 50 and 60, and whether a RAID 0 may lie over it | no |
+//! | `manage` | help in `cli`, words in `status` and `plain_status`, offers in `wizard` and `forecast`; the page's `catalogue.ts` | no |
+//! | `tools` | `plan` (levels, advice, reliability), `lab` and `bench` (theory), `sim` (`setup.rs`, `reference.rs`) | in part |
+//! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, SIM; the README | no |
+//!
+//! The code itself computes P, Q and R, and plans, log records and replay take any count up to
+//! [`PARITY_COUNT_MAX`](stria_parity::PARITY_COUNT_MAX). md has no level of three parities: superblocks would hold a number of Stria's
+//! own, and Linux would refuse the array.
 //!
 //! A new family, such as a declustered layout, also needs a name in [`Family`](crate::Family), an implementation of these duties, and a
 //! line in [`of_level`](crate::of_level). The compiler names what else depends on the family (losses in `member.rs`, the footprint):

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, bytes};
-use stria_parity::Strip;
+use stria_parity::{PARITY_COUNT_MAX, Strip};
 
 /// Pieces of the overlay written at once.
 const BATCH: usize = 64;
@@ -216,7 +216,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) 
             for index in written.clone() {
                 let strip = data.iter().find(|(unread, _)| *unread == index).map(|(_, buffer)| buffer);
                 let strip = strip.unwrap_or_else(|| found.get(Unit::Data(index)).expect("read, recovered or kept"));
-                let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
+                let mut outputs: SmallVec<[Option<&mut [u8]>; PARITY_COUNT_MAX]> = (0..map.parity.len()).map(|_| None).collect();
                 outputs[record.parity] = Some(&mut parity);
                 code.add(usize::from(map.code[index]), strip, &mut outputs);
             }

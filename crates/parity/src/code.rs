@@ -2,7 +2,7 @@
 
 use crate::addresses::{Room, written};
 use crate::field::coefficient;
-use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update};
+use crate::kernel::{Job, Kernel, PARITY_COUNT_MAX, Purpose, Update};
 
 /// Strips are processed in steps of 64 bytes, so this must divide every length.
 pub const GRANULARITY_BYTES: usize = 64;
@@ -14,7 +14,7 @@ pub const GRANULARITY_BYTES: usize = 64;
 /// P,Q: x + y · P,R: (x + y)² · Q,R: xy(x + y) · P,Q,R: (x + y)(x + z)(y + z), none zero for distinct x, y, z.
 /// Hence 255, by the order of 2. Linux md stops at 253 for P and Q, and so do we there, since arrays are shared with it.
 /// P alone has no limit in the algebra.
-pub const DATA_COUNT_MAX: [usize; LEVEL_MAX + 1] = [255, 255, 253, 255];
+pub const DATA_COUNT_MAX: [usize; PARITY_COUNT_MAX + 1] = [255, 255, 253, 255];
 const _: () = assert!(DATA_COUNT_MAX[3] == crate::field::EXPONENTIAL.len());
 
 /// Erasure code of one stripe: `data_count` data strips and 0 to 3 parity strips P, Q, R.
@@ -34,7 +34,7 @@ impl Code {
     /// # Panics
     /// When `parity_count` exceeds 3 or `data_count` is outside 1..=`DATA_COUNT_MAX[parity_count]`.
     pub fn new(data_count: usize, parity_count: usize) -> Code {
-        assert!(parity_count <= LEVEL_MAX, "no code with {parity_count} parity strips, at most {LEVEL_MAX}");
+        assert!(parity_count <= PARITY_COUNT_MAX, "no code with {parity_count} parity strips, at most {PARITY_COUNT_MAX}");
         let max = DATA_COUNT_MAX[parity_count];
         assert!((1..=max).contains(&data_count), "{data_count} data strips: 1 to {max} with {parity_count} parity");
         Code { data_count: data_count as u8, parity_count: parity_count as u8 }
@@ -90,7 +90,7 @@ impl Code {
     pub(crate) fn check_by(&self, kernel: &Kernel, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {
         let bytes = self.assert_data(data);
         assert!(parity.len() <= self.parity_count(), "more parities given than the code has");
-        let mut input = [std::ptr::null(); LEVEL_MAX];
+        let mut input = [std::ptr::null(); PARITY_COUNT_MAX];
         for (pointer, strip) in input.iter_mut().zip(parity) {
             if let Some(strip) = strip {
                 assert_eq!(strip.len(), bytes, "parity and data differ in length");
@@ -113,9 +113,9 @@ impl Code {
         bytes
     }
 
-    pub(crate) fn outputs(&self, parity: &mut [Option<&mut [u8]>], bytes: usize) -> [*mut u8; LEVEL_MAX] {
+    pub(crate) fn outputs(&self, parity: &mut [Option<&mut [u8]>], bytes: usize) -> [*mut u8; PARITY_COUNT_MAX] {
         assert!(parity.len() <= self.parity_count(), "more parities given than the code has");
-        let mut output = [std::ptr::null_mut(); LEVEL_MAX];
+        let mut output = [std::ptr::null_mut(); PARITY_COUNT_MAX];
         for (pointer, strip) in output.iter_mut().zip(parity) {
             if let Some(strip) = strip {
                 assert_eq!(strip.len(), bytes, "parity and data differ in length");
@@ -131,11 +131,11 @@ pub(crate) fn assert_length(bytes: usize) {
 }
 
 /// The level that computes every output; `None` if there is no output.
-pub(crate) fn level_of(output: &[*mut u8; LEVEL_MAX]) -> Option<usize> {
+pub(crate) fn level_of(output: &[*mut u8; PARITY_COUNT_MAX]) -> Option<usize> {
     output.iter().rposition(|p| !p.is_null()).map(|last| last + 1)
 }
 
 /// True if every given output starts at a multiple of 64 bytes.
-pub(crate) fn are_aligned(output: &[*mut u8; LEVEL_MAX]) -> bool {
+pub(crate) fn are_aligned(output: &[*mut u8; PARITY_COUNT_MAX]) -> bool {
     output.iter().all(|pointer| pointer.addr().is_multiple_of(64))
 }

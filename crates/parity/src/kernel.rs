@@ -19,8 +19,8 @@ mod ssse3;
 
 pub(crate) use distance::calibrate;
 
-/// Which parities a job computes: 1 = P, 2 = P and Q, 3 = P, Q and R. Sums without an output are discarded.
-pub(crate) const LEVEL_MAX: usize = 3;
+/// The most parities: P, Q and R. A job computes P, P and Q, or all three. Sums without an output are discarded.
+pub const PARITY_COUNT_MAX: usize = 3;
 
 /// What happens to the sums over the data strips. Integers, since stable Rust has no enums as const parameters.
 pub(crate) struct Purpose;
@@ -43,10 +43,10 @@ pub(crate) struct Job<'a> {
     /// The target of each data strip, only for `COPY`.
     pub copy: &'a [*mut u8],
     /// Parities to add to the sums.
-    pub input: [*const u8; LEVEL_MAX],
-    pub output: [*mut u8; LEVEL_MAX],
+    pub input: [*const u8; PARITY_COUNT_MAX],
+    pub output: [*mut u8; PARITY_COUNT_MAX],
     /// output k = sum over j of matrix[k][j] · (sum j + input j)
-    pub matrix: [[u8; LEVEL_MAX]; LEVEL_MAX],
+    pub matrix: [[u8; PARITY_COUNT_MAX]; PARITY_COUNT_MAX],
     /// This output is the first syndrome less all outputs before it: cheaper than its row of the matrix.
     pub closing: Option<usize>,
     /// Of each strip; a multiple of 64.
@@ -62,9 +62,9 @@ impl Job<'_> {
     pub(crate) const EMPTY: Self = Job {
         data: &[],
         copy: &[],
-        input: [std::ptr::null(); LEVEL_MAX],
-        output: [std::ptr::null_mut(); LEVEL_MAX],
-        matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
+        input: [std::ptr::null(); PARITY_COUNT_MAX],
+        output: [std::ptr::null_mut(); PARITY_COUNT_MAX],
+        matrix: [[0; PARITY_COUNT_MAX]; PARITY_COUNT_MAX],
         closing: None,
         bytes: 0,
         stream: false,
@@ -78,8 +78,8 @@ pub(crate) struct Update {
     pub before: *const u8,
     pub after: *const u8,
     /// Null: leave alone.
-    pub parity: [*mut u8; LEVEL_MAX],
-    pub coefficient: [u8; LEVEL_MAX],
+    pub parity: [*mut u8; PARITY_COUNT_MAX],
+    pub coefficient: [u8; PARITY_COUNT_MAX],
     /// Of each strip; a multiple of 64.
     pub bytes: usize,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Kernel {
     pub name: &'static str,
     pub is_present: fn() -> bool,
     /// By purpose, then level - 1. Every pointer that is not null is valid for `bytes`, outputs overlap nothing.
-    pub syndromes: [[Syndromes; LEVEL_MAX]; Purpose::COUNT],
+    pub syndromes: [[Syndromes; PARITY_COUNT_MAX]; Purpose::COUNT],
     pub update: unsafe fn(&Update),
 }
 

@@ -22,6 +22,7 @@ mod tests;
 mod xor;
 
 pub use code::{Code, DATA_COUNT_MAX, GRANULARITY_BYTES};
+pub use kernel::PARITY_COUNT_MAX;
 pub use recover::{Strip, Unrecoverable};
 pub use store::CHECKSUM_BLOCK_BYTES;
 pub use xor::xor_into;

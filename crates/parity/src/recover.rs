@@ -12,7 +12,7 @@
 use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, assert_length};
 use crate::field::{coefficient, invert, product};
-use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose};
+use crate::kernel::{Job, Kernel, PARITY_COUNT_MAX, Purpose};
 
 /// One strip of a stripe that lost some.
 pub enum Strip<'a> {
@@ -35,7 +35,7 @@ impl std::fmt::Display for Unrecoverable {
 }
 impl std::error::Error for Unrecoverable {}
 
-type Matrix = [[u8; LEVEL_MAX]; LEVEL_MAX];
+type Matrix = [[u8; PARITY_COUNT_MAX]; PARITY_COUNT_MAX];
 
 impl Code {
     pub(crate) fn recover_by(&self, kernel: &Kernel, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
@@ -45,7 +45,7 @@ impl Code {
         // One walk over the strips: for strips of 4 KiB every further one costs a twentieth of the time.
         let mut lengths = Lengths::default();
         let mut room = Room::uninit();
-        let mut gone = [0; LEVEL_MAX];
+        let mut gone = [0; PARITY_COUNT_MAX];
         let mut gone_count = 0;
         let addresses = written(
             &mut room,
@@ -66,9 +66,9 @@ impl Code {
         );
         let lost_data = lengths.lost;
 
-        let mut input = [std::ptr::null(); LEVEL_MAX];
+        let mut input = [std::ptr::null(); PARITY_COUNT_MAX];
         let mut level = 0;
-        let mut used = [0; LEVEL_MAX];
+        let mut used = [0; PARITY_COUNT_MAX];
         let mut used_count = 0;
         for (j, strip) in parity.iter().enumerate() {
             match strip {
@@ -177,20 +177,20 @@ fn solve(used: &[usize], gone: &[usize]) -> Matrix {
     let count = gone.len();
     let mut a: Matrix =
         std::array::from_fn(|r| std::array::from_fn(|c| if r < count && c < count { coefficient(used[r], gone[c]) } else { 0 }));
-    let mut inverse: Matrix = [[0; LEVEL_MAX]; LEVEL_MAX];
+    let mut inverse: Matrix = [[0; PARITY_COUNT_MAX]; PARITY_COUNT_MAX];
     for r in 0..count {
         inverse[r][used[r]] = 1;
     }
     for pivot in 0..count {
         // The leading minors are the determinants of `DATA_COUNT_MAX`, so a pivot is never zero.
         let scale = invert(a[pivot][pivot]);
-        for c in 0..LEVEL_MAX {
+        for c in 0..PARITY_COUNT_MAX {
             a[pivot][c] = product(a[pivot][c], scale);
             inverse[pivot][c] = product(inverse[pivot][c], scale);
         }
         for r in (0..count).filter(|&r| r != pivot) {
             let factor = a[r][pivot];
-            for c in 0..LEVEL_MAX {
+            for c in 0..PARITY_COUNT_MAX {
                 a[r][c] ^= product(factor, a[pivot][c]);
                 inverse[r][c] ^= product(factor, inverse[pivot][c]);
             }

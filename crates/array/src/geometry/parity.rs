@@ -4,7 +4,7 @@
 //! (`raid5_compute_sector`, `raid6_d0`), whose names for the layouts are kept.
 
 use super::Geometry;
-use crate::{Layout, Level, ParityLayout};
+use crate::{Layout, ParityLayout};
 use smallvec::SmallVec;
 
 /// The strips of one stripe.
@@ -49,7 +49,7 @@ impl Geometry {
             Layout::Parity(layout) => layout,
             _ => ParityLast,
         };
-        let raid6 = self.level == Level::Raid6;
+        let parity_count = self.level.parity_count();
         // P of the rotating layouts, left and right, over the members that rotate.
         let period =
             if matches!(layout, LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6) { n - 1 } else { n };
@@ -67,11 +67,12 @@ impl Geometry {
             DdfNContinue => (p + n - 1) % n,
             _ => (p + 1) % n,
         };
-        let parity: SmallVec<[u16; 2]> = if raid6 { [p as u16, q as u16].into() } else { [p as u16].as_slice().into() };
+        let parity: SmallVec<[u16; 2]> = [p as u16, q as u16].into_iter().take(parity_count).collect();
+        assert_eq!(parity.len(), parity_count, "layouts place P and Q");
         let is_data = |slot: &usize| !parity.contains(&(*slot as u16));
         // The member where data starts, going round.
         let first = match layout {
-            LeftSymmetric | RightSymmetric => p + self.level.parity_count(),
+            LeftSymmetric | RightSymmetric => p + parity_count,
             DdfNContinue | LeftSymmetric6 | RightSymmetric6 => p + 1,
             _ => 0,
         };
@@ -86,7 +87,7 @@ impl Geometry {
             data.clone()
         } else {
             // Q counts from the member after it.
-            let start = if !raid6 || q == n - 1 { 0 } else { q + 1 };
+            let start = if parity_count < 2 || q == n - 1 { 0 } else { q + 1 };
             let mut position = vec![0_u16; n];
             for (count, slot) in (0..n).map(|i| (start + i) % n).filter(is_data).enumerate() {
                 position[slot] = count as u16;

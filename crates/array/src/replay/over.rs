@@ -10,12 +10,10 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use stria_parity::PARITY_COUNT_MAX;
 
 /// A record for each parity.
 pub(super) type Newest<'a> = SmallVec<[&'a LogRecord; 2]>;
-
-/// Three: P, Q and R.
-const PARITIES_MAX: usize = 3;
 
 /// The records over the rows that a walk has come to.
 #[derive(Default)]
@@ -23,7 +21,7 @@ pub(super) struct Over<'a> {
     /// The records, by number, parity and place in the log.
     records: BTreeMap<(u64, usize, usize), &'a LogRecord>,
     /// The numbers that have a record of every parity of a set; the index is the set, a bit for each parity.
-    complete: [BTreeSet<u64>; 1 << PARITIES_MAX],
+    complete: [BTreeSet<u64>; 1 << PARITY_COUNT_MAX],
     /// The cost of the walk: looks for a record.
     steps: Cell<usize>,
 }
@@ -31,7 +29,7 @@ pub(super) struct Over<'a> {
 impl<'a> Over<'a> {
     /// Goes through the rows of a stripe's records, in order, and stops at each piece over which the same records lie.
     pub fn walk(&mut self, records: &'a [LogRecord], mut at: impl FnMut(Range<StripSector>, &Self)) {
-        let known = records.iter().enumerate().filter(|(_, record)| record.parity < PARITIES_MAX && !record.rows.is_empty());
+        let known = records.iter().enumerate().filter(|(_, record)| record.parity < PARITY_COUNT_MAX && !record.rows.is_empty());
         let mut ends: Vec<(StripSector, bool, usize)> =
             known.flat_map(|(place, record)| [(record.rows.start, true, place), (record.rows.end, false, place)]).collect();
         ends.sort_unstable();
@@ -52,7 +50,7 @@ impl<'a> Over<'a> {
     /// A record of this number has begun or ended.
     fn changed(&mut self, number: u64) {
         let there =
-            (0..PARITIES_MAX).filter(|&parity| self.first(number, parity).is_some()).fold(0, |set, parity| set | 1 << parity);
+            (0..PARITY_COUNT_MAX).filter(|&parity| self.first(number, parity).is_some()).fold(0, |set, parity| set | 1 << parity);
         for (set, numbers) in self.complete.iter_mut().enumerate() {
             match set != 0 && there & set == set {
                 true => numbers.insert(number),
