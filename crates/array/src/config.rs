@@ -132,7 +132,8 @@ pub struct ArrayConfig {
     pub log: Option<LogConfig>,
     /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
-    /// Refuse all writes.
+    /// Refuse all writes. An array that is planned from its drives is always bound so, since several lanes bind it and its spans one
+    /// after another; what serves it writable lifts that when all have ([`Engine::set_read_only`](crate::Engine::set_read_only)).
     pub read_only: bool,
 }
 

@@ -156,7 +156,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         ports: &Ports<LogLayout<R>>,
         lane: usize,
     ) -> Self {
-        assert_eq!(lane == 0, recorder.is_some(), "the home lane records for all");
+        assert_eq!(lane == 0, recorder.is_some(), "the coordinator records for all");
         let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
         let several = ports.lane_count() > 1;
         let is_divided = several && config.geometry.level().is_redundant();
@@ -257,7 +257,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     /// # Panics
     /// On another lane.
     pub fn recorder(&self) -> RefMut<'_, R> {
-        RefMut::map(self.driver.borrow_mut(), |driver| driver.recorder.as_mut().expect("asked on the home lane"))
+        RefMut::map(self.driver.borrow_mut(), |driver| driver.recorder.as_mut().expect("asked on the coordinator"))
     }
 }
 
@@ -369,7 +369,7 @@ impl<R: MetadataWriter> Driver<R> {
     /// No write of the running metadata update is in flight: takes its next step that has some, or ends it.
     fn go_on_with_update(&mut self) {
         let unix_seconds = self.unix_seconds();
-        let recorder = self.recorder.as_mut().expect("the home lane records");
+        let recorder = self.recorder.as_mut().expect("the coordinator records");
         let running = self.update.as_mut().expect("an update runs");
         let (writes, end) = loop {
             let writes = match running.next {

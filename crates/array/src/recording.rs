@@ -13,6 +13,7 @@ impl Core {
     /// give the new data of a write whose old data a client has read.
     pub async fn prepare_start(&self, lacks: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
+        // R30, R31: replay raises the barrier for the same members, and one update serves both.
         if lacks && !self.has(Flaw::ServedBeforeDrop) {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;

@@ -35,8 +35,8 @@ impl AsFd for Wake {
     }
 }
 
-/// Runs the on-lane client on this thread, with the device behind a mailbox, until it leaves. The device is dropped before the
-/// on-lane client, as other threads wait for the on-lane client's end.
+/// Runs a client on a thread of its own, with the device behind a mailbox, until it leaves. The device is dropped before the client,
+/// as other threads wait for the client's end.
 ///
 /// # Errors
 /// When the thread cannot sleep.

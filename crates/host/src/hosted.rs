@@ -60,7 +60,7 @@ pub(crate) struct EventSender {
 pub struct HostedArray {
     tree: Tree<HostedDrive>,
     ring: Ring,
-    /// Which of the array's lanes this is. 0: its home lane, which makes the metadata updates.
+    /// Which of the array's lanes this is. 0: its coordinator, which makes the metadata updates.
     lane: usize,
     reporter: Option<EventSender>,
     /// The time of the next check of drives.
@@ -114,7 +114,7 @@ impl HostedArray {
         (array, binder.told)
     }
 
-    /// True if this is the home lane's part, or the whole array.
+    /// True if this is the coordinator's part, or the whole array.
     pub(crate) fn is_home(&self) -> bool {
         self.lane == 0
     }
@@ -124,7 +124,7 @@ impl HostedArray {
         self.tree.find(|drive| drive.checked.is_some()).is_some()
     }
 
-    /// Its metadata; on the home lane only.
+    /// Its metadata; on the coordinator only.
     pub fn description(&self) -> Description {
         self.tree.recorder().description()
     }
@@ -236,7 +236,7 @@ impl HostedArray {
         self.tree().into_iter().flat_map(|array| array.members().iter().filter_map(|member| Some(member.drive()?.path.clone())))
     }
 
-    /// Gives a command to an array of this tree. On the home lane; its polls send the answer.
+    /// Gives a command to an array of this tree. On the coordinator; its polls send the answer.
     pub(crate) fn give(&mut self, index: usize, command: ArrayCommand) -> Receiver<Result<(), Refusal>> {
         let (answer, answered) = channel();
         let id = self.tree.begin(index, command);
@@ -281,7 +281,7 @@ impl HostedArray {
         Ok(stria_tree::Aim { array: aim.span.clone(), force: aim.force, replaces })
     }
 
-    /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the home lane.
+    /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the coordinator.
     ///
     /// # Errors
     /// The drive may not join.
@@ -289,7 +289,7 @@ impl HostedArray {
         Ok(self.tree.plan_join(new, &self.aim(aim)?)?.writes)
     }
 
-    /// Offers a drive on the home lane under a number, and says by which command it joins.
+    /// Offers a drive on the coordinator under a number, and says by which command it joins.
     ///
     /// # Errors
     /// The drive may not join, or not as it was prepared to.

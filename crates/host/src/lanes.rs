@@ -1,6 +1,6 @@
 //! An array on its lanes, and the commands for it.
 //!
-//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the home lane. A command is given
+//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the coordinator. A command is given
 //! to the engine there, which has the other lanes take part and answers it; all waiting is in the engine. Here paths become
 //! members, and drives that join are opened and offered to every lane.
 
@@ -31,7 +31,7 @@ pub type RingReport = (&'static str, RingCounters);
 
 /// An array that runs on one lane or several.
 pub struct ArrayLanes {
-    /// The home lane first.
+    /// The coordinator first.
     lanes: Vec<LaneHandle<SectorDevice<HostedArray>>>,
     merger: Arc<EventMerger>,
     remote: Arc<dyn RemoteDevice>,
@@ -127,7 +127,7 @@ impl ArrayLanes {
         }
     }
 
-    /// Runs `work` on every lane, the home lane first.
+    /// Runs `work` on every lane, the coordinator first.
     fn each<T: Send + 'static>(
         &self,
         work: impl Fn(&mut HostedArray) -> T + Clone + Send + 'static,
@@ -143,7 +143,7 @@ impl ArrayLanes {
         Ok(self.lanes[0].call(|array| work(array))?)
     }
 
-    /// Gives a command to an array of the tree, and waits for its answer. `choose` runs on the home lane: the index of the array,
+    /// Gives a command to an array of the tree, and waits for its answer. `choose` runs on the coordinator: the index of the array,
     /// and the command.
     fn carry_out(
         &self,
@@ -416,7 +416,7 @@ impl ArrayLanes {
             std::thread::sleep(LOOK_AGAIN);
         }
         let report = self.report()?;
-        // The home lane makes the metadata updates of all lanes, so it ends last.
+        // The coordinator makes the metadata updates of all lanes, so it ends last.
         self.lanes.iter().rev().map(LaneHandle::stop).fold(Ok(()), Result::and)?;
         Ok(report)
     }

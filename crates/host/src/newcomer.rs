@@ -2,7 +2,7 @@
 //! that hangs stops no lane, and its command ends with an error.
 //!
 //! ```text
-//!   open, inspect (thread) ─ choose what to write (home lane) ─ write (thread) ─ offer (all lanes) ─ join (by command)
+//!   open, inspect (thread) ─ choose what to write (coordinator) ─ write (thread) ─ offer (all lanes) ─ join (by command)
 //! ```
 
 use crate::HostError;
@@ -18,7 +18,7 @@ use stria_format::md::recorder::Adopt;
 use stria_tree::NewMetadata;
 use uuid::Uuid;
 
-/// A drive that joins, as the home lane must know it.
+/// A drive that joins, as the coordinator must know it.
 pub(crate) type NewDriveFound = stria_tree::NewDrive<Identity>;
 
 /// A drive that was opened and inspected.

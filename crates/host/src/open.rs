@@ -113,7 +113,7 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
     Ok((array, warnings))
 }
 
-/// Opens the one array that lies on `paths` for the home lane of up to `lanes_wanted`. Nothing is written before
+/// Opens the one array that lies on `paths` for the coordinator of up to `lanes_wanted`. Nothing is written before
 /// [`HostedArray::activate`](stria_tree::Tree::activate); by then the other lanes must have bound their parts of the plan.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub struct ArrayReport {
     pub geometry: Geometry,
     /// Its state.
     pub status: ArrayStatus,
-    /// Its metadata. Only the home lane knows it.
+    /// Its metadata. Only the coordinator knows it.
     pub description: Option<Description>,
     /// The members, by handle.
     pub members: Vec<MemberReport>,
@@ -78,7 +78,7 @@ impl ArrayReport {
         }
     }
 
-    /// Merges the reports of an array's lanes, the home lane first.
+    /// Merges the reports of an array's lanes, the coordinator first.
     ///
     /// # Panics
     /// Without any report.

@@ -15,7 +15,7 @@ const SECTOR: u64 = SECTOR_BYTES as u64;
 /// The array as reported, spans included. The service adds exports, clients, lanes and the pause.
 pub fn array(array: &ArrayReport) -> ArrayView {
     let ArrayReport { status, geometry, .. } = array;
-    let description = array.description.as_ref().expect("the home lane knows it");
+    let description = array.description.as_ref().expect("the coordinator knows it");
     let spans: Vec<ArrayView> = array.spans().map(self::array).collect();
     let own = match status.health {
         Health::Optimal => HealthView::Optimal,

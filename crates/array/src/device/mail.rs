@@ -47,7 +47,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     fn home(&mut self) -> &mut Home {
-        self.home.as_mut().expect("lanes turn to the home lane")
+        self.home.as_mut().expect("lanes turn to the coordinator")
     }
 
     /// Takes a client's request to the lanes that own it.
