@@ -1,5 +1,5 @@
-//! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side where they fit. Classes carry the colours,
-//! shapes differ too.
+//! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side if they fit. Classes set the colours; shapes
+//! differ too.
 
 use super::table::table;
 use crate::select::{escape, short};
@@ -92,12 +92,12 @@ impl Dot {
 
 /// Colours: "s0" to "s7".
 const COLOURS: usize = 8;
-/// Ways to draw a line of one colour: whole, dashed, dotted.
+/// Styles of a line of one colour: solid, dashed, dotted.
 const DASHES: usize = 3;
-/// Lines of one chart at most: more are several charts.
+/// The most lines of one chart: more lines become several charts.
 const LINES_MAX: usize = 8;
 
-/// Dots of a line that all have their markers; of more, so many have.
+/// The most markers of a line; if it has more dots, only some have markers.
 const DOTS_MAX: usize = 40;
 const MARKERS_OF_LONG: usize = 8;
 
@@ -122,7 +122,7 @@ impl Series {
         Self { class: class.into(), turn: 0, name: name.into(), dots }
     }
 
-    /// Looks as the `index`th of many does everywhere on the page: no two of 24 look alike.
+    /// Has the look of index `index` everywhere on the page: 24 indices all look different.
     pub fn nth(index: usize, name: impl Into<String>, dots: Vec<Dot>) -> Self {
         Self { turn: index / COLOURS, ..Self::new(colour(index), name, dots) }
     }
@@ -158,7 +158,7 @@ const TOP: f64 = 28.0;
 const BOTTOM: f64 = 32.0;
 const LEFT: f64 = 40.0;
 const RIGHT: f64 = 14.0;
-/// Of a character of the ticks' font, at most.
+/// The largest width of a character of the ticks' font.
 const CHARACTER: f64 = 6.2;
 
 /// Circle, square, two triangles, diamond, cross, two bars.
@@ -183,7 +183,7 @@ impl Chart {
         Figure { caption: caption.into(), remark: remark.into(), body: Body::Lines { chart: self, wide } }
     }
 
-    /// As [`Chart::figure`]; more lines than can be told apart are split evenly over several charts with the same axes.
+    /// As [`Chart::figure`]; if there are too many lines, they are split evenly over several charts with the same axes.
     pub fn figures(self, caption: &str, remark: &str) -> Vec<Figure> {
         let Self { x, y, series, .. } = self;
         let (all, count) = (series.len(), series.len().div_ceil(LINES_MAX));
@@ -222,7 +222,7 @@ impl Chart {
         )
     }
 
-    /// What is in the SVG.
+    /// The content of the SVG.
     pub fn marks(&self, width: f64, height: f64) -> String {
         let longest = self.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
         let left = LEFT.max(longest as f64 * CHARACTER + 8.0);
@@ -321,7 +321,7 @@ impl Series {
         if !self.has_marker() {
             return;
         }
-        // A long curve has a few markers, so that it differs from others by more than its colour.
+        // A long curve has a few markers, so that it differs from others not only by its colour.
         let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
         for dot in dots.iter().skip(step / 2).step_by(step) {
             let (x, y) = (place.x(dot.x), place.y(dot.y));
@@ -345,7 +345,7 @@ pub struct Bar {
     pub class: String,
 }
 
-/// A square of figures, tinted.
+/// A table of figures with tinted cells.
 pub struct Tints {
     /// Above the rows' names.
     pub corner: String,
@@ -354,7 +354,7 @@ pub struct Tints {
     pub rows: Vec<(String, Vec<Option<Tint>>)>,
 }
 
-/// Words, small words below them, and how dark the cell is: 0 to 1.
+/// Text, small text below it, and the darkness of the cell: 0 to 1.
 #[derive(Clone)]
 pub struct Tint {
     pub words: String,
@@ -362,14 +362,14 @@ pub struct Tint {
     pub share: f64,
 }
 
-/// A picture with its words: on the page as HTML, by itself as SVG (`drawing`).
+/// A chart with its text: on the page as HTML, in a file as SVG (`drawing`).
 pub struct Figure {
     pub caption: String,
     pub remark: String,
     pub body: Body,
 }
 
-/// What a figure shows.
+/// The content of a figure.
 pub enum Body {
     Lines { chart: Chart, wide: bool },
     Bars(Vec<Bar>),
@@ -381,7 +381,7 @@ impl Figure {
         Self { caption: caption.into(), remark: remark.into(), body: Body::Bars(bars) }
     }
 
-    /// As it stands on the page.
+    /// Its HTML for the page.
     pub fn html(&self) -> String {
         let caption = &self.caption;
         let (class, body) = match &self.body {
@@ -435,7 +435,7 @@ fn bars_html(bars: &[Bar]) -> String {
     format!("<div class=\"bars\">{rows}</div>")
 }
 
-/// A square in HTML is a table, whose figures can be copied.
+/// The table in HTML, whose figures can be copied.
 fn square_html(caption: &str, square: &Tints) -> String {
     let heads: Vec<&str> = std::iter::once(&square.corner).chain(&square.columns).map(String::as_str).collect();
     let cell = |cell: &Option<Tint>| match cell {

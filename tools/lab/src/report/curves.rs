@@ -1,4 +1,4 @@
-//! Rates over the size of requests, over the place on the drive, and second by second.
+//! Rates over the size of requests, over the address on the drive, and second by second.
 
 use super::chart::{Axis, Chart, Dot, Series};
 use super::context::{Found, Group, Report, forget_target, group};
@@ -19,7 +19,7 @@ fn median(records: &[&Record], value: fn(&Record) -> f64) -> Option<Summary> {
     Summary::of(&select::values(records, value))
 }
 
-/// Bytes per second over the size of requests: targets together where there are several, else shares of reads.
+/// Bytes per second over the size of requests: a curve for each target if there are several, else for each percentage of reads.
 pub fn sizes(report: &Report<'_>) -> String {
     let groups = group(report, |point| {
         forget_target(point);
@@ -65,7 +65,7 @@ pub fn sizes(report: &Report<'_>) -> String {
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let chart = Chart::new(Axis::at("KiB a request", &sizes, true), Axis::from_zero("MB/s", most), series);
         let (first, _) = points[0];
-        // The size is the axis, and the curves are either targets or shares of reads.
+        // The size is the axis, and the curves are either targets or percentages of reads.
         let load = select::load(first);
         let load = load.replacen(&format!("{} ", select::size(first.block_bytes)), "", 1);
         let load = if many { load } else { load.replacen(&format!(" {}", select::direction(first.read_percent)), "", 1) };
@@ -80,7 +80,7 @@ fn without_part(variant: &str) -> String {
     if variant.starts_with("part ") { variant.split_once(", ").map_or("", |(_, rest)| rest).into() } else { variant.into() }
 }
 
-/// Rates from the first address to the last: disks are faster at their outer edge, drives with a fast part where that lies.
+/// Rates from the first address to the last: disks are faster on their outer tracks, other drives may have a fast part.
 pub fn places(report: &Report<'_>) -> String {
     let place = |records: &[&Record]| records.first().and_then(|record| record.extra.get(PLACE_PERCENT)).copied();
     let mut charts = Vec::new();
@@ -122,7 +122,7 @@ pub fn places(report: &Report<'_>) -> String {
     panels(report, charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
 }
 
-/// Second by second within the measurements that went on longest, and of those where it varied most: rate and latency.
+/// Rate and latency second by second, of the longest measurements, and among them those with the largest variation.
 pub fn seconds(report: &Report<'_>) -> String {
     let sweeps = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Sweep);
     let sweeps: BTreeSet<&str> = sweeps.map(|section| section.id.as_str()).collect();
@@ -145,7 +145,7 @@ pub fn seconds(report: &Report<'_>) -> String {
             loads.push((longest, spread, points));
         }
     }
-    // A second more or less is no longer measurement.
+    // A difference of a second does not make a measurement longer.
     loads.sort_by(|a, b| (b.0 / 8).cmp(&(a.0 / 8)).then(b.1.total_cmp(&a.1)));
     let (all, mut charts) = (loads.len(), Vec::new());
     for (longest, _, points) in loads.into_iter().take(LOADS_MAX) {

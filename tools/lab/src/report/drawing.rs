@@ -1,4 +1,4 @@
-//! Figures by themselves: SVG that needs no style sheet, and PNG of it.
+//! Figures as files: SVG that needs no style sheet, and PNG of it.
 
 use super::chart::{Bar, Body, Chart, Figure, Tint, Tints, most_of};
 use crate::select::escape;
@@ -8,18 +8,18 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The page's style sheets, whose colours and rules for charts hold here too.
+/// The page's style sheets, whose colours and rules for charts apply here too.
 const SHEETS: [&str; 2] = [stria_bench::report::STYLE, include_str!("page.css")];
-/// Around everything.
+/// The margin around a figure.
 const MARGIN: f64 = 14.0;
 /// Width of a figure without its margin; of a wide one.
 const WIDTH: f64 = 560.0;
 const WIDTH_WIDE: f64 = 900.0;
-/// Of a letter, as a share of the font's size, at most on average.
+/// The largest average width of a letter, as a fraction of the font's size.
 const LETTER: f64 = 0.6;
 /// Points of a PNG for one of the SVG: sharp on paper.
 const SCALE: f32 = 3.0;
-/// The first of these that is installed draws the words of a PNG.
+/// Fonts for the text of a PNG; the first that is installed is used.
 const FONTS: [&str; 6] = ["Noto Sans", "DejaVu Sans", "Liberation Sans", "Open Sans", "Roboto", "Arial"];
 
 /// A colour theme's variables: `--s0` and what it stands for.
@@ -60,7 +60,7 @@ struct Sheet {
     svg: String,
 }
 
-/// Words in lines of so many letters; a longer word is cut.
+/// Text in lines of a number of letters; a longer word is cut.
 fn lines(words: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {
@@ -154,7 +154,7 @@ impl Sheet {
             text(&mut self.svg, "value", MARGIN, self.y + 17.0, "start", name);
             for (column, cell) in cells.iter().enumerate() {
                 let Some(Tint { words, small, share }) = cell else { continue };
-                // As dark as on the page: half of the colour at most.
+                // As dark as on the page: at most half of the colour.
                 let _ = write!(
                     self.svg,
                     "<rect class=\"s0-fill\" fill-opacity=\"{:.2}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"28\"/>",
@@ -175,7 +175,7 @@ impl Sheet {
 pub fn svg(figure: &Figure, dark: bool) -> String {
     let wide = match &figure.body {
         Body::Lines { wide, .. } => *wide,
-        // A square of many columns needs space for its figures.
+        // A table of many columns needs space for its figures.
         Body::Square(square) => square.columns.len() > 9,
         Body::Bars(_) => false,
     };

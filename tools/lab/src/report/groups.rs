@@ -1,4 +1,4 @@
-//! Points that differ in one thing, drawn over that thing: depth, drives, target, state; and latencies as distributions.
+//! Points that differ in one field, drawn over that field: depth, drives, target, state; and latencies as distributions.
 
 use super::chart::{self, Axis, Bar, Chart, Dot, Figure, Series};
 use super::context::{Found, Group, Report, forget_target, group};
@@ -12,7 +12,7 @@ use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Charts of one kind at most; what is left out is said, and in the table of every figure.
+/// The most charts of one kind; the page says how many are left out, and the table has every figure.
 const CHARTS_MAX: usize = 12;
 
 /// The rate of a point over `x`.
@@ -31,7 +31,7 @@ fn left_out(out: &mut String, count: usize) {
     }
 }
 
-/// Charts side by side; those beyond the most that a page shows are files only.
+/// Charts side by side; beyond the page's limit they are only written as files.
 pub fn panels(report: &Report<'_>, charts: Vec<Figure>, remark: &str) -> String {
     if charts.is_empty() {
         return String::new();
@@ -72,7 +72,7 @@ fn depths_of(points: &Group<'_>) -> Vec<f64> {
     depths.into_iter().map(|depth| depth as f64).collect()
 }
 
-/// The load, and what of its depth stays as it is: "4 KiB random read, 2 threads".
+/// The load, and the constant part of its depth: "4 KiB random read, 2 threads".
 fn load_of(points: &Group<'_>) -> String {
     let point = points[0].0;
     let fixed = if points.iter().all(|(other, _)| other.threads == point.threads) {
@@ -83,7 +83,7 @@ fn load_of(points: &Group<'_>) -> String {
     format!("{}, {fixed}", load_without_depth(point))
 }
 
-/// From where to where the depth goes.
+/// The range of the depth.
 fn range_of(points: &Group<'_>) -> String {
     let depths = depths_of(points);
     format!("{} to {} requests at a time", depths[0], depths[depths.len() - 1])
@@ -161,7 +161,7 @@ pub fn scaling(report: &Report<'_>) -> String {
     });
     let mut charts = Vec::new();
     for points in groups.into_values() {
-        // Of applications there is no law to hold them against: they stand side by side.
+        // There is no law for applications, so they are only compared side by side.
         let has_law = |point: &Point| point.level.is_some() && point.members.is_some() && !select::is_replayed(point);
         let points = points.into_iter().filter(|(point, _)| has_law(point));
         let mut by_strip: BTreeMap<Option<u64>, Group<'_>> = BTreeMap::new();
@@ -265,7 +265,7 @@ pub fn side_by_side(report: &Report<'_>) -> String {
     )
 }
 
-/// Ways to do the same on one target: file kinds, modes of access, compressible data.
+/// Variants of one load on one target: kinds of files, modes of access, compressible data.
 pub fn variants(report: &Report<'_>) -> String {
     let kinds = [SectionKind::Sweep, SectionKind::FileCopy, SectionKind::Composite];
     let sections = report.run.manifest.sections.iter().filter(|section| kinds.contains(&section.kind));
@@ -315,7 +315,7 @@ fn by_state<'a>(points: &Group<'a>) -> Vec<(DriveState, Found<'a>)> {
     STATES.iter().filter_map(|state| Some((*state, *points.iter().find(|(point, _)| point.drive_state == *state)?))).collect()
 }
 
-/// Rates in each state of the drives, as a share of fresh.
+/// Rates in each state of the drives, in percent of fresh.
 pub fn states(report: &Report<'_>) -> String {
     let mut charts = Vec::new();
     for points in group(report, |point| point.drive_state = DriveState::AsFound).into_values() {
@@ -365,7 +365,7 @@ pub fn ccdf(report: &Report<'_>) -> String {
     let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
     let matrices: BTreeSet<&str> = matrices.map(|section| section.id.as_str()).collect();
     for points in group(report, forget_target).into_values() {
-        // Of a matrix of 56 cells the classic ones only.
+        // Of a matrix of 56 cells only the classic ones.
         let point = points[0].0;
         let in_matrix = points.iter().any(|(_, records)| records.iter().any(|record| matrices.contains(record.section.as_str())));
         if in_matrix && !(point.block_bytes == 4096 && matches!(point.read_percent, 0 | 65 | 100)) {
@@ -416,7 +416,7 @@ pub fn ccdf(report: &Report<'_>) -> String {
     panels(report, charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
 }
 
-/// At most 200 of the dots, ends included: markers and curves need no more.
+/// At most 200 of the dots, including both ends: markers and curves need no more.
 fn thin(dots: Vec<Dot>) -> Vec<Dot> {
     let step = dots.len().div_ceil(200).max(1);
     let last = dots.len() - 1;
@@ -425,7 +425,7 @@ fn thin(dots: Vec<Dot>) -> Vec<Dot> {
 
 /// Findings in words: best against second, and used against fresh.
 pub fn findings(report: &Report<'_>) -> Vec<String> {
-    // Arrays of the same number of drives: that more drives do more is no finding.
+    // Arrays of the same number of drives: that more drives are faster is not a finding.
     let groups = group(report, |point| {
         let members = point.members;
         forget_target(point);
@@ -449,7 +449,7 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
         }
     }
     let comparisons = pairs.len();
-    // What is most certain first; of what is noise one sentence is enough.
+    // The most certain findings first; noise gets only one sentence.
     let chance = |(_, second, best): &(String, Found<'_>, Found<'_>)| {
         let rates = |(_, records): &Found<'_>| select::values(records, select::rate);
         stats::difference(&rates(second), &rates(best), comparisons).map_or(1.0, |difference| difference.p)

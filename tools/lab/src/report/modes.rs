@@ -1,4 +1,4 @@
-//! The modes of file access, and what their figures mean.
+//! The modes of file access, and the meaning of their figures.
 
 use super::context::{Report, group};
 use crate::result::{IoMode, Point, Record, SectionKind};
@@ -7,9 +7,9 @@ use crate::stats::Summary;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Above this share of the direct rate durability is called free.
+/// Above this fraction of the direct rate durability is called free.
 const FREE: f64 = 0.9;
-/// Above this multiple of the direct rate it was memory that was measured.
+/// Above this multiple of the direct rate the measurement shows memory.
 const MEMORY: f64 = 1.5;
 
 fn meaning(mode: IoMode) -> (&'static str, &'static str) {
@@ -39,7 +39,7 @@ fn meaning(mode: IoMode) -> (&'static str, &'static str) {
     }
 }
 
-/// A list of the modes that were measured, and a sentence for each load that was measured in several.
+/// A list of the measured modes, and a sentence for each load that was measured in several.
 pub fn words(report: &Report<'_>) -> String {
     let used: BTreeSet<IoMode> = report.results.keys().map(|point| point.mode).collect();
     if used.iter().all(|mode| *mode == IoMode::Direct) {
@@ -64,7 +64,7 @@ pub fn words(report: &Report<'_>) -> String {
     out
 }
 
-/// What the other modes of one load are against its direct one, in a sentence.
+/// Compares the other modes of one load with its direct mode, in a sentence.
 fn compared(points: &[(&Point, &Vec<&Record>)]) -> Option<String> {
     let rate = |mode: IoMode| {
         let (_, records) = points.iter().find(|(point, _)| point.mode == mode)?;

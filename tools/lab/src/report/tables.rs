@@ -1,4 +1,4 @@
-//! Tables: the matrix, every figure, drives, notes, and where it all comes from.
+//! Tables: the matrix, every figure, drives, notes, and the sources.
 
 use super::chart::{Body, Figure, Tint, Tints};
 use super::context::{Group, Report, group};
@@ -14,7 +14,7 @@ use crate::units::{counted, show_seconds as duration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A square of figures: the points of a group by two things that vary.
+/// A table of figures: the points of a group by two fields that vary.
 struct Square {
     /// Of the first row or column to the last: value and words.
     rows: Vec<(u64, String)>,
@@ -22,7 +22,7 @@ struct Square {
 }
 
 impl Square {
-    /// None if less than three quarters of the cells were measured: a series with another beside it is no square.
+    /// None if less than three quarters of the cells were measured: two series do not make a table.
     fn new(points: &Group<'_>, row: fn(&Point) -> u64, column: fn(&Point) -> u64) -> Option<Self> {
         let all = |value: fn(&Point) -> u64| points.iter().map(|(point, _)| value(point)).collect::<BTreeSet<u64>>();
         let (rows, columns) = (all(row), all(column));
@@ -33,7 +33,7 @@ impl Square {
         Some(Self { rows: named(rows), columns: named(columns) })
     }
 
-    /// The figure; `cell` gives its words, small words, and how dark it is, of which the largest is the darkest.
+    /// The figure; `cell` gives the text, small text and darkness of a cell; the largest value is the darkest.
     fn figure(
         self,
         caption: String,
@@ -57,7 +57,7 @@ impl Square {
     }
 }
 
-/// Read share by block size, tinted by the rate in bytes.
+/// Percentage of reads by block size, tinted by the rate in bytes.
 pub fn heat_maps(report: &Report<'_>) -> String {
     let mut out = String::new();
     for points in group(report, |point| (point.block_bytes, point.read_percent) = (0, 0)).into_values() {
@@ -218,7 +218,7 @@ pub fn phases(report: &Report<'_>) -> String {
     )
 }
 
-/// Each host's share of what several did together.
+/// The part of each host in a load of several hosts.
 pub fn hosts(report: &Report<'_>) -> String {
     let mut points: BTreeMap<&Point, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
     for record in report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation) {
@@ -349,7 +349,7 @@ fn years(value: f64) -> String {
     }
 }
 
-/// What clients of a target would write in a day at its fastest write load, and the member bytes that each byte costs.
+/// Data that clients of a target would write in a day at its fastest write load, and the member bytes for each byte.
 fn daily_bytes(report: &Report<'_>, target: &str) -> Option<(f64, f64)> {
     let writes = report.results.iter().filter(|(point, _)| point.target == target && point.read_percent == 0);
     writes
@@ -362,7 +362,7 @@ fn daily_bytes(report: &Report<'_>, target: &str) -> Option<(f64, f64)> {
         .max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// How long a member of 1, 4 and 16 TB would take at the rate that rebuilds had here.
+/// The time to rebuild a member of 1, 4 and 16 TB at the rate of the measured rebuilds.
 fn rebuild_estimates(report: &Report<'_>) -> String {
     let mut rows = Vec::new();
     for record in report.run.records.iter() {

@@ -1,4 +1,4 @@
-//! What changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
+//! Changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
 
 use super::chart::{Axis, Chart, Dot, Figure, Series};
 use super::context::Report;
@@ -10,10 +10,10 @@ use crate::units::{counted, show_seconds as duration};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Samples that a curve shows at most; more are joined by their median.
+/// The most samples of a curve; more are combined to medians.
 const SAMPLES_MAX: usize = 300;
 
-/// Rounds of what was tracked, the window, the limits, and the calculation.
+/// Rounds of the tracked value, the window, the limits, and the calculation.
 pub fn convergence(report: &Report<'_>) -> String {
     let mut charts = String::new();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
@@ -113,7 +113,7 @@ pub fn over_time(report: &Report<'_>) -> String {
         let records: Vec<&Record> = report.run.records.iter().filter(|record| record.section == section.id).collect();
         let has_series =
             records.iter().any(|record| report.series.get(&record.index).is_some_and(|series| series.samples.len() > 5));
-        // Applications one after the other are no story.
+        // Consecutive applications do not show a change over time.
         let is_mixed = section.kind == SectionKind::Replay && records.iter().any(|record| record.point != records[0].point);
         if is_mixed || !kinds.contains(&section.kind) || records.is_empty() || (records.len() < 5 && !has_series) {
             continue;
@@ -189,7 +189,7 @@ fn latency_over_time(section: &Section, records: &[&Record]) -> Figure {
     )
 }
 
-/// An array that loses a member: clients' rates and the rebuild on one time line, and each state beside the whole array.
+/// An array that loses a member: clients' rates and the rebuild on one time line, and each state beside the optimal array.
 pub fn raid(report: &Report<'_>) -> String {
     let mut out = String::new();
     for section in report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid) {
@@ -262,12 +262,12 @@ fn state_name(state: ArrayState) -> &'static str {
     }
 }
 
-/// The load of a record, whatever the array was in.
+/// The load of a record, without the state of the array.
 fn load(record: &Record) -> String {
     select::load(&Point { array_state: ArrayState::Optimal, ..record.point.clone() })
 }
 
-/// What each state of an array leaves of the whole array's rate, over all loads, and how long rebuilds took.
+/// The rate in each state of an array in percent of the optimal one, over all loads, and the duration of rebuilds.
 pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
     let sections = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid);
     let found = sections.filter_map(|section| {
@@ -306,7 +306,7 @@ pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
     found.collect()
 }
 
-/// "41 to 62", or "41" where that is all.
+/// "41 to 62", or "41" if both ends are equal.
 fn span(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> Option<String> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     let (low_words, high_words) = (words(low), words(high));

@@ -11,10 +11,10 @@ pub struct Together {
     pub sentences: Vec<String>,
 }
 
-/// Joins runs, which are called by their folders; the first is what the others are compared with.
+/// Joins runs, which are named by their folders; the others are compared with the first.
 ///
 /// # Errors
-/// When a series that a record names is not there.
+/// When a series that a record names is missing.
 pub fn join(runs: Vec<Run>) -> Result<Together, ResultError> {
     let labels = labels(&runs);
     let mut sentences = Vec::new();
@@ -73,7 +73,7 @@ fn labels(runs: &[Run]) -> Vec<String> {
     (0..8).map(all).find(distinct).unwrap_or_else(numbered)
 }
 
-/// Nothing of one run is called as something of another.
+/// Makes all names of one run different from those of the others.
 fn rename(run: &mut Run, label: &str, base: u32) {
     let one = run.manifest.targets.len() == 1;
     let target = |name: &mut String| *name = if one { label.to_owned() } else { format!("{label}: {name}") };
@@ -110,7 +110,7 @@ fn together(mut first: Manifest, other: Manifest) -> Manifest {
     }
     first.scaled = first.scaled.or(other.scaled);
     first.begun_ms = first.begun_ms.min(other.begun_ms);
-    // Between the runs nothing was measured: there is no time that they took.
+    // Several runs have no common duration.
     first.ended_ms = None;
     first.targets.extend(other.targets);
     first.sections.extend(other.sections);

@@ -1,4 +1,4 @@
-//! The machine on which was measured.
+//! The machine of a measurement.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +21,11 @@ pub struct Environment {
     pub memory_bytes: u64,
     /// Load average over a minute before the run.
     pub load_average: f64,
-    /// CPU that others used just before the run, in percent of all CPUs: background load.
+    /// CPU time that other programs used just before the run, in percent of all CPUs: background load.
     pub busy_percent: f64,
-    /// I/O of others just before the run, bytes per second over all block devices.
+    /// I/O of other programs just before the run, bytes per second over all block devices.
     pub background_bytes_per_s: f64,
-    /// Share of ten seconds in which something waited for a processor (`/proc/pressure/cpu`, some), in percent.
+    /// Part of ten seconds in which a task waited for a processor (`/proc/pressure/cpu`, some), in percent.
     #[serde(default)]
     pub cpu_pressure_percent: f64,
     /// The same for storage (`/proc/pressure/io`).

@@ -1,4 +1,4 @@
-//! A run's folder: read as a whole, written piece by piece, so that an interruption at any moment loses one measurement at most.
+//! A run's folder: read completely, written piece by piece, so that an interruption at any moment loses at most one measurement.
 //!
 //! A folder may come from an untrusted source. Its content is data: [`super::inside`] reads and writes nothing outside of it, and a file that
 //! is too large or holds impossible numbers is an error.
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 /// Far more records, rounds and steps than a run has. Pages of several runs add their numbers.
 const RECORDS_MAX: u32 = 1_000_000;
 
-/// A run as it lies in its folder.
+/// The content of a run's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Where.
     pub folder: PathBuf,
     /// All about it.
     pub manifest: Manifest,
-    /// Measurements in the order in which they were made.
+    /// Measurements in the order of their times.
     pub records: Vec<Record>,
     /// Notes in order.
     pub notes: Vec<Note>,
@@ -30,7 +30,7 @@ impl Run {
     /// Reads a run folder.
     ///
     /// # Errors
-    /// When it is none, or of a newer program.
+    /// When it is not a run folder, or of a newer program.
     pub fn open(folder: &Path) -> Result<Self, ResultError> {
         let path = folder.join("manifest.json");
         let manifest: Manifest = inside::read_json(folder, "manifest.json")?;
@@ -61,7 +61,7 @@ impl Run {
     /// The series of a record, if one was taken.
     ///
     /// # Errors
-    /// When it is named but not there, or named otherwise than this program names series.
+    /// When it is named but missing, or its name is not one of this program's.
     pub fn series(&self, record: &Record) -> Result<Option<Series>, ResultError> {
         let Some(name) = &record.series else { return Ok(None) };
         if *name != RunWriter::series_name(record.index) {
@@ -81,7 +81,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Makes the folder, which must not be there or be empty, with its manifest and the experiment's text.
+    /// Makes the folder, which must be missing or empty, with its manifest and the experiment's text.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -100,10 +100,10 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Goes on with a folder: a broken last line is cut off.
+    /// Continues a folder: a broken last line is cut off.
     ///
     /// # Errors
-    /// When it is no run folder, or a link or special file lies in it: fio and this program would write through it.
+    /// When it is not a run folder, or contains a link or special file, through which fio and this program would write.
     pub fn resume(folder: &Path) -> Result<(Self, Run), ResultError> {
         inside::refuse_links(folder)?;
         let run = Run::open(folder)?;
@@ -133,7 +133,7 @@ impl RunWriter {
         format!("series/{index:05}.json")
     }
 
-    /// Replaces the manifest as a whole.
+    /// Replaces the manifest in one step.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! Files inside a run's folder, which may come from anybody.
+//! Files inside a run's folder, which is not trusted.
 //!
 //! ```text
 //!   a name        is relative and has no `..`; no part of it is a link, the last one is a plain file
@@ -54,7 +54,7 @@ fn open(folder: &Path, name: &str, flags: OFlags) -> Result<File, ResultError> {
     for part in &parts[..parts.len() - 1] {
         at = openat(&at, part.as_os_str(), enter | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
     }
-    // A pipe must not keep this program waiting for its other end.
+    // A pipe must not block this program.
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file: File = openat(&at, parts[parts.len() - 1].as_os_str(), flags, Mode::from_raw_mode(0o644)).map_err(failed)?.into();
     match file.metadata().map_err(io_error(&path))?.is_file() {
@@ -149,7 +149,7 @@ pub(super) fn append(folder: &Path, name: &str, line: &[u8]) -> Result<(), Resul
     file.write_all(line).and_then(|()| file.sync_data()).map_err(io_error(&folder.join(name)))
 }
 
-/// A file that is made or emptied, for what others write.
+/// Creates or truncates a file, for the output of other programs.
 pub(crate) fn create(folder: &Path, name: &str) -> Result<File, ResultError> {
     open(folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
 }
@@ -159,7 +159,7 @@ pub(crate) fn touch(folder: &Path, name: &str) -> Result<File, ResultError> {
     open(folder, name, OFlags::RDWR | OFlags::CREATE)
 }
 
-/// Refuses a folder in which something is a link (of either kind) or a special file. fio writes logs by name: it would follow them.
+/// Refuses a folder that contains a link (of either kind) or a special file. fio writes logs by name, and would follow them.
 pub(super) fn refuse_links(folder: &Path) -> Result<(), ResultError> {
     let mut seen = 0;
     for within in [folder.to_path_buf(), folder.join("raw"), folder.join("series")] {

@@ -1,4 +1,4 @@
-//! What was asked, on what, and how it ended.
+//! A run's experiment, targets and end.
 
 use super::{DriveInfo, Environment, Section, TargetInfo};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct Manifest {
     pub begun_ms: u64,
     /// When it ended or was interrupted; absent while it runs.
     pub ended_ms: Option<u64>,
-    /// When it was taken up again.
+    /// When it was resumed.
     pub resumed_ms: Vec<u64>,
     /// `stria 0.1.0`.
     pub program: String,
@@ -35,15 +35,15 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// A remark by the user.
     pub note: String,
-    /// What was measured.
+    /// The targets.
     pub targets: Vec<TargetInfo>,
-    /// On what machine.
+    /// The machine.
     pub environment: Environment,
     /// The same machines as far as other hosts took part, by host name.
     pub hosts: BTreeMap<String, Environment>,
     /// The parts of the experiment in the order in which they ran, each with its verdict.
     pub sections: Vec<Section>,
-    /// Drives after the run, where they could be asked: wear and writes to compare with [`TargetInfo::drives`].
+    /// Drives after the run, if they answer: wear and writes to compare with [`TargetInfo::drives`].
     pub drives_after: Vec<DriveInfo>,
 }
 
@@ -51,27 +51,27 @@ pub struct Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It runs, or was killed: `resume` finds out.
+    /// It runs, or was killed; `resume` finds out which.
     Running,
-    /// All that was planned is there.
+    /// All planned measurements exist.
     Done,
-    /// It was asked to stop.
+    /// It was stopped by the user.
     Interrupted,
-    /// It went through, but a section was given up or a load has no result; resume measures these again.
+    /// It ended, but a section was abandoned or a load has no result; resume measures these again.
     WithFailures,
-    /// It could not go on; the last note says why.
+    /// It could not continue; the last note says why.
     Failed,
 }
 
-/// How much less than the method asks.
+/// How a trial differs from the method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaled {
-    /// Seconds of a measurement as a share of what the method asks: 1/60 where a round takes a second a cell.
+    /// Seconds of a measurement as a fraction of the method's: 1/60 if a round takes a second for each cell.
     pub time_share: f64,
     /// Bytes of the target that are used, where the target is larger.
     pub span_bytes: Option<u64>,
     /// Rounds at most, where the method allows 25.
     pub rounds_max: Option<u32>,
-    /// All that in a sentence, to be printed wherever results are: "scaled trial: 1 s instead of 60 s, …".
+    /// The same in a sentence, printed beside all results: "scaled trial: 1 s instead of 60 s, …".
     pub words: String,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something worth telling that is not a figure.
+/// A remark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Note {
     /// When.
@@ -27,7 +27,7 @@ pub enum NoteKind {
     Purge,
     /// A verdict.
     Verdict,
-    /// A wanted step could not be done, and what was done instead.
+    /// A step that could not be done, and its replacement.
     Fallback,
     /// A drive grew hot or slowed itself down.
     Throttle,

@@ -21,14 +21,14 @@ pub struct Record {
     pub step: u32,
     /// When it began.
     pub begun_ms: u64,
-    /// What fio, or whatever made the load, measured.
+    /// The measurements of fio, or of another load generator.
     #[serde(flatten)]
     pub measured: Measured,
     /// `raw/00012.json`, in the run folder.
     pub raw: String,
     /// `series/00012.json`, if a series was taken.
     pub series: Option<String>,
-    /// What each member did meanwhile, where it can be seen.
+    /// The work of each member meanwhile, if it is known.
     pub members: Vec<MemberFigures>,
     /// Single figures that only some sections have: `rebuild_seconds`, `reclaimed_bytes`, `scrub_seconds`, `mismatch_sectors`.
     pub extra: BTreeMap<String, f64>,
@@ -69,7 +69,8 @@ pub struct Measured {
     pub cpu_system_percent: f64,
     /// Requests that failed, or 1 where fio only reports that there was an error.
     pub errors: u64,
-    /// Why it is no result: requests failed, or it ended long before its time. Such a record is kept and shown, and never counted.
+    /// Why it is not a result: requests failed, or it ended long before its time. Such a record is stored and shown, but never
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -164,7 +165,7 @@ pub struct MemberFigures {
     pub written_bytes: u64,
     /// Errors.
     pub errors: u64,
-    /// Reads of clients that it left unanswered for so long that other members answered them, where an array of ours counts them.
+    /// Reads of clients that other members answered because this one took too long (hedged reads), on arrays of Stria.
     #[serde(default)]
     pub hedged_reads: u64,
     /// Mean time of its requests, where it can be seen (block devices).
