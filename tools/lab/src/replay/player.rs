@@ -21,7 +21,7 @@ const AHEAD: usize = 1 << 16;
 /// How often progress is reported, and the stop flag is read.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How far a replay is.
+/// The progress of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reached {
     /// Requests done.
@@ -126,7 +126,7 @@ pub fn play(
     })
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Default)]
 struct Tally {
     read: Kind,
@@ -135,7 +135,7 @@ struct Tally {
     late: Lateness,
     flushes: u64,
     errors: u64,
-    /// Discards that the target does not take.
+    /// Discards that the target does not support.
     left_out: u64,
     ended_ns: u64,
 }
@@ -153,7 +153,7 @@ impl Tally {
     }
 }
 
-/// What threads have in common.
+/// The shared state of the threads.
 struct Shared<'a> {
     receive: &'a Mutex<Receiver<Item>>,
     start: Instant,

@@ -1,4 +1,4 @@
-//! What requests come to, counted as they end: memory does not grow with their number.
+//! Sums over requests, counted as they end: memory does not grow with their number.
 
 use super::Drift;
 use crate::result::Figures;
@@ -21,7 +21,7 @@ impl Kind {
 
     pub fn figures(&self, seconds: f64) -> Option<Figures> {
         let requests = self.times.count();
-        // A request takes some time, however coarse the clock.
+        // A request takes some time, even if the clock is too coarse to show it.
         let seconds = seconds.max(1e-9);
         (requests > 0).then(|| Figures {
             requests,

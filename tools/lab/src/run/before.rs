@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// A file system needs some space for itself.
 const SPARE_BYTES: u64 = 4 << 20;
 
-/// Everything that can be known now.
+/// All checks that are possible before the run.
 pub(super) fn refuse(
     experiment: &Experiment,
     request: &Request,
@@ -37,7 +37,7 @@ pub(super) fn refuse(
         if request.hosts.is_empty() && spec.is_overwritten(&steps) {
             written.push(spec);
         }
-        // What the target is on another host is not known here: it is named as --host does.
+        // The target on another host is unknown here: it has the name that --host gives.
         let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && steps.iter().any(destroys));
         if let Some(host) = elsewhere.map(ToString::to_string).find(|host| !request.destroy.contains(host)) {
             return Err(TargetError::Unsafe(target::would_overwrite(&[&host])).into());
@@ -50,10 +50,10 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// Takes all targets, so that no other run measures them at the same time.
+/// Locks all targets, so that no other run measures them at the same time.
 pub(super) fn hold(held: &mut Held, specs: &[TargetSpec], request: &Request) -> Result<(), TargetError> {
     for spec in specs {
-        // Drives of arrays are locked by what serves them, and image files may be still to be made.
+        // The server of an array locks its drives, and image files may not exist yet.
         let by_file = matches!(spec.kind, TargetKind::File | TargetKind::Block);
         for place in spec.places() {
             let is_there = !request.hosts.is_empty() || !matches!(&place, Place::Path(path) if !path.exists());
@@ -102,7 +102,7 @@ pub(super) fn unfit(section: &SectionSpec, spec: &TargetSpec, request: &Request)
     }
 }
 
-/// A section that fits none of the targets, and options that a target cannot take.
+/// Refuses a section that fits none of the targets, and options that a target does not support.
 fn inapplicable(experiment: &Experiment, request: &Request, specs: &[TargetSpec]) -> Result<(), TargetError> {
     for section in &experiment.section {
         let why: Vec<Option<String>> = specs.iter().map(|spec| unfit(section, spec, request)).collect();
@@ -121,7 +121,7 @@ fn inapplicable(experiment: &Experiment, request: &Request, specs: &[TargetSpec]
     Ok(())
 }
 
-/// What is to be written can be.
+/// Checks that the run can write everything that it must write.
 fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
     if spec.kind == TargetKind::File {
         let path = std::path::absolute(&spec.place).unwrap_or_else(|_| spec.place.clone().into());
@@ -160,7 +160,7 @@ fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// The folder in which a file lies, or will once the folders above it are made.
+/// The folder of a file, or the first existing folder above it.
 fn existing_folder(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_path_buf()
@@ -170,7 +170,7 @@ fn existing_folder(path: &Path) -> PathBuf {
 fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    // What is made gets blocks even if it is only read.
+    // A created file gets blocks even if it is only read.
     let made = |spec: &&TargetSpec| spec.files().iter().any(|file| !file.exists());
     for spec in specs.iter().filter(made).chain(written.iter().copied()) {
         for file in spec.files() {
@@ -182,7 +182,7 @@ fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<
             let has = metadata.map_or(0, |metadata| metadata.blocks() * 512);
             let device = fs::metadata(&folder).map_or(0, |metadata| metadata.dev());
             let entry = wanted.entry(device).or_insert((0, folder));
-            // No more than the span is filled.
+            // At most the span is filled.
             let bytes = spec.file_bytes().min(scale.span(spec.size_bytes()));
             entry.0 = entry.0.saturating_add(bytes.saturating_sub(has));
         }

@@ -1,5 +1,5 @@
-//! Copies of files in a real file system: where the target is a file, in the folder that it lies in; on a block device, an
-//! array or an NBD export in a file system that is made on it, which needs root.
+//! Copies of files in a real file system: for a file target in its folder; on a block device, an array or an NBD export in a new
+//! file system, which needs root.
 //!
 //! Sources are read cold, and the clock stops when everything is durable. Data is read and written through the page cache, 1 MiB
 //! at a time, so that no file system can share blocks instead of copying them.
@@ -29,7 +29,7 @@ const CHUNK: usize = 1 << 20;
 const PER_FOLDER: usize = 200;
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Where files are copied. Dropping it takes everything away again.
+/// The place of the copies. Dropping it removes everything.
 pub struct Place {
     folder: PathBuf,
     /// `ext4`, for the report.
@@ -37,7 +37,7 @@ pub struct Place {
     mounted: Option<Mounted>,
 }
 
-/// What was set up to reach it.
+/// The setup of the place.
 #[derive(Default)]
 struct Mounted {
     mount_point: PathBuf,
@@ -150,7 +150,7 @@ fn make_folders(folder: &Path, files: usize) -> io::Result<()> {
     (0..files.div_ceil(PER_FOLDER)).try_for_each(|at| fs::create_dir_all(folder.join(at.to_string())))
 }
 
-/// Files of these sizes full of what cannot be compressed.
+/// Files of these sizes with incompressible data.
 fn make_files(folder: &Path, set: &CopySet, stop: &AtomicBool) -> io::Result<()> {
     make_folders(folder, set.files.len())?;
     let mut random = File::open("/dev/urandom")?;
@@ -184,7 +184,7 @@ impl Runner<'_> {
             return Ok(self.note(NoteKind::Fallback, None, format!("{} are not copied: {words}", set.name))?);
         }
         let Some(place) = &self.copies else { return Ok(()) };
-        // Not by the set's name, which an experiment chooses.
+        // Not named after the set, whose name an experiment chooses.
         let (from, to) = (place.folder.join(format!("from-{step}")), place.folder.join("copy"));
         let file_system = place.file_system.clone();
         let failed = |error: io::Error| Broken::Section(format!("copy of {}: {error}", set.name));
@@ -233,7 +233,7 @@ impl Runner<'_> {
         self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
     }
 
-    /// Makes the place for copies unless there is one. The inner error: why there is none.
+    /// Makes the place for copies unless it exists. The inner error: why that is impossible.
     fn copies_place(&mut self, set: &CopySet, target: &Target) -> Result<Result<(), String>, Broken> {
         if !self.request.hosts.is_empty() {
             return Ok(Err("copies are made on this machine only".into()));
@@ -250,7 +250,7 @@ impl Runner<'_> {
         Ok(Ok(()))
     }
 
-    /// Makes the files and the folders of the copy. Then no file lies in a cache.
+    /// Makes the files and the folders of the copy. Afterwards no file is in a cache.
     fn make_ready(&self, place: &Place, from: &Path, to: &Path, set: &CopySet) -> io::Result<()> {
         if !from.exists() {
             make_files(from, set, self.stop)?;
@@ -258,11 +258,11 @@ impl Runner<'_> {
         make_folders(to, set.files.len())?;
         syncfs(&File::open(from)?)?;
         for at in 0..set.files.len() {
-            // What lies in the cache is not read from the storage.
+            // Cached data would not be read from the storage.
             fadvise(&File::open(file_of(from, at))?, 0, None, Advice::DontNeed)?;
         }
         if place.mounted.is_some() {
-            // Nor what lies in the cache of what is below: an export is a file here.
+            // The same holds for the cache below: an export is a file here.
             fs::write("/proc/sys/vm/drop_caches", "1")?;
         }
         Ok(())

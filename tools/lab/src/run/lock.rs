@@ -1,8 +1,8 @@
-//! One program at a time has a run's folder, and one run at a time a target.
+//! Locks: one program at a time uses a run's folder, and one run at a time measures a target.
 //!
-//! A file or device is locked with `flock`, which `stria serve` and udev respect. Drives of arrays are locked so by whatever
-//! serves them, and NBD exports cannot be; for all of them there is a name in the abstract namespace of sockets as well, which the
-//! kernel frees when this process ends, however it ends. Runs of other machines or containers are not seen that way.
+//! A file or device is locked with `flock`, which `stria serve` and udev respect. The server of an array locks its drives in the
+//! same way; NBD exports cannot be locked. All of them are also locked by a name in the abstract namespace of sockets, which the
+//! kernel frees at every end of this process. That does not lock out runs on other machines or in containers.
 
 use super::RunError;
 use crate::fio::{Host, Place};
@@ -17,10 +17,10 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel may release the lock of a process that was killed a moment after its end: a run that follows at once waits so long.
+/// The kernel may release the lock of a killed process a moment after its end: a run that follows at once waits this long.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 
-/// One program at a time has a folder.
+/// The lock of a folder.
 pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     let file = inside::touch(folder, "lock")?;
     let end = Instant::now() + GONE_AFTER;
@@ -34,7 +34,7 @@ pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     Ok(file)
 }
 
-/// Targets that are this run's for as long as it is there.
+/// Targets that are locked while this value exists.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     files: Vec<File>,
@@ -42,7 +42,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes a target, or fails where another run has it. `by_file`: with `flock`, since no other program locks it.
+    /// Locks a target, or fails if another run has it. `by_file`: with `flock`, since no other program locks it.
     pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
         let taken = || {
             format!(
@@ -73,7 +73,7 @@ impl Held {
         Ok(())
     }
 
-    /// What this run has already it may have again: arrays are made of the same drives, one after the other.
+    /// This run may lock its own targets again: several arrays are made of the same drives, one after the other.
     fn take_name(&mut self, what: &str) -> std::io::Result<()> {
         if self.names.contains_key(what) {
             return Ok(());
@@ -107,7 +107,7 @@ mod tests {
         }
         drop(held);
         Held::default().take(&Place::Path(link), &[], true).expect("free again");
-        // A program that locks the file as stria serve does is seen as well.
+        // This also detects programs that lock the file as stria serve does.
         let other = File::open(&file).expect("there");
         flock(&other, FlockOperation::NonBlockingLockExclusive).expect("free");
         assert!(Held::default().take(&Place::Path(file), &[], true).is_err());

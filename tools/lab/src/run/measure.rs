@@ -1,4 +1,4 @@
-//! One measurement: fio, what is watched meanwhile, and the record that remains.
+//! One measurement: fio, the observation of drives meanwhile, and the record.
 
 use super::{Broken, Company, Runner};
 use crate::array::Array;
@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The load runs so long before something is done to the array under it.
+/// The load runs for this time before the array below it is changed.
 const ACTION_AFTER: Duration = Duration::from_millis(300);
-/// The last third of a measurement below this share of the first is a sag.
+/// A measurement sags if its last third is below this fraction of the first.
 const SAG_SHARE: f64 = 0.7;
-/// Samples from which that is looked at.
+/// The least number of samples for that check.
 const SAG_SAMPLES: usize = 6;
-/// A member whose mean latency is so many times the median of all lags behind.
+/// A member lags behind if its mean latency is this multiple of the median.
 const OUTLIER: f64 = 2.0;
 
-/// What was measured without fio.
+/// A measurement without fio.
 pub(super) struct Own {
     pub point: Point,
     pub step: u32,
@@ -40,7 +40,7 @@ pub(super) struct Own {
 }
 
 impl Runner<'_> {
-    /// Keeps it, with all that is known of it.
+    /// Stores it with all its details.
     pub(super) fn keep(&mut self, own: Own, raw: &impl Serialize) -> Result<(), Broken> {
         let index = self.writer.next_index();
         let name = RunWriter::raw_name(index);
@@ -135,7 +135,7 @@ impl Runner<'_> {
         self.keep_hosts(&record, measured, &series)
     }
 
-    /// Remembers the sweep that began or ended under the load. `acted`: when something was done to the array.
+    /// Remembers the sweep that began or ended under the load. `acted`: the time of the change of the array.
     fn sweep_seen(
         &mut self,
         during: Option<RaidAction>,
@@ -158,7 +158,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Keeps what each host measured, and first the sum if there are several. `like`: the record without figures.
+    /// Stores the measurement of each host, and first the sum if there are several. `like`: the record without figures.
     fn keep_hosts(&mut self, like: &Record, measured: Vec<Measured>, series: &Series) -> Result<(), Broken> {
         let record = |measured: Measured| Record { measured, ..like.clone() };
         let mut records: Vec<Record> = Vec::new();
@@ -167,7 +167,7 @@ impl Runner<'_> {
         }
         records.extend(measured.into_iter().map(record));
         let failed = records.iter().find_map(|record| record.failed.clone());
-        // What one host could not do voids what the others did with it.
+        // A failure of one host voids the measurements of the others.
         records.iter_mut().for_each(|record| record.failed.clone_from(&failed));
         self.writer.append(&records, series)?;
         self.look_for_trouble(&records[0], series)?;
@@ -178,7 +178,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What went wrong in a measurement is said beside it.
+    /// Adds notes about the problems of a measurement.
     pub(super) fn look_for_trouble(&mut self, record: &Record, series: &Series) -> Result<(), Broken> {
         let index = Some(record.index);
         if let Some(words) = &record.failed {
@@ -256,7 +256,7 @@ pub(super) fn point(load: &Load, target: &Target) -> Point {
     }
 }
 
-/// The share that the last third is of the first, if that is a sag.
+/// The last third as a fraction of the first, if that is a sag.
 fn sag(values: &[f64]) -> Option<f64> {
     let third = values.len() / 3;
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
@@ -267,7 +267,7 @@ fn sag(values: &[f64]) -> Option<f64> {
     (share < SAG_SHARE).then_some(share)
 }
 
-/// Members that lag behind the median, and how many times.
+/// Members that lag behind the median, and the multiple.
 fn laggards(members: &[MemberFigures]) -> Vec<(&str, f64)> {
     let mut all: Vec<f64> = members.iter().filter_map(|member| member.latency_mean_ns).collect();
     all.sort_by(f64::total_cmp);

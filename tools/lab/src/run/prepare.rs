@@ -1,4 +1,4 @@
-//! Making a target as new, here and on other hosts, and giving its blocks back.
+//! Makes a target as new, here and on other hosts, and frees its blocks.
 
 use super::{Broken, Runner};
 use crate::fio::{Beside, FioError, Place, Work};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// What was done in part was not done.
+/// A preparation that is done in part counts as not done.
 fn whole(measured: Result<Vec<Measured>, FioError>) -> Result<(), FioError> {
     match measured?.into_iter().find_map(|one| one.failed) {
         Some(words) => Err(FioError::Failed(words)),
@@ -49,7 +49,7 @@ impl Runner<'_> {
         self.wait_for_sweep(target, "first resync")
     }
 
-    /// Files that the run has made have no blocks: reads of them as they are would measure memory, so they are filled once.
+    /// Files that the run has created have no blocks. Reads of them would measure memory, so they are filled once.
     pub(super) fn fill_new_file(&mut self, target: &Target) -> Result<(), Broken> {
         let is_new = target.drives().iter().any(|drive| self.own.owns(drive));
         if !is_new || self.records.iter().any(|record| record.point.target == target.info.name) {
@@ -65,7 +65,7 @@ impl Runner<'_> {
         Ok(self.note(NoteKind::Step, None, words)?)
     }
 
-    /// Each host's own drive; where that cannot be, it is measured as it is, and the report says so.
+    /// Purges each host's own drive. If that is impossible, it is measured without a purge, and the report says so.
     pub(super) fn purge_hosts(&mut self, target: &Target) -> Result<(), Broken> {
         let mut ways = Vec::new();
         for host in self.request.hosts.clone() {
@@ -92,7 +92,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What the other hosts report about themselves and their drives.
+    /// The reports of the other hosts about themselves and their drives.
     pub(super) fn ask_hosts(&mut self, specs: &[TargetSpec]) -> Result<(), ResultError> {
         for host in self.request.hosts.clone() {
             let own = host.place.as_ref().map(ToString::to_string);

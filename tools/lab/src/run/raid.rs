@@ -1,4 +1,4 @@
-//! What is done to an array of ours while it is measured, and how long that takes.
+//! Changes of an array of Stria during a measurement, and their duration.
 
 use super::{Broken, Company, Runner};
 use crate::md::Md;

@@ -12,7 +12,7 @@ use crate::trace::Source;
 use std::time::Instant;
 
 impl Runner<'_> {
-    /// One request after the other within the span, as the benchmarks score the traces that it looks like.
+    /// One request after the other within the span, as the benchmarks do with the imitated traces.
     pub(super) fn replay(&mut self, what: &AppTrace, step: u32, round: u32, target: &Target) -> Result<(), Broken> {
         let name = what.application.name;
         let [place] = &target.places[..] else {

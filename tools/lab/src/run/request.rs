@@ -1,4 +1,4 @@
-//! What a run was asked for.
+//! The options of a run.
 
 use super::RunError;
 use crate::experiment::{Experiment, SchemaError};
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 const REQUEST: &str = "request.json";
 
-/// A target that is made for the run, and so has no path.
+/// A target that is created for the run, and so has no path.
 fn is_made_up(text: &str) -> bool {
     ["array:", "md:", "members:", "model:"].iter().any(|kind| text.starts_with(kind))
 }
 
-/// What a run was asked for, beside its experiment: kept as `request.json`, so that it can be taken up again.
+/// The options of a run, beside its experiment: stored as `request.json`, so that it can be resumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// Targets as they were named; none where the experiment builds arrays.
@@ -30,7 +30,7 @@ pub struct Request {
     pub on: Option<String>,
     /// Size of a file to make, or of an NBD export that does not report it.
     pub size: Option<u64>,
-    /// What of each target is measured.
+    /// The measured part of each target.
     #[serde(default)]
     pub part: Part,
     /// Drives for arrays.
@@ -41,12 +41,12 @@ pub struct Request {
     pub drive_bytes: Option<u64>,
     /// A trial.
     pub scaled: bool,
-    /// Only what reads.
+    /// Only loads that write nothing.
     #[serde(default)]
     pub read_only: bool,
-    /// Machines on which fio serves, instead of this one.
+    /// Machines that run `fio --server`, instead of this one.
     pub hosts: Vec<Host>,
-    /// What may be overwritten. Never stored: the user allows it again when a run is resumed.
+    /// Targets that may be overwritten. Never stored: the user must allow it again to resume a run.
     #[serde(skip)]
     pub destroy: Vec<String>,
     /// A remark.
@@ -63,30 +63,30 @@ pub struct Request {
     pub keep: bool,
     /// The command line.
     pub command: Vec<String>,
-    /// The `stria` program. Never kept: the one that goes on with a run takes itself.
+    /// The `stria` program. Never stored: the program that resumes a run uses itself.
     #[serde(skip)]
     pub program: PathBuf,
-    /// The folder in which it was begun: targets may be named relative to it.
+    /// The working folder at the start: targets may be relative to it.
     #[serde(default)]
     pub begun_in: PathBuf,
 }
 
-/// What the user allows a run that goes on: its folder is believed in none of this.
+/// The user's permissions for a resumed run. Its folder is not trusted with any of them.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
-    /// What may be overwritten, beside what this very run made.
+    /// Targets that may be overwritten, besides files that this run created.
     pub destroy: Vec<String>,
-    /// Machines whose fio and ssh may be asked.
+    /// Machines whose fio and ssh may be contacted.
     pub hosts: Vec<Host>,
     /// The `stria` program.
     pub program: PathBuf,
 }
 
 impl Request {
-    /// What of an experiment is asked for.
+    /// The selected part of an experiment.
     ///
     /// # Errors
-    /// When nothing of it only reads.
+    /// When it has no load that only reads.
     pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
         if self.read_only { experiment.read_only() } else { Ok(experiment) }
     }
@@ -153,7 +153,7 @@ impl Request {
         inside::write(folder, REQUEST, &serde_json::to_vec_pretty(self).expect("plain data becomes JSON"))
     }
 
-    /// Reads it from the folder of a run that goes on, with what the user allows.
+    /// Reads it from the folder of a resumed run, with the user's permissions.
     pub(super) fn read(folder: &Path, consent: &Consent) -> Result<Self, RunError> {
         let failed = |error: String| RunError::Failed(format!("{}: {error}", folder.join(REQUEST).display()));
         let bytes = inside::read(folder, REQUEST, 1 << 20)?;

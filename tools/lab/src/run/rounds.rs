@@ -1,4 +1,4 @@
-//! Rounds of a stage: so many, as long as a sweep runs, or until what is tracked is steady.
+//! Rounds of a stage: a fixed number, as long as a sweep runs, or until the tracked value is steady.
 
 use super::step::words_of;
 use super::{ASSUMED_MB_PER_S, Broken, Runner};
@@ -25,18 +25,18 @@ impl<'s> Placed<'s> {
         Self { stage, steps: (base, base + stage.steps.len() as u32), begins, round }
     }
 
-    /// Seconds of work done after so many rounds; what takes more rounds than the fewest was not reckoned with.
+    /// Seconds of work done after a number of rounds; the estimate includes only the fewest rounds.
     fn done_after(&self, rounds: u32) -> f64 {
         self.begins + self.round * f64::from(rounds.min(self.stage.rounds_range().0))
     }
 
-    /// It measures something, and not only prepares.
+    /// True if it measures, and does not only prepare.
     fn is_result(&self) -> bool {
         self.stage.steps.iter().filter_map(Step::load).any(|load| !load.preparation)
     }
 }
 
-/// How far a stage has come to its goal.
+/// The progress of a stage.
 struct Standing {
     rounds: u32,
     written: u64,
@@ -49,7 +49,7 @@ impl Standing {
         goal.bytes_max.is_some_and(|most| self.written >= most)
     }
 
-    /// Why it ends here, if it does.
+    /// The reason to end here, if there is one.
     fn end(&self, goal: &Goal) -> Option<String> {
         let (tracked, rounds) = (&goal.tracked, counted(self.rounds, "round", "rounds"));
         match &self.verdict {
@@ -66,7 +66,7 @@ impl Standing {
 impl Runner<'_> {
     pub(super) fn stage(&mut self, stage: &Stage, base: u32, target: &mut Target) -> Result<(), Broken> {
         let placed = Placed::new(stage, base, self.moment.done_seconds, target.info.span_bytes);
-        // Where a later stage has measured something, this one is done.
+        // If a later stage has measurements, this one is done.
         if self.records_of(placed.steps.1, u32::MAX).next().is_none() {
             match &stage.rounds {
                 Rounds::Times(times) => self.rounds(&placed, *times, |_, _| true, target)?,
@@ -82,7 +82,7 @@ impl Runner<'_> {
         Ok(self.writer.save_manifest(&self.manifest)?)
     }
 
-    /// So many rounds, as long as there is a reason to.
+    /// Runs rounds until there is a reason to end.
     fn rounds(
         &mut self,
         placed: &Placed,
@@ -129,7 +129,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The section takes the verdict of this stage; what was not steady in one part is not made good by another.
+    /// The section gets the verdict of this stage. It stays "not steady" if an earlier part was not steady.
     fn conclude(&mut self, placed: &Placed, verdict: Option<SteadyVerdict>) {
         let now = verdict.map(|now| SteadyVerdict { steps: Some(placed.steps), ..now });
         let steady = &mut self.manifest.sections[self.section].steady;
@@ -143,7 +143,7 @@ impl Runner<'_> {
         };
     }
 
-    /// A round that was broken off does not count.
+    /// An interrupted round does not count.
     fn drop_broken_round(&mut self, placed: &Placed) -> Result<(), Broken> {
         let (from, to) = placed.steps;
         let measured = placed.stage.steps.iter().filter(|step| step.load().is_some()).count();
@@ -177,7 +177,7 @@ impl Runner<'_> {
             }
             self.step(step, number, round, target)?;
             let failed = self.records.last().filter(|record| record.step == number && record.round == round);
-            // A steady state of loads of which one is missing is none.
+            // Without one of its loads a round shows no steady state.
             if let (Rounds::UntilSteady(_), Some(words)) = (&stage.rounds, failed.and_then(|record| record.failed.clone())) {
                 return Err(Broken::Section(format!("a load of a round failed: {words}")));
             }
@@ -186,7 +186,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A step with a record is done if that is there; one without, if something after it in the round is.
+    /// A step with a record is done if the record exists; a step without one, if a later step of the round is done.
     fn is_done(&self, step: &Step, number: u32, end: u32, round: u32) -> bool {
         let has_records = |from, to| self.records_of(from, to).any(|record| record.round == round);
         match step {

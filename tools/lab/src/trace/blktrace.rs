@@ -4,8 +4,8 @@
 //! offset  0 magic u32 0x65617407 (version in the low byte)   4 sequence u32   8 time u64 ns   16 sector u64   24 bytes u32
 //!        28 action u32   32 pid u32   36 device u32 (major << 20 | minor)     40 cpu u32      44 error u16    46 pdu_len u16
 //! ```
-//! followed by `pdu_len` bytes. The byte order is that of the traced machine; the magic shows which. The low half of `action` is
-//! what happened (queue 1, issue 7), the high half what kind of request it was.
+//! followed by `pdu_len` bytes. The byte order is that of the traced machine, as the magic shows. The low half of `action` is the
+//! event (queue 1, issue 7), the high half the kind of request.
 
 use super::{Devices, Event, Op, Record, Stage, Take, TraceError, open};
 use std::collections::VecDeque;
@@ -67,12 +67,12 @@ struct Events {
     path: PathBuf,
     stream: Box<dyn BufRead>,
     at: u64,
-    /// What the last event came to.
+    /// The result of the last event.
     ready: VecDeque<Event>,
 }
 
 impl Events {
-    /// Reads on until a request is ready or the file ends.
+    /// Reads until a request is ready or the file ends.
     fn prepare(&mut self, devices: &mut Devices) -> Result<(), TraceError> {
         while self.ready.is_empty() && self.next(devices)? {}
         Ok(())

@@ -1,8 +1,8 @@
 //! A trace that is read while it is used.
 //!
-//! [`Source::open`] reads the file once: what is in it, and how far it is out of order. [`Source::each`] reads it again and
-//! holds back only what may still have to be overtaken, so memory is bounded by the disorder, not by the length; and disorder has a
-//! bound of its own.
+//! [`Source::open`] reads the file once: its content, and how far it is out of order. [`Source::each`] reads it again and holds
+//! back only requests that a later line may precede, so memory is bounded by the disorder, not by the length; and disorder is
+//! bounded, too.
 
 use super::{Counter, Devices, Event, Format, Record, Stage, Take, Totals, Trace, TraceError, blktrace, iolog, text};
 use std::cmp::Reverse;
@@ -69,7 +69,7 @@ impl InFlight {
     }
 }
 
-/// What one kind of event of a file comes to.
+/// The sums of one kind of event of a file.
 #[derive(Default)]
 struct Census {
     counter: Counter,
@@ -81,7 +81,7 @@ impl Source {
     /// Reads a trace once through.
     ///
     /// # Errors
-    /// When it is none of this format.
+    /// When it is not of this format.
     pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
         let mut devices = Devices::default();
         let (mut queued, mut issued) = (Census::default(), Census::default());
@@ -109,7 +109,7 @@ impl Source {
         let origin = Origin::File { path: path.into(), format, start_ns, disorder_ns, issues };
         let mut source = Self { origin, devices: devices.names, totals: census.counter.totals(), in_flight: in_flight.mean() };
         if disorder_ns > 0 || format == Format::Tencent {
-            // What follows on what, and how long it takes, shows in order only.
+            // Sequences and durations are visible only in order.
             let mut counter = Counter::default();
             source.each(&mut |record| {
                 counter.add(&record);
@@ -125,7 +125,7 @@ impl Source {
         &self.devices
     }
 
-    /// What it is made of.
+    /// Its content.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -135,7 +135,7 @@ impl Source {
         self.in_flight
     }
 
-    /// Gives all requests in order of time, until `take` breaks off.
+    /// Gives all requests in order of time, until `take` ends it.
     ///
     /// # Errors
     /// When the file cannot be read again.
@@ -156,7 +156,7 @@ impl Source {
             if event.stage != if issues { Stage::Issued } else { Stage::Queued } {
                 return ControlFlow::Continue(());
             }
-            // Less than 0: the file is not what it was when it was opened.
+            // Less than 0: the file has changed since it was opened.
             let record = Record { time_ns: event.record.time_ns.saturating_sub(start_ns), ..event.record };
             latest_ns = latest_ns.max(record.time_ns);
             held.push(Reverse(Held { time_ns: record.time_ns, arrival, record }));
@@ -195,7 +195,7 @@ fn events(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) ->
     }
 }
 
-/// A request that may still be overtaken; those of one time keep their order.
+/// A request that a later line may precede; requests of one time keep their order.
 struct Held {
     time_ns: u64,
     arrival: u64,

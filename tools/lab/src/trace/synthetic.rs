@@ -7,7 +7,7 @@
 
 use super::{Op, Record, Trace};
 
-/// What was published of one application.
+/// The published totals of one application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Application {
@@ -92,7 +92,7 @@ impl Chance {
 fn requests(op: Op, sequential: u64, random: u64, megabytes: u64, chance: &mut Chance) -> Vec<Record> {
     let count = (sequential + random) as usize;
     let sizes = sizes(count, megabytes * 1_000_000 / BLOCK, chance);
-    // Which requests go on where the one before ended; never the first, which has none before it.
+    // Which requests begin where the previous one ended; never the first.
     let mut follows = vec![false; count];
     let mut left = sequential;
     for (index, follow) in follows.iter_mut().enumerate().skip(1) {
