@@ -42,7 +42,7 @@ impl Advise {
 /// The advice.
 ///
 /// # Errors
-/// Usage, where the wish is invalid; failed, where no array fulfils it.
+/// Usage, if the requirements are invalid; failed, if no array meets them.
 pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> {
     let mut wish = command.asked.wish()?;
     (wish.capacity_bytes_min, wish.losses_min) = (command.capacity, command.survive);
@@ -63,7 +63,7 @@ pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> 
 /// Carries out the command.
 ///
 /// # Errors
-/// As [`answer`]; failed, where the page cannot be written.
+/// As [`answer`]; failed, if the page cannot be written.
 pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
     let (wish, advice) = answer(command, as_json)?;
     if let Some(path) = &command.out {

@@ -32,7 +32,7 @@ pub struct WishArgs {
     /// With --block: percent of reads
     #[arg(long, value_name = "PERCENT", default_value_t = 70.0, allow_negative_numbers = true)]
     reads: f64,
-    /// With --block, a trace or a run: requests under way; of --block 32, and of a trace what it says, if not given
+    /// With --block, a trace or a run: requests in flight; the default is 32 with --block, and the measured number of a trace
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     /// With --block: threads that send them
