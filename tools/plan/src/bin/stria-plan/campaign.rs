@@ -15,16 +15,16 @@ use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
 
-/// Carry out the jobs of a folder, each an advise, what-if or reproduce; over processors, and over machines that share the folder
+/// Run the jobs of a folder (advise, what-if or reproduce), on all processors, and on all machines that share the folder
 #[derive(Args)]
 pub struct Campaign {
-    /// The folder; jobs.txt in it has a job a line, as on the command line: advise --drives 8xp4510 --purpose vm
+    /// The folder; its jobs.txt has one job a line, as on the command line: advise --drives 8xp4510 --purpose vm
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Carry out only this job, from 1, as array jobs of a batch system do: --task $SLURM_ARRAY_TASK_ID
+    /// Run only this job, counted from 1, for array jobs of a batch system: --task $SLURM_ARRAY_TASK_ID
     #[arg(long, value_name = "N")]
     task: Option<usize>,
-    /// Processors to use; all of this machine if not given
+    /// Processors to use; by default all of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     cores: Option<u16>,
     /// Write the table of all answers as CSV
@@ -45,7 +45,7 @@ impl Job {
     /// The job of a line.
     ///
     /// # Errors
-    /// A sentence, if it is none, or its answer would not be the same on every machine.
+    /// A sentence, if the line is not a job, or its answer would differ between machines.
     fn parse(line: &str) -> Result<Self, String> {
         let words = shlex::split(line).ok_or("a quote is not closed")?;
         let job = Self::try_parse_from(words).map_err(|error| {
@@ -65,7 +65,7 @@ impl Job {
         }
     }
 
-    /// What the command prints as JSON.
+    /// The command's JSON output.
     fn answer(&self) -> Value {
         let answer = match self {
             Self::Advise(command) => advise::answer(command, true).map(|(wish, advice)| advise::told(&wish, &advice)),
@@ -81,7 +81,7 @@ const WRITES: &str = "a job writes no files of its own: its answer is kept in th
 /// Carries out the command. Ends with 1 if a job failed.
 ///
 /// # Errors
-/// Usage, where a line is no job; failed, where the folder cannot be written.
+/// Usage, if a line is not a job; failed, if the folder cannot be written.
 pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
     let (folder, lines) = Folder::open(&command.folder)?;
     let bad = |index: usize, sentence: String| {
@@ -116,7 +116,7 @@ pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
     report(command, answers, as_json)
 }
 
-/// Carries out a job unless it is answered, or another process does. A failure is kept as well, but tried again by the next.
+/// Runs a job unless it is answered, or another process runs it. A failure is stored as well, but the next process tries again.
 fn carry_out(folder: &Folder, index: usize, line: &str, job: &Job) -> Result<(), Failure> {
     let answered = || folder.answer(index, line).is_some_and(|answer| answer.failure().is_none());
     if answered() {
@@ -130,7 +130,7 @@ fn carry_out(folder: &Folder, index: usize, line: &str, job: &Job) -> Result<(),
     folder.keep(index, &Answer::new(line, job.answer()), &claim)
 }
 
-/// The table of all jobs, or how many answers are still lacking.
+/// The table of all jobs, or the number of missing answers.
 fn report(command: &Campaign, answers: Vec<Option<Answer>>, as_json: bool) -> Result<u8, Failure> {
     let count = answers.len();
     let found: Vec<Answer> = answers.into_iter().flatten().collect();

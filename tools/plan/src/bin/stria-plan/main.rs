@@ -38,7 +38,7 @@ enum Command {
     Advise(advise::Advise),
     /// Compare one array with variants: one drive more, another strip, a failed drive, twice the load
     WhatIf(what_if::WhatIf),
-    /// Carry out the jobs of a folder, each an advise, what-if or reproduce; over processors, and over machines that share the folder
+    /// Run the jobs of a folder (advise, what-if or reproduce), on all processors, and on all machines that share the folder
     Campaign(campaign::Campaign),
     /// Measure this machine as a platform, in some seconds, and write a profile
     Measure(here::Measure),
