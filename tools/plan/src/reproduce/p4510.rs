@@ -12,9 +12,6 @@ const FRESHER: Count = Count::NotPredictable(
     "the drives' state changed between the rows: of 128 threads each drive of VROC's mirror writes 244,000 a second, each of its RAID 0 81,000, and \
      the single one 105,000",
 );
-const MIRROR_READ: Count = Count::NotPredictable(
-    "a mirror's read takes 12 us more than a drive's in the mean and 1 us more at the 99th percentile, in the same table: no cost of a request does so",
-);
 const TAIL: Count = Count::NotPredictable(
     "the drives' state changed between the rows: under md and VROC each drive writes as often as the single one, or more, and has a shorter tail",
 );
@@ -51,7 +48,7 @@ pub fn case(published: &Published) -> Result<Case, Box<dyn std::error::Error + S
         // Without a controller between them mirrors wrote faster than the drive alone.
         let writes_one = if mirror && index != 6 { FRESHER } else { given(Count::Predicted) };
         let writes_many = given(FRESHER);
-        let reads_one = if matches!(index, 4 | 5) { MIRROR_READ } else { given(Count::Predicted) };
+        let reads_one = given(Count::Predicted);
         let mut add = |column: usize, what: &str, count, model| {
             case.add(published, &format!("iops_4k[{index}][{column}]"), format!("{name}, 4K {what}"), "IOPS", count, model)
         };

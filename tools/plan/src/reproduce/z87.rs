@@ -13,9 +13,12 @@ const RAID5: Level = Level::Raid5 { spans: 1 };
 /// several of them under way; the remainder goes to requests of 4 KiB one after the other, which no array quickens.
 pub const LARGE_SHARE: f64 = 0.55;
 /// Calibrated on `z87.app_trace_gain.raid5_x3`: the share of that time that goes to reads.
-pub const LARGE_READS: f64 = 0.26;
-/// Large requests under way. Source: none is given; a desktop's.
+pub const LARGE_READS: f64 = 0.34;
+/// Large requests under way, in applications and in sequential tests. Source: none is given; a desktop's. See the note below.
 const LARGE_DEPTH: u32 = 4;
+/// 8,869 MB in requests of 128 KiB: the traces write so much in one pass, more than a drive frees while it is idle. Source: the published totals of
+/// PCMark 8's storage traces, by which the laboratory imitates them.
+const TRACE_WRITES: u64 = 8_869_000_000 / (128 << 10);
 /// 20 KiB: where files begin against strips. Source: none is given; file systems align to 4 KiB only.
 const FILE_OFFSET_BYTES: u64 = 20 << 10;
 
@@ -37,7 +40,9 @@ fn used(bench: &Bench, level: Level, members: usize, strip_kib: u64) -> Rig {
 /// Mean speed-up of applications over one drive, less 1.
 fn gain(bench: &Bench, level: Level, members: usize) -> f64 {
     let large = |level: Level, members: usize, read_share: f64| {
-        let ask = Ask { requests: 4_000, offset_bytes: FILE_OFFSET_BYTES, ..Ask::sequential(1, LARGE_DEPTH, read_share) };
+        // Reads change nothing in a drive, so some of them stand for all.
+        let (requests, warm_up) = if read_share > 0.0 { (4_000, 2_000) } else { (TRACE_WRITES, 0) };
+        let ask = Ask { requests, warm_up, offset_bytes: FILE_OFFSET_BYTES, ..Ask::sequential(1, LARGE_DEPTH, read_share) };
         let mut rig = used(bench, level, members, strip_kib(members));
         rig.backplane().ssds().for_each(|drive| drive.idle(30 * 60 * SECOND));
         mbs(&measure(&mut rig, ask))
@@ -76,6 +81,11 @@ pub fn case(published: &Published) -> Result<Case, Box<dyn std::error::Error + S
     }
     sentences(&mut case, &z87, &z77, &a85x, &gains);
     case.notes.push("Gains are compared as speed-ups, 1 + gain.");
+    case.notes.push(
+        "The publication gives no depth for its sequential tests. They run with four requests in flight, as the applications do. Until November 2026 they \
+         ran with eight, and sentence 4 did not hold for RAID 5 of 4: it writes 255 MB/s with four in flight and 461 with eight. With one in flight two \
+         drives read 381 MB/s and one drive 308, so sentence 1 would not hold.",
+    );
     for row in &mut case.rows {
         row.published += 1.0;
         row.model = row.model.map(|model| model + 1.0);
@@ -89,7 +99,7 @@ fn sentences(case: &mut Case, z87: &Bench, z77: &Bench, a85x: &Bench, gains: &[(
     };
     let level = |members: usize| if members == 1 { Level::Single } else { Level::Raid0 };
     let stream = |bench: &Bench, level: Level, members: usize, read_share: f64| {
-        mbs(&fresh(bench, level, members, strip_kib(members), Ask::sequential(1, 8, read_share)))
+        mbs(&fresh(bench, level, members, strip_kib(members), Ask::sequential(1, LARGE_DEPTH, read_share)))
     };
     let reads = |bench: &Bench, members: usize| stream(bench, level(members), members, 1.0);
     let (one, two, three) = (reads(z87, 1), reads(z87, 2), reads(z87, 3));
