@@ -5,8 +5,8 @@
 //! are those of the start.
 
 use crate::api::{ArrayView, LatencyBound, ScrubView, SpeedRequest};
+use crate::atomic_file::replace;
 use crate::mounts::awaited;
-use crate::replace::replace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};

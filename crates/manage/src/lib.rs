@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod atomic_file;
 mod attach;
 pub mod cli;
 pub mod client;
@@ -33,7 +34,6 @@ mod mounts;
 mod nbd;
 mod plain_status;
 mod progress;
-mod replace;
 mod rest;
 mod routine;
 mod serve;

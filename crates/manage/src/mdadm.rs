@@ -4,8 +4,8 @@
 //! array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put into comments, and come back when the
 //! array is released. The functions on text are pure; [`update`] applies them to the file.
 
+use crate::atomic_file::replace;
 use crate::config::{Config, Uuid};
-use crate::replace::replace;
 use std::path::{Path, PathBuf};
 use stria_terminal::Failure;
 

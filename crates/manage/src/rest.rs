@@ -27,11 +27,11 @@ pub mod types;
 pub use server::start;
 
 use crate::api::{ApiError, ApiErrorKind, EventView, RoutineView};
+use crate::atomic_file::replace;
 use crate::config::{ApiOptions, Config, edit};
 use crate::event_file::stored;
 use crate::keeper::Keeper;
 use crate::monitor::{Monitor, StandingView};
-use crate::replace::replace;
 use crate::routine::Routine;
 use crate::service::Service;
 use accounts::Accounts;

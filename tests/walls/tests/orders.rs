@@ -16,7 +16,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings api log event_log mounts replace sockets lane_spec drive_name free ledger ublk view tools
+        settings api log event_log mounts atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress matter plain_status status nbd vhost_user
         service signals control monitor
         cli config mdadm meant event_file attach

@@ -1,8 +1,8 @@
 //! `stria token`: the users of the API who are known by a token or a certificate. `stria pam-check`: those who are known by a password.
 
+use crate::atomic_file::replace;
 use crate::cli::{RoleName, Token, TokenAction};
 use crate::config::{self, Config};
-use crate::replace::replace;
 use crate::rest::auth::{TokenLine, read_tokens, secret, sha256};
 use crate::rest::types::Role;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};

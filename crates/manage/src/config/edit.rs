@@ -4,7 +4,7 @@
 //! the folder keeps two commands from losing each other's changes.
 
 use super::{Array, Block, Config, Uuid};
-use crate::replace::replace;
+use crate::atomic_file::replace;
 use crate::settings::WriteMode;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
