@@ -75,8 +75,8 @@ pub(crate) struct Core {
     pub flaw: Cell<Option<Flaw>>,
 }
 
-/// True if some slot is empty, rebuilding, or has a replacement.
-pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
+/// True if some slot is not in sync: it is empty, its member is rebuilding, or it has a replacement.
+pub(crate) fn has_unsynced_slots(config: &ArrayConfig) -> bool {
     config.geometry.level().is_redundant() && !config.slots.iter().all(SlotConfig::is_in_sync)
 }
 
@@ -105,7 +105,7 @@ impl Core {
             peers: Peers::new(config, partition),
             commands: Commands::default(),
             activity: Activity::default(),
-            run: RunState::new(config.read_only, replayed_count == 0 && !lacks_members(config)),
+            run: RunState::new(config.read_only, replayed_count == 0 && !has_unsynced_slots(config)),
             no_space: NoSpace::default(),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),

@@ -26,7 +26,7 @@
 mod commands;
 mod lanes;
 
-use crate::core::{Core, Fate, Then, array_range, is_no_space, lacks_members, lost};
+use crate::core::{Core, Fate, Then, array_range, has_unsynced_slots, is_no_space, lost};
 use crate::log::StartStage;
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
@@ -84,8 +84,8 @@ impl Engine {
         let bad_blocks = Rc::clone(&core);
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
         if !core.run.is_prepared() {
-            let (prepares, lacks) = (Rc::clone(&core), lacks_members(config));
-            core.ready.spawn(async move { prepares.prepare_start(lacks, replays).await });
+            let (prepares, unsynced) = (Rc::clone(&core), has_unsynced_slots(config));
+            core.ready.spawn(async move { prepares.prepare_start(unsynced, replays).await });
         }
         core.ready.spawn(mark_clean_when_idle(Rc::clone(&core)));
         if config.geometry.level().is_redundant() {
@@ -98,7 +98,7 @@ impl Engine {
             core.ready.spawn(async move { logs.log_flush_forever().await });
         }
         if replays {
-            core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, lacks_members(config)));
+            core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, has_unsynced_slots(config)));
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));
@@ -225,6 +225,7 @@ impl Engine {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
             }
+            // R41: a trim is one of these.
             Operation::WriteZeroes { fua, unmap, fast } => self.clear(request, Zeroing { fua, unmap, fast }),
             Operation::Extents { .. } => self.extents(request),
         }

@@ -142,7 +142,7 @@ impl MetadataUpdates {
     }
 
     /// True if the superblocks say "dirty", durably.
-    pub fn says_dirty(&self) -> bool {
+    pub fn is_dirty_durable(&self) -> bool {
         self.durable.get() >= self.dirty.get()
     }
 

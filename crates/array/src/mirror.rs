@@ -74,7 +74,7 @@ impl Personality for Mirror {
         mirror_io::read_without(core, member, array_sector.run(sectors)).await
     }
 
-    async fn told_by_others(core: &Core, _: usize, _: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer> {
+    async fn recover_rows(core: &Core, _: usize, _: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer> {
         let (copies, sectors) = core.geometry.copies_of(array_of_sync(sync).start, sync.sectors());
         mirror_io::read_any(core, &copies, sectors, &mut SmallVec::new()).await
     }

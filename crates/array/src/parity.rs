@@ -142,8 +142,8 @@ impl Personality for Parity {
         Some(std::iter::once((0, read)).collect())
     }
 
-    async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
-        parity_io::told_by_others(core, slot, rows).await
+    async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
+        parity_io::recover_rows(core, slot, rows).await
     }
 
     fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {

@@ -123,7 +123,7 @@ pub(crate) async fn read_from_parity(core: &Core, array_sector: ArraySector, row
 }
 
 /// The data of a slot's rows according to the other members of a parity array.
-pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Buffer> {
+pub(crate) async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Buffer> {
     let stripe = core.geometry.stripe_of_row(rows.start).0;
     let map = core.map(stripe);
     if let Some(index) = map.data.iter().position(|&data| usize::from(data) == slot) {

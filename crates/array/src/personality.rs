@@ -35,7 +35,7 @@
 //! | [`write`](Personality::write), [`clear`](Personality::clear) | keep redundancy, by the crash rules |
 //! | [`extents`](Personality::extents) | says which member knows of holes |
 //! | [`others_say`](Personality::others_say) | answers for a member that is slow, or says that the others cannot |
-//! | [`told_by_others`](Personality::told_by_others) | reconstructs what a member lacks, under the lock of its rows |
+//! | [`recover_rows`](Personality::recover_rows) | reconstructs what a member lacks, under the lock of its rows |
 //! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
 
@@ -115,7 +115,7 @@ pub(crate) trait Personality {
     async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
-    async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
+    async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
 
     /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and
     /// its length.

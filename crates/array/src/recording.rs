@@ -7,14 +7,14 @@ use crate::log::StartStage;
 use crate::{Flaw, MetadataUpdate, Synced, UpdateEnd};
 
 impl Core {
-    /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
+    /// Makes durable what the start relies on, before clients read by it (R31). If some slot is `unsynced`, the
     /// superblocks say so: otherwise the member could return after another crash as if it had never left, without what its
     /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
     /// give the new data of a write whose old data a client has read.
-    pub async fn prepare_start(&self, lacks: bool, replays: bool) {
+    pub async fn prepare_start(&self, unsynced: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         // R30, R31: replay raises the barrier for the same members, and one update serves both.
-        if lacks && !self.has(Flaw::ServedBeforeDrop) {
+        if unsynced && !self.has(Flaw::ServedBeforeDrop) {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;
         }

@@ -40,7 +40,7 @@ async fn refill(core: &Core, piece: &Unfilled) -> Result<(), ()> {
         state.slot.filter(|&slot| state.has_bad(rows) && members.slots()[slot].member == Some(*member))
     };
     let Some(slot) = slot else { return Ok(()) };
-    let right = of_level!(core, P => P::told_by_others(core, slot, rows, sync).await);
+    let right = of_level!(core, P => P::recover_rows(core, slot, rows, sync).await);
     let Some(right) = right else { return Ok(()) };
     write_back(core, *member, rows, right).await.map_err(drop)
 }

@@ -30,9 +30,9 @@ use stria_parity::{PARITY_COUNT_MAX, Strip};
 /// Pieces of the overlay written at once.
 const BATCH: usize = 64;
 
-/// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `lacks`: some slot
+/// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `unsynced`: some slot
 /// is empty, rebuilding, or has a replacement.
-pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool) {
+pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, unsynced: bool) {
     let mut stripes: BTreeMap<u64, Vec<LogRecord>> = BTreeMap::new();
     for record in records {
         stripes.entry(record.stripe).or_default().push(record);
@@ -56,7 +56,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
     // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes parity
     // follow it; those rows do not wait, as the update waits for them.
-    if lacks {
+    if unsynced {
         core.raise_ack_barrier();
     }
     let mut left = core.log.overlay.pieces();

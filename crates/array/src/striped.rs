@@ -120,7 +120,7 @@ impl Personality for Striped {
         None
     }
 
-    async fn told_by_others(_: &Core, _: usize, _: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
+    async fn recover_rows(_: &Core, _: usize, _: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
         None
     }
 

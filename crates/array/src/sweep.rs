@@ -437,7 +437,7 @@ async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     match kind {
         SweepKind::Rebuild => {
             let from_start = sweep.start == SweepSector::ZERO && !sweep.by_bitmap;
-            if core.share_rebuilt(&sweep.targets, from_start) {
+            if core.report_rebuilt(&sweep.targets, from_start) {
                 take_slots(core, &sweep.targets, from_start).await;
             }
         }

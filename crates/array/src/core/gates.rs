@@ -44,7 +44,7 @@ impl Core {
     #[inline]
     pub fn gate_client_write(&self, range: &Range<SyncSector>) {
         assert!(
-            !self.metadata.is_clean() && self.metadata.says_dirty(),
+            !self.metadata.is_clean() && self.metadata.is_dirty_durable(),
             "a write to {range:?} goes out while superblocks say \"clean\""
         );
         assert!(!self.run.is_read_only(), "a write to {range:?} goes out on a read-only array");

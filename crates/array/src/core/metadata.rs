@@ -95,7 +95,7 @@ impl Core {
     pub async fn write_begin(&self, range: &Range<SyncSector>) {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
-        if !self.metadata.says_dirty() {
+        if !self.metadata.is_dirty_durable() {
             self.metadata.dirty(&self.ready).await;
         }
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
@@ -109,7 +109,7 @@ impl Core {
     /// True if a write to `range` would not wait in [`Core::write_begin`].
     pub fn may_write_directly(&self, range: &Range<SyncSector>) -> bool {
         !self.metadata.is_clean()
-            && self.metadata.says_dirty()
+            && self.metadata.is_dirty_durable()
             && self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 

@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
-    pub fn share_rebuilt(&self, targets: &[RebuildTarget], from_start: bool) -> bool {
+    pub fn report_rebuilt(&self, targets: &[RebuildTarget], from_start: bool) -> bool {
         if self.partition.lane_count == 1 {
             return true;
         }

@@ -214,6 +214,7 @@ impl<R: MetadataWriter> Driver<R> {
 
     fn obey(&mut self, order: Instruction) {
         match order {
+            // R42: this lane does what it owed to the member, and then asks for the update itself.
             Instruction::Drop(member) => self.engine.dropped_elsewhere(member),
             Instruction::AskAgain => self.engine.metadata_updated(UpdateEnd::Overtaken, &Vec::new()),
         }
@@ -221,7 +222,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// This lane's partition of a member is rebuilt.
-    pub(super) fn share_rebuilt(&mut self, member: MemberId) {
+    pub(super) fn report_rebuilt(&mut self, member: MemberId) {
         match self.others().partition.lane {
             0 => self.note_rebuilt(0, member),
             lane => self.others().send(0, Message::Rebuilt { lane, member }),
@@ -229,7 +230,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// This lane no longer needs the log records of the last run.
-    pub(super) fn share_replayed(&mut self) {
+    pub(super) fn report_replayed(&mut self) {
         match self.others().partition.lane {
             0 => self.note_replayed(0),
             lane => self.others().send(0, Message::Replayed { lane }),

@@ -153,6 +153,7 @@ impl Coordinator {
     }
 
     fn state(&mut self) -> Option<(Answers, MetadataUpdate)> {
+        // R42: not before every lane has dropped what any has.
         if !self.lanes.iter().all(|lane| self.knows_drops(lane.newest())) {
             return None;
         }

@@ -65,7 +65,7 @@ impl<'a> Over<'a> {
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
-    /// The records that count here, where these parities are present: of each the newest that all of them have.
+    /// R29: the records that count here, where these parities are present: of each the newest that all of them have.
     pub fn newest(&self, parities: &Strips) -> Newest<'a> {
         let set = parities.iter().fold(0, |set, parity| set | 1 << parity);
         let number = self.complete.get(set).and_then(|numbers| numbers.last());

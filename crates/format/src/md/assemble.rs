@@ -88,7 +88,7 @@ pub struct DriveReport {
     pub drive: usize,
     /// The candidate's name.
     pub name: String,
-    /// The drive's own count of records.
+    /// The drive's own count of superblock updates.
     pub events: u64,
     /// The verdict.
     pub verdict: Verdict,
@@ -264,7 +264,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     // Members of an array have superblocks of one version. One of 1.0 lies where the clients of a 1.2 write.
     let version = found.iter().map(|found| found.superblock().minor_version()).max().unwrap_or(0);
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
-    // Spares may sleep through records, and a spare's count says nothing about the data.
+    // Spares may sleep through superblock updates, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
     let yields = |other: &Found, one: &Found| match counts(one.superblock(), other) {
         true => missed_last(other, one, &found),
@@ -394,7 +394,7 @@ fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
 
 struct Sorter<'a> {
     freshest: &'a Superblock,
-    /// Drives that count as many records, of which the last was torn.
+    /// Drives that count as many superblock updates, of which the last was torn.
     outdated: BTreeSet<usize>,
     verdicts: BTreeMap<usize, Verdict>,
     conflict: Option<String>,
@@ -481,7 +481,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// The freshest member tells the truth, unless its count of records cannot be true beside the others'.
+    /// The freshest member tells the truth, unless its count of superblock updates cannot be true beside the others'.
     fn refuse_counts(&mut self, found: &[Found]) {
         for other in found {
             if let Some(why) = counts::contradiction(self.freshest, other.superblock(), found.iter().map(Found::superblock)) {
@@ -522,7 +522,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// One record writes the same roles everywhere. Members that count as many records and yet differ
+    /// One superblock update writes the same roles everywhere. Members that count as many updates and yet differ
     /// were run apart, each without the other: neither knows what the other wrote.
     fn refuse_histories(&mut self, found: &[Found]) {
         let truth = roles_of(self.freshest);
