@@ -21,13 +21,13 @@ use crate::monitor::MonitorOptions;
 use crate::nbd::NbdOptions;
 use crate::settings::{self, WriteMode};
 use crate::tools;
+use crate::ublk::UblkCopy;
 use crate::vhost_user::VhostUserOptions;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
-use stria_front::ublk::Copier;
 use stria_host::{ArrayLevel, OpenOptions};
 use stria_terminal::size;
 
@@ -361,24 +361,6 @@ impl ServeOptions {
 
 /// Processors, in the order given.
 pub type Cpus = Vec<usize>;
-
-/// The side that copies data of a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UblkCopy {
-    /// Stria.
-    Server,
-    /// The kernel's driver.
-    Driver,
-}
-
-impl From<UblkCopy> for Copier {
-    fn from(side: UblkCopy) -> Self {
-        match side {
-            UblkCopy::Server => Self::Server,
-            UblkCopy::Driver => Self::Driver,
-        }
-    }
-}
 
 /// Where NBD clients are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

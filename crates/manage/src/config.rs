@@ -15,6 +15,7 @@ pub use values::{Block, Patience, Uuid};
 use crate::monitor::{self, MonitorPlan};
 use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
+use crate::ublk::UblkCopy;
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,6 +188,9 @@ pub struct Array {
     /// The block device that it becomes, if any.
     #[serde(default)]
     pub ublk: Block,
+    /// The side that copies its data, as `serve --ublk-copy`.
+    #[serde(default)]
+    pub ublk_copy: UblkCopy,
     /// The sockets at which it is the disk of virtual machines.
     #[serde(default)]
     pub vhost_user: Vec<PathBuf>,
@@ -226,6 +230,7 @@ impl Array {
             spans: Vec::new(),
             start: true,
             ublk: Block::None,
+            ublk_copy: UblkCopy::Server,
             vhost_user: Vec::new(),
             vhost_user_group: None,
             read_only: false,

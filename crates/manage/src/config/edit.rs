@@ -6,6 +6,7 @@
 use super::{Array, Block, Config, Uuid};
 use crate::atomic_file::replace;
 use crate::settings::WriteMode;
+use crate::ublk::UblkCopy;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -234,12 +235,13 @@ fn fill(table: &mut Table, array: &Array) {
         WriteMode::Back => Some("back"),
     };
     let disks = array.vhost_user.iter().map(|path| path.display().to_string()).collect();
-    let keys: [(&str, Option<Value>); 14] = [
+    let keys: [(&str, Option<Value>); 15] = [
         ("uuid", Some(array.uuid.to_string().into())),
         ("name", array.name.clone().map(Value::from)),
         ("spans", list(array.spans.iter().map(Uuid::to_string).collect())),
         ("start", flag(array.start, true)),
         ("ublk", ublk),
+        ("ublk-copy", (array.ublk_copy == UblkCopy::Driver).then(|| "driver".into())),
         ("vhost-user", list(disks)),
         ("vhost-user-group", array.vhost_user_group.clone().map(Value::from)),
         ("read-only", flag(array.read_only, false)),

@@ -32,6 +32,7 @@ fn mistakes_are_named_with_their_line() {
         ("[[array]]\nname = \"tank\"\n", ":1: ", "uuid"),
         ("[daemon\n", ":1: ", ""),
         (&format!("{part}ublk = \"yes\"\n"), ":3: ", "ublkbN"),
+        (&format!("{part}ublk-copy = \"kernel\"\n"), ":3: ", "driver"),
         (&format!("{part}{part}"), ": ", "twice"),
         (&format!("{part}lanes = 0\n"), ": ", "1 to 64"),
         (&format!("{part}vhost-user = [\"tank.disk\"]\n"), ": ", "slash"),
@@ -71,7 +72,12 @@ fn changes_keep_comments_and_order() {
         "# mine\n[daemon]\ndegraded-after = \"never\" # I wait\n\n# the big one\n[[array]]\nuuid = \"{UUID}\"\nname = \"tank\" # a name\n\n# at the end\n"
     );
     std::fs::write(&path, &text).expect("a file");
-    let other = Array { name: Some("pool".into()), ublk: Block::Number(3), ..Array::new(uuid(&UUID.replace('3', "4"))) };
+    let other = Array {
+        name: Some("pool".into()),
+        ublk: Block::Number(3),
+        ublk_copy: UblkCopy::Driver,
+        ..Array::new(uuid(&UUID.replace('3', "4")))
+    };
     let change = |work: &dyn Fn(&mut Edit)| {
         let mut edit = Edit::open(&path).expect("it is valid");
         work(&mut edit);

@@ -61,7 +61,8 @@ pub fn open(
         None => SocketAccess::default(),
     };
     let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };
-    let (ways, _) = service.start(planned, name, how, lanes, array.ublk.option().map(BlockSpec::numbered))?;
+    let block = array.ublk.option().map(|id| BlockSpec { id, copier: array.ublk_copy.into() });
+    let (ways, _) = service.start(planned, name, how, lanes, block)?;
     let mut ways: Vec<String> = ways.into_iter().map(|(_, way)| way).collect();
     for path in &array.vhost_user {
         let added = service.add_disk(name, path.clone(), access, disk_serial(&planned.uuid));
