@@ -1,9 +1,17 @@
-//! Simulated requests a second of real time on one core: `cargo run --release -p stria-plan --example speed`.
+//! Simulated requests a second of processor time, as other programs may run beside this one: `cargo run --release -p stria-plan --example speed`.
 
-use std::time::Instant;
+use stria_plan::array::Level;
 use stria_plan::load::{Load, run};
-use stria_plan::model::Model;
+use stria_plan::model::{Model, SECTOR_BYTES};
+use stria_plan::profile;
+use stria_plan::rig::Rig;
 use stria_plan::ssd::{Ssd, SsdConfig};
+
+/// Seconds that this thread has run.
+fn cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux tells it");
+    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).expect("nanoseconds") / 1e9
+}
 
 fn main() {
     let profile = r#"
@@ -35,14 +43,39 @@ fn main() {
         let mut drive = Ssd::new(config.clone(), 1);
         drive.jump_to_used(1);
         let load = Load { warm_up: 100_000, requests: 3_000_000, ..Load::random(&drive, depth, read_share) };
-        let start = Instant::now();
+        let start = cpu_s();
         let outcome = run(&mut drive, &load);
-        let wall = start.elapsed().as_secs_f64();
+        let taken = cpu_s() - start;
         println!(
-            "{name} at depth {depth}: {:.2} million requests a second of real time, {:.0} a second of virtual time, {} MiB of state",
-            3.1 / wall,
+            "{name} at depth {depth}: {:.2} million requests a second of processor time, {:.0} a second of virtual time, {} MiB of state",
+            3.1 / taken,
             outcome.iops,
             drive.state_bytes() >> 20
+        );
+    }
+    arrays();
+}
+
+/// Arrays of the engine: requests of members count.
+fn arrays() {
+    let (drive, platform) =
+        (profile::drive("p4510").expect("a drive").config, profile::platform("stria").expect("a platform").config);
+    let raid5 = Level::Raid5 { spans: 1 };
+    for (level, members, read_share) in
+        [(Level::Raid0, 4, 0.7), (Level::Raid10, 4, 0.7), (raid5, 6, 1.0), (raid5, 6, 0.7), (raid5, 6, 0.0)]
+    {
+        let mut rig = Rig::new(platform.clone(), &vec![drive.clone(); members], level, 64 << 10, 1);
+        rig.backplane().ssds().for_each(|drive| drive.jump_to_used(1));
+        let span_bytes = (rig.size_sectors() * SECTOR_BYTES).min(16 << 30);
+        let load = Load { warm_up: 50_000, requests: 500_000, span_bytes, ..Load::random(&rig, 64, read_share) };
+        let start = cpu_s();
+        run(&mut rig, &load);
+        let (taken, served) = (cpu_s() - start, rig.backplane().served());
+        println!(
+            "{level} over {members} drives, {:.0} % reads: {:.2} million requests of members a second of processor time, {:.1} for each of clients",
+            100.0 * read_share,
+            served as f64 / 1e6 / taken,
+            served as f64 / 550_000.0
         );
     }
 }

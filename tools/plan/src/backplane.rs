@@ -9,6 +9,7 @@ use crate::platform::PlatformConfig;
 use crate::ssd::{Ssd, SsdConfig};
 use crate::station::{Calendar, Station, transfer_ns};
 use slab::Slab;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
 
@@ -116,6 +117,9 @@ pub struct Backplane {
     link_bytes_per_s: [Option<u64>; 2],
     calendar: Calendar<Event>,
     ended: Vec<Tag>,
+    served: u64,
+    /// The next wake, once it was asked for; nothing has changed since.
+    wake: Cell<Option<Option<Nanos>>>,
 }
 
 impl Backplane {
@@ -151,11 +155,19 @@ impl Backplane {
             link_bytes_per_s: [platform.link_read_bytes_per_s, platform.link_write_bytes_per_s],
             calendar: Calendar::default(),
             ended: Vec::new(),
+            served: 0,
+            wake: Cell::new(None),
         }
+    }
+
+    /// Requests that members have ended since the start.
+    pub fn served(&self) -> u64 {
+        self.served
     }
 
     /// The SSDs, so that they can be brought to a state before a load.
     pub fn ssds(&mut self) -> impl Iterator<Item = &mut Ssd> {
+        self.wake.set(None);
         self.members.iter_mut().filter_map(|member| match &mut member.drive {
             Drive::Ssd(drive) => Some(drive),
             Drive::Hdd(_) => None,
@@ -175,6 +187,7 @@ impl Backplane {
 
     /// Gives a member a request. Its end is reported with its tag.
     pub fn submit(&mut self, now: Nanos, member: usize, ask: Ask) {
+        self.wake.set(None);
         if self.members[member].in_slots == self.members[member].slots {
             self.members[member].waiting.push_back(ask);
         } else {
@@ -227,6 +240,7 @@ impl Backplane {
     }
 
     fn done(&mut self, now: Nanos, member: usize, ask: Ask, ended: &mut Vec<(usize, Tag)>) {
+        self.served += 1;
         self.members[member].head_sector = ask.end_sector();
         match self.members[member].waiting.pop_front() {
             Some(next) => self.start(now, member, next),
@@ -237,6 +251,11 @@ impl Backplane {
 
     /// Carries out what is due at `now`, and appends the members and tags of requests that ended. Call it at every wake.
     pub fn poll(&mut self, now: Nanos, ended: &mut Vec<(usize, Tag)>) {
+        // Most polls of an array are not for a drive.
+        if self.next_wake().is_none_or(|wake| wake > now) {
+            return;
+        }
+        self.wake.set(None);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
             if member.drive.next_wake().is_none_or(|at| at > now) {
@@ -267,7 +286,12 @@ impl Backplane {
 
     /// The time at which polling next makes progress.
     pub fn next_wake(&self) -> Option<Nanos> {
+        if let Some(wake) = self.wake.get() {
+            return wake;
+        }
         let drives = self.members.iter().filter_map(|member| member.drive.next_wake());
-        drives.chain(self.calendar.next_at()).min()
+        let wake = drives.chain(self.calendar.next_at()).min();
+        self.wake.set(Some(wake));
+        wake
     }
 }

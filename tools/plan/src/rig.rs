@@ -314,9 +314,13 @@ impl Model for Rig {
     }
 
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
-        while let Some(at) = self.next_wake().filter(|&at| at <= now) {
+        loop {
+            // Asked once: an array looks at every member for it.
+            let array = self.array.as_model().next_wake();
+            let next = [array, self.calendar.next_at()].into_iter().flatten().min().map(|at| at.max(self.now));
+            let Some(at) = next.filter(|&at| at <= now) else { break };
             self.now = at;
-            if self.array.as_model().next_wake().is_some_and(|wake| wake <= at) {
+            if array.is_some_and(|wake| wake <= at) {
                 let mut done = std::mem::take(&mut self.ended);
                 self.array.model().poll(at, &mut done);
                 for tag in done.drain(..) {
