@@ -34,7 +34,7 @@ pub use hosted::{HostedArray, Notice, NoticeKind};
 pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
-pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};
+pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_readable, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives};
 pub use sync_io::SyncIo;

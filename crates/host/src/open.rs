@@ -79,8 +79,16 @@ pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError>
 /// # Errors
 /// As [`find`].
 pub fn find_everywhere(options: OpenOptions) -> Result<(Found, Vec<HostError>), HostError> {
+    find_readable(&block_devices(), options)
+}
+
+/// The same on those of `paths` that can be looked at, and why others could not.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_readable(paths: &[PathBuf], options: OpenOptions) -> Result<(Found, Vec<HostError>), HostError> {
     let (mut drives, mut refused) = (Vec::new(), Vec::new());
-    for opened in open_each(&block_devices(), Access::ReadOnly, IoOptions::default()) {
+    for opened in open_each(paths, Access::ReadOnly, IoOptions::default()) {
         match opened {
             Ok(drive) => drives.push(drive),
             Err(error) => refused.push(error),

@@ -604,8 +604,19 @@ impl From<HostError> for ApiError {
         let kind = match error {
             HostError::Unsafe(_) => ApiErrorKind::Unsafe,
             HostError::Usage(_) => ApiErrorKind::Invalid,
-            HostError::Refused(_) | HostError::Drive(DriveError::Busy { .. }) => ApiErrorKind::Refused,
-            HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) => ApiErrorKind::Failed,
+            // The drive that was named is not here, or cannot serve as it is.
+            HostError::Drive(
+                DriveError::Missing { .. }
+                | DriveError::Denied { .. }
+                | DriveError::Busy { .. }
+                | DriveError::Silent { .. }
+                | DriveError::Unfit { .. }
+                | DriveError::NoPassthrough { .. },
+            )
+            | HostError::Refused(_) => ApiErrorKind::Refused,
+            HostError::Drive(DriveError::System { .. } | DriveError::Ring { .. } | DriveError::Lane { .. })
+            | HostError::Io(_)
+            | HostError::Lane(_) => ApiErrorKind::Failed,
         };
         Self::new(kind, error.to_string())
     }

@@ -17,7 +17,7 @@ use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
 use crate::ublk::UblkCopy;
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stria_alarm::AlarmConfig;
@@ -126,7 +126,7 @@ impl Default for Nbd {
 }
 
 /// The pool of spares that arrays share.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spares {
     /// Its drives. Those that are blank may be taken.
@@ -134,25 +134,25 @@ pub struct Spares {
     /// Whether a spare must be of the kind of the members: SSD or hard disk.
     pub kind: Likeness,
     /// Whether it must sit in their enclosure, where the machine knows enclosures.
-    #[serde(default = "prefer")]
     pub enclosure: Likeness,
 }
 
+impl Default for Spares {
+    fn default() -> Self {
+        Self { drives: Vec::new(), kind: Likeness::Same, enclosure: Likeness::Prefer }
+    }
+}
+
 /// How a spare of the pool should be like the members of an array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Likeness {
     /// Only such drives are taken.
-    #[default]
     Same,
     /// Such drives are taken first.
     Prefer,
     /// All are alike.
     Any,
-}
-
-fn prefer() -> Likeness {
-    Likeness::Prefer
 }
 
 /// The address for Prometheus, besides the control socket.

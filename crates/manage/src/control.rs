@@ -144,7 +144,7 @@ async fn settings(State(service): On, Path(name): Path<String>, body: Body<Setti
 }
 
 async fn trim(State(service): On, Path(name): Path<String>, body: Body<TrimRequest>) -> Response {
-    with(service, body, move |service, body| service.trim(&name, &body)).await
+    with(service, body, move |service, body| service.trim(&name, &body, || false)).await
 }
 
 #[derive(Deserialize)]

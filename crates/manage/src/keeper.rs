@@ -13,7 +13,7 @@ mod opening;
 mod spares;
 
 pub use drives::{files, is_mapped};
-pub use spares::{PoolState, enclosure_of, look as look_at_pool};
+pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind};
 use crate::config::{self, Config, Uuid};

@@ -2,10 +2,11 @@
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
 use crate::view;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The kind of a matter, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MatterKind {
     /// The array is not served.

@@ -21,6 +21,21 @@ pub fn drives_of<'a>(assemblies: impl IntoIterator<Item = &'a Assembly>) -> Vec<
     drives.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect()
 }
 
+/// The arrays of the tree: the array, and its spans.
+pub fn tree<'a>(assemblies: &'a [Assembly], array: &Assembly) -> Vec<&'a Assembly> {
+    let uuid = array.uuid;
+    assemblies.iter().filter(|one| one.uuid == uuid || one.freshest.span_of == Some(uuid)).collect()
+}
+
+/// The drives of these arrays, each once; an array above is on none itself.
+pub fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
+    let names = arrays.iter().flat_map(|array| &array.drives).map(|drive| PathBuf::from(&drive.name));
+    let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
 /// The one array that is meant, by name, UUID, or because there is no other.
 pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
     let is_named =

@@ -26,12 +26,14 @@ pub mod types;
 
 pub use server::start;
 
-use crate::api::{ApiError, ApiErrorKind, EventView, RoutineView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
 use crate::atomic_file::replace;
 use crate::config::{ApiOptions, Config, edit};
 use crate::event_file::stored;
-use crate::keeper::Keeper;
+use crate::foreign::Foreign;
+use crate::keeper::{Keeper, look_at_pool, offers};
 use crate::monitor::{Monitor, StandingView};
+use crate::pool;
 use crate::routine::Routine;
 use crate::service::Service;
 use accounts::Accounts;
@@ -50,9 +52,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use stria_host::{OpenOptions, find_readable};
 use types::{
-    About, Action, ArrayEntry, ConfigText, ConfigVerdict, DrivePage, EventPage, Job, JobRequest, PlanOffer, Role, State, Summary,
-    Told, Who,
+    About, Action, ArrayEntry, ConfigText, ConfigVerdict, DrivePage, EventPage, Job, JobRequest, PlanOffer, Role, SparePool,
+    State, Summary, Told, Who,
 };
 
 /// The version of the API.
@@ -216,6 +219,8 @@ fn routes() -> Vec<Route> {
             forecast::forecast(&call.rest, &call.input.0)
         }),
         route(get.clone(), "/drives", View, "The drives of the machine, what lies on them, and their health", drives_of),
+        route(get.clone(), "/spares", View, "The pool of spares, and which arrays it serves", spares),
+        route(get.clone(), "/foreign", View, "What other machines and programs left on the drives here", foreign),
         route(post.clone(), "/plans", Operate, "Says what an action would do, and gives a token to carry it out", offer),
         route(post.clone(), "/actions", Operate, "Carries out an action that loses nothing", act),
         route(post.clone(), "/jobs", Operate, "Carries out a plan, if it still holds", carry_out),
@@ -224,7 +229,11 @@ fn routes() -> Vec<Route> {
         }),
         route(get.clone(), "/jobs/{id}", View, "One job", |call: Call<Nothing>| {
             let job = call.name.parse().ok().and_then(|id| call.rest.jobs.job(id));
-            job.ok_or_else(|| ApiError::new(ApiErrorKind::NotFound, format!("there is no job {}", call.name)))
+            job.ok_or_else(|| jobs::no_job(&call.name))
+        }),
+        route(Method::DELETE, "/jobs/{id}", Operate, "Cancels a job whose work can end early", |call: Call<Nothing>| {
+            let id = call.name.parse().map_err(|_| jobs::no_job(&call.name))?;
+            call.rest.jobs.cancel(&call.rest, id, &call.caller).map(|message| Told { message })
         }),
         route(get.clone(), "/events", View, "Events of the past, over restarts", |call: Call<Query<EventQuery>>| {
             events(&call.rest, call.input.0)
@@ -316,7 +325,28 @@ fn about(call: Call<Nothing>) -> Result<About, ApiError> {
 
 fn drives_of(call: Call<Nothing>) -> Result<Vec<DrivePage>, ApiError> {
     let rest = &call.rest;
-    Ok(drives::pages(drives::paths(&rest.config()?.daemon), &rest.entries(false)?, &rest.monitor.drives()))
+    let config = rest.config()?;
+    let (paths, pool) = (drives::paths(&config.daemon), &config.spares.drives);
+    Ok(drives::pages(paths, &rest.entries(false)?, &rest.monitor.drives(), pool))
+}
+
+fn spares(call: Call<Nothing>) -> Result<SparePool, ApiError> {
+    let (rest, policy) = (&call.rest, call.rest.config()?.spares);
+    let looked = look_at_pool(&policy.drives);
+    let arrays: Vec<ArrayView> = rest.entries(false)?.into_iter().filter_map(|entry| entry.view).collect();
+    Ok(SparePool {
+        kind: policy.kind,
+        enclosure: policy.enclosure,
+        drives: looked.iter().map(|(path, state)| pool::drive(path, state)).collect(),
+        offers: offers(&arrays, &looked, &policy),
+    })
+}
+
+fn foreign(call: Call<Nothing>) -> Result<Foreign, ApiError> {
+    let config = call.rest.config()?;
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let (found, _) = find_readable(&drives::paths(&config.daemon), options)?;
+    Ok(Foreign::of(&found, &config))
 }
 
 fn offer(call: Call<Body<Action>>) -> Result<PlanOffer, ApiError> {

@@ -523,8 +523,8 @@ impl Service {
         self.done(sequence, format!("speed bounds of \"{name}\" are set"))
     }
 
-    /// Trims a range: it reads as zeros afterwards.
-    pub fn trim(&self, name: &str, request: &TrimRequest) -> Result<Done, ApiError> {
+    /// Trims a range: it reads as zeros afterwards. It ends early once `is_cancelled` says so, which is asked between parts of 1 GiB.
+    pub fn trim(&self, name: &str, request: &TrimRequest, is_cancelled: impl Fn() -> bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let remote = served.lanes.remote();
         let limits = remote.limits();
@@ -556,6 +556,11 @@ impl Service {
         let thread = std::thread::current();
         let reply = Arc::new(Mailbox::<Completion>::new(move || thread.unpark()));
         for start_sector in sectors.clone().step_by(TRIM_SECTORS as usize) {
+            if is_cancelled() {
+                let trimmed = start_sector * SECTOR_BYTES as u64 - start;
+                let text = format!("trim of \"{name}\" was cancelled: the first {trimmed} of {length} bytes read as zeros");
+                return refuse(ApiErrorKind::Refused, text);
+            }
             let count = TRIM_SECTORS.min(sectors.end - start_sector);
             let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
             let request = Request { tag: 0, start_sector, sectors: count, operation };

@@ -19,6 +19,18 @@ pub enum WriteMode {
     Back,
 }
 
+/// What [`WriteMode::Back`] costs, for its plan and for the question before it.
+pub const BACK_COSTS: &str = "With this policy flushes are answered before the drives have the data: a power cut loses the writes of the last seconds, \
+                              flushed or not, and may damage file systems.";
+
+/// What an array without a write-intent bitmap costs.
+pub const NO_BITMAP_COSTS: &str =
+    "without a write-intent bitmap a crash costs a resync of everything, and a member that was away a full rebuild";
+
+/// What a parity level without a write log costs.
+pub const NO_LOG_COSTS: &str =
+    "without a write log a crash together with a lost drive can damage data that was not being written";
+
 impl WriteMode {
     /// The policy and its price, for `status`.
     pub fn words(self) -> &'static str {
@@ -51,7 +63,7 @@ impl From<WritePolicy> for WriteMode {
 }
 
 /// `PUT /v1/arrays/{name}/settings`: what is not given stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SettingsRequest {
     /// When a write is acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +89,11 @@ pub struct SettingsRequest {
 }
 
 impl SettingsRequest {
+    /// True if a setting is among it that the configuration keeps, as the drives do not hold it.
+    pub fn is_kept(&self) -> bool {
+        self.write.is_some() || self.drive_caches.is_some() || self.read_only.is_some()
+    }
+
     /// The changes of metadata that are asked for.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ fn api_answers_refuses_and_tells_events() {
     assert_eq!(kind(post(&place, "/v1/arrays/tank/members/fail", "{}")), (400, "invalid".into()));
     assert_eq!(kind(post(&place, "/v1/arrays/tank/trim", r#"{"start_bytes":0,"length_bytes":4096}"#)), (409, "unsafe".into()));
     assert_eq!(kind(post(&place, "/v1/arrays/tank/members/fail", r#"{"path":"/nowhere"}"#)), (409, "refused".into()));
-    assert_eq!(kind(post(&place, "/v1/arrays/tank/members", r#"{"path":"/nowhere"}"#)), (500, "failed".into()));
+    assert_eq!(kind(post(&place, "/v1/arrays/tank/members", r#"{"path":"/nowhere"}"#)), (409, "refused".into()));
 
     // A stream sends earlier and later events, each once and in order.
     let mut stream = UnixStream::connect(place.path("control.sock")).expect("it listens");

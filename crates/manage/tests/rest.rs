@@ -230,6 +230,241 @@ fn what_was_planned_is_done_and_nothing_else() {
     daemon.ended_well();
 }
 
+fn delete(place: &Place, path: &str) -> Answer {
+    let socket = socket(place).display().to_string();
+    curl(&["--unix-socket", &socket, "--request", "DELETE", &format!("http://localhost/api/v1{path}")])
+}
+
+/// The sentence of a job or of a refusal.
+fn text(value: &Value) -> &str {
+    value["text"].as_str().or(value["error"]["message"].as_str()).expect("a sentence")
+}
+
+/// Settings hold in the array and in the configuration, served or stopped; a pause that a client would not outlive is refused, or
+/// confirmed by name.
+#[test]
+fn settings_are_planned_and_kept() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let mut client = client_of_tank(&place);
+    let set = |settings: Value| {
+        let mut action = json!({"action": "set", "array": "tank"});
+        action.as_object_mut().expect("an object").extend(settings.as_object().expect("an object").clone());
+        action
+    };
+    let view = || ask(&place, "/arrays/tank", None).body["view"].clone();
+    let config = || fs::read_to_string(place.config()).expect("a configuration");
+
+    let offer = plan(&place, set(json!({"write": "back"})));
+    assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
+    assert!(offer["plan"]["warnings"].to_string().contains("a power cut loses the writes"), "{offer:#}");
+    let job = do_it(&place, set(json!({"write": "through"})));
+    assert!(job["state"] == "done" && text(&job).contains("the configuration keeps that"), "{job:#}");
+    assert_eq!(view()["write"], "through");
+    assert!(config().contains("write = \"through\""), "{}", config());
+
+    let job = do_it(&place, set(json!({"bitmap": "none", "log": "none"})));
+    assert!(job["state"] == "failed" && text(&job).contains("in use by"), "{job:#}");
+    assert!(view()["bitmap"].is_object(), "nothing has changed");
+    let offer = plan(&place, set(json!({"bitmap": "none", "log": "none", "force": true})));
+    let said = offer["plan"].to_string();
+    assert!(
+        said.contains("stopped for a moment") && said.contains("it is in use by") && offer["plan"]["confirm"] == "tank",
+        "{offer:#}"
+    );
+    assert_eq!(offer["plan"]["writes"].as_array().map(Vec::len), Some(3), "{offer:#}");
+    assert!(said.contains("without a write log"), "{offer:#}");
+    let job = do_it(&place, set(json!({"bitmap": "none", "log": "none", "force": true})));
+    assert_eq!(job["state"], "done", "{job:#}");
+    assert_eq!((&view()["bitmap"], &view()["log"]), (&Value::Null, &Value::Null));
+    assert!(client.write(0, &[1; 4096]).is_err(), "it was disconnected");
+
+    // The same while it is stopped, and what makes no sense.
+    let stopped = ended(&place, &ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"}))).body);
+    assert_eq!(stopped["state"], "done", "{stopped:#}");
+    let job = do_it(&place, set(json!({"bitmap": "internal:64K", "read_only": true})));
+    assert!(job["state"] == "done" && text(&job).contains("was changed"), "{job:#}");
+    assert!(config().contains("read-only = true"), "{}", config());
+    let started = ended(&place, &ask(&place, "/actions", Some(json!({"action": "start", "array": "tank"}))).body);
+    assert_eq!(started["state"], "done", "{started:#}");
+    assert_eq!((&view()["bitmap"]["chunk_bytes"], &view()["read_only"]), (&json!(65536), &json!(true)));
+    for (wrong, words) in
+        [(json!({}), "no setting is named"), (json!({"bitmap": "some"}), "internal:CHUNK"), (json!({"log": "x"}), "auto")]
+    {
+        let answer = ask(&place, "/plans", Some(set(wrong)));
+        assert_eq!(answer.kind(), (400, "invalid"), "{answer:?}");
+        assert!(text(&answer.body).contains(words), "{answer:?}");
+    }
+    assert_eq!(ask(&place, "/actions", Some(set(json!({"write": "safe"})))).kind(), (428, "plan_needed"));
+}
+
+/// A client of the array `tank`, by the address that the daemon names.
+fn client_of_tank(place: &Place) -> support::nbd::Client {
+    let exports = ask(place, "/arrays/tank", None).body["view"]["exports"].clone();
+    let uri = exports[0].as_str().expect("an address");
+    support::nbd::Client::connect(Path::new(uri.split_once("?socket=").expect("a unix socket").1), "tank")
+}
+
+#[test]
+fn the_pool_of_spares_is_shown_with_the_arrays_it_serves() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    place.ok(&["create", "old", "--level", "1", &drives[4], "missing"]);
+    let pool = ask(&place, "/spares", None).body;
+    assert_eq!((&pool["kind"], &pool["enclosure"], &pool["drives"]), (&json!("same"), &json!("prefer"), &json!([])), "{pool:#}");
+    assert_eq!((&pool["offers"][0]["array"], &pool["offers"][0]["why_none"]), (&json!("tank"), &json!("the pool is empty")));
+
+    // A blank drive joins it without a word; what another drive carries is lost, which a person confirms.
+    let add = |drive: &String| json!({"action": "spare_add", "drives": [drive]});
+    let offer = plan(&place, add(&drives[3]));
+    assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&Value::Null, &json!("operate")), "{offer:#}");
+    assert_eq!(do_it(&place, add(&drives[3]))["state"], "done");
+    let offer = plan(&place, add(&drives[4]));
+    assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("pool"), &json!("admin")), "{offer:#}");
+    assert!(offer["plan"]["loses"][0].as_str().is_some_and(|text| text.contains("\"old\"")), "{offer:#}");
+    let job = do_it(&place, add(&drives[4]));
+    assert_eq!(job["state"], "done", "{job:#}");
+    let pool = ask(&place, "/spares", None).body;
+    assert!(pool["drives"].as_array().expect("a list").iter().all(|drive| drive["free"] == true), "{pool:#}");
+    assert_eq!(pool["offers"][0]["drives"], json!([drives[3], drives[4]]), "{pool:#}");
+    let page = ask(&place, "/drives", None).body;
+    assert!(page.as_array().expect("a list").iter().any(|drive| drive["path"] == json!(drives[3]) && drive["pool"] == true));
+    for (drive, words) in
+        [(&drives[0], "in use by array"), (&drives[3], "is in the pool of spares"), (&"/etc/passwd".into(), "GET /api/v1/drives")]
+    {
+        let refused = ask(&place, "/plans", Some(add(drive)));
+        assert!(refused.kind() == (409, "refused") && text(&refused.body).contains(words), "{refused:?}");
+    }
+
+    // An array takes one; the other leaves the pool.
+    assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[0]}))["state"], "done");
+    place.wait_for("tank", "the spare of the pool", |status| status["health"] == "optimal");
+    let taken = ask(&place, "/spares", None).body;
+    let states: Vec<&str> =
+        taken["drives"].as_array().expect("a list").iter().filter_map(|drive| drive["state"].as_str()).collect();
+    assert!(states.contains(&"taken by \"tank\"") && states.contains(&"free"), "{taken:#}");
+    assert_eq!(do_it(&place, json!({"action": "spare_remove", "drives": [drives[3], drives[4]]}))["state"], "done");
+    assert_eq!(ask(&place, "/spares", None).body["drives"], json!([]));
+    let refused = ask(&place, "/plans", Some(json!({"action": "spare_remove", "drives": [drives[3]]})));
+    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("not in the pool"), "{refused:?}");
+}
+
+#[test]
+fn what_another_machine_left_is_listed_and_imported_under_a_free_name() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    assert_eq!(ask(&place, "/foreign", None).body, json!({"arrays": [], "firmware": []}));
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &drives[3], &drives[4]]);
+    support::of_another_host(&drives[3..], "elsewhere:tank");
+    let found = ask(&place, "/foreign", None).body;
+    let array = &found["arrays"][0];
+    assert_eq!(
+        (&array["host"], &array["clash"], &array["starts"]),
+        (&json!("elsewhere"), &json!(true), &json!(true)),
+        "{found:#}"
+    );
+    let import = |name: Value| json!({"action": "import", "array": array["uuid"], "name": name});
+    let refused = ask(&place, "/plans", Some(import(Value::Null)));
+    assert!(
+        refused.kind() == (409, "refused") && text(&refused.body).contains("another array here is called \"tank\""),
+        "{refused:?}"
+    );
+    let offer = plan(&place, import(json!("theirs")));
+    assert_eq!(offer["plan"]["writes"].as_array().map(Vec::len), Some(2), "{offer:#}");
+    assert_eq!((&offer["plan"]["role"], &offer["plan"]["loses"]), (&json!("admin"), &json!([])), "{offer:#}");
+    let job = do_it(&place, import(json!("theirs")));
+    assert!(job["state"] == "done" && text(&job).contains("is called \"theirs\" now, on 2 drives"), "{job:#}");
+    assert_eq!(ask(&place, "/arrays/theirs", None).body["state"], "served");
+    assert_eq!(place.status("theirs")["full_name"], "theirs");
+    assert_eq!(ask(&place, "/foreign", None).body["arrays"], json!([]));
+    let uuid = array["uuid"].as_str().expect("text");
+    let refused = ask(&place, "/plans", Some(json!({"action": "import", "array": uuid})));
+    assert!(text(&refused.body).contains("belongs to Stria already"), "{refused:?}");
+}
+
+/// The name of an array over spans lies within the spans, under their parity.
+#[test]
+fn an_array_over_spans_is_renamed() {
+    let (place, mut drives) = machine("");
+    let sixth = place.path("drives").join("d5");
+    fs::File::create(&sixth).and_then(|file| file.set_len(SIZE)).expect("an image");
+    drives.push(sixth.display().to_string());
+    let _daemon = Daemon::start(&place);
+    let create = json!({"action": "create", "name": "tank", "level": "50", "drives": drives, "assume_clean": true});
+    assert_eq!(do_it(&place, create)["state"], "done");
+    let stopped = ended(&place, &ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"}))).body);
+    assert_eq!(stopped["state"], "done", "{stopped:#}");
+    let rename = json!({"action": "rename", "array": "tank", "name": "lake"});
+    let offer = plan(&place, rename.clone());
+    assert_eq!(offer["plan"]["writes"].as_array().map(Vec::len), Some(6), "{offer:#}");
+    let job = do_it(&place, rename);
+    assert!(job["state"] == "done" && text(&job).contains("on 6 drives"), "{job:#}");
+    let started = ended(&place, &ask(&place, "/actions", Some(json!({"action": "start", "array": "lake"}))).body);
+    assert_eq!(started["state"], "done", "{started:#}");
+    let spans = ask(&place, "/arrays/lake", None).body["view"]["spans"].clone();
+    assert_eq!((&spans[0]["name"], &spans[1]["name"]), (&json!("lake-span0"), &json!("lake-span1")), "{spans:#}");
+    assert!(place.ok(&["scrub", "lake", "--wait"]).contains("0 sectors with mismatches"));
+}
+
+/// A scrub and a trim end early. Other jobs, and those that have ended, say why they do not.
+#[test]
+fn jobs_are_cancelled_where_their_work_can_end() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let act = |action: Value| ask(&place, "/actions", Some(action)).body;
+    assert_eq!(ended(&place, &act(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 4096})))["state"], "done");
+    let job = act(json!({"action": "scrub", "array": "tank"}));
+    let path = format!("/jobs/{}", job["id"]);
+    // It can be cancelled once it runs.
+    let end = Instant::now() + PATIENCE;
+    while ask(&place, &path, None).body["task"].is_null() {
+        assert!(Instant::now() < end, "it does not run: {:?}", ask(&place, &path, None));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let cancelled = delete(&place, &path);
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let job = ended(&place, &job);
+    assert!(job["state"] == "cancelled" && text(&job).contains("cancelled it"), "{job:#}");
+    let again = delete(&place, &path);
+    assert!(again.kind() == (409, "refused") && text(&again.body).contains("has ended already"), "{again:?}");
+    assert_eq!(delete(&place, "/jobs/4711").kind(), (404, "not_found"));
+    assert_eq!(delete(&place, "/jobs/last").kind(), (404, "not_found"));
+
+    // A rebuild goes on: it restores redundancy. It is slow, as the bound on its speed still holds.
+    assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[0]}))["state"], "done");
+    let offer = plan(&place, json!({"action": "add", "array": "tank", "drive": drives[3]}));
+    let job = ask(&place, "/jobs", Some(json!({"token": offer["token"]}))).body;
+    let refused = delete(&place, &format!("/jobs/{}", job["id"]));
+    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("restores redundancy"), "{refused:?}");
+
+    // A trim of sparse images of 4 TiB has thousands of parts.
+    let large: Vec<String> = ["d5", "d6"].map(|name| place.path("drives").join(name).display().to_string()).to_vec();
+    large.iter().for_each(|path| fs::File::create(path).and_then(|file| file.set_len(4 << 40)).expect("an image"));
+    let create = json!({"action": "create", "name": "vast", "level": "0", "drives": large});
+    assert_eq!(do_it(&place, create)["state"], "done");
+    let offer = plan(&place, json!({"action": "trim", "array": "vast", "start_bytes": 0}));
+    let job = ask(&place, "/jobs", Some(json!({"token": offer["token"], "confirm": "vast"}))).body;
+    let cancelled = delete(&place, &format!("/jobs/{}", job["id"]));
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let job = ended(&place, &job);
+    assert!(job["state"] == "cancelled" && text(&job).contains("was cancelled: the first"), "{job:#}");
+}
+
+#[test]
+fn a_drive_without_a_light_says_so() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    let locate = |drive: &str| ask(&place, "/actions", Some(json!({"action": "locate", "drive": drive, "on": true})));
+    let job = ended(&place, &locate(&drives[0]).body);
+    assert!(job["state"] == "failed" && text(&job).contains("a file has no light"), "{job:#}");
+    let refused = locate("/etc/passwd");
+    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("no drive of this machine"), "{refused:?}");
+}
+
 /// Reads events of a stream until one is wanted.
 fn listen(
     place: &Place,

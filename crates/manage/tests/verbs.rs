@@ -133,21 +133,6 @@ fn what_is_wrong_is_explained() {
     daemon.ended_well();
 }
 
-/// mdadm puts its host before an array's name.
-fn of_another_host(images: &[String], name: &str) {
-    use std::os::unix::fs::FileExt;
-    for image in images {
-        let file = std::fs::File::options().read(true).write(true).open(image).expect("an image");
-        let mut bytes = vec![0; 4096];
-        file.read_exact_at(&mut bytes, 4096).expect("it reads");
-        let sectors = file.metadata().expect("an image").len() / 512;
-        let mut superblock = stria_format::md::Superblock::parse(&bytes, 8, sectors).expect("a member");
-        superblock.header.set_name = [0; 32];
-        superblock.header.set_name[..name.len()].copy_from_slice(name.as_bytes());
-        file.write_all_at(&superblock.encode(), 4096).expect("it writes");
-    }
-}
-
 #[test]
 fn what_another_machine_left_is_listed_served_once_and_taken_under_another_name() {
     let place = Place::new();
@@ -157,7 +142,7 @@ fn what_another_machine_left_is_listed_served_once_and_taken_under_another_name(
     place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &own));
     place.ok(&all(&["adopt"], &own));
     place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &foreign));
-    of_another_host(&foreign, "elsewhere:tank");
+    support::of_another_host(&foreign, "elsewhere:tank");
     // A member of firmware RAID: Intel's anchor in the last sector but one.
     let anchor = [&b"Intel Raid ISM Cfg Sig. 1.3.00"[..], &[0; 482]].concat();
     let file = std::fs::File::options().write(true).open(&images[4]).expect("an image");

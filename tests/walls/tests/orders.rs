@@ -19,8 +19,8 @@ fn of_the_program() {
         settings api log event_log mounts atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress matter plain_status status nbd vhost_user
         service signals control monitor
-        cli config mdadm meant event_file attach
-        routine serve keeper rest daemon
+        cli config mdadm meant event_file attach ownership foreign
+        routine serve keeper pool rest daemon
         commands
         ",
     );

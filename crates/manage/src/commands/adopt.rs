@@ -4,18 +4,15 @@ use crate::api::AdoptedState;
 use crate::cli;
 use crate::client;
 use crate::config::edit::Edit;
-use crate::config::{self, Array, Block, Config, Uuid};
+use crate::config::{self, Block, Config, Uuid};
 use crate::mdadm::keep_away;
-use crate::meant::{chosen, drives_of, look};
+use crate::meant::{chosen, look};
+use crate::ownership::{self, Adopted, Terms};
 use crate::rest::auth::read_tokens;
-use crate::sockets::once_free;
 use serde_json::json;
-use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use stria_block::shown;
-use stria_host::{short_name, sort_arguments};
+use stria_host::sort_arguments;
 use stria_terminal::output::{print, say};
 use stria_terminal::{Failure, absolute};
 
@@ -27,30 +24,22 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     let (drives, names) = sort_arguments(&command.what);
     let (assemblies, _) = look(&drives)?;
     let array = chosen(&assemblies, &names)?;
-    let uuid = Uuid(array.uuid);
-    let parts = || assemblies.iter().filter(|one| one.freshest.span_of == Some(array.uuid));
-    let spans = parts().map(|one| Uuid(one.uuid)).collect();
-    let drives = drives_of(parts().chain([array]));
     let path = config::path(command.config.config.as_deref());
-    let mut edit = Edit::open(&path)?;
-    let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
-    let mut entry = Array { spans, ..known.unwrap_or_else(|| Array::new(uuid)) };
-    entry.name = command.name.clone().or(entry.name).or_else(|| Some(short_name(&array.name).to_owned()));
-    if let Some(number) = command.ublk {
-        entry.ublk = number.map_or(Block::Any, Block::Number);
-    }
-    if !command.vhost_user.is_empty() {
-        entry.vhost_user = command.vhost_user.iter().map(|path| absolute(path)).collect();
-    }
-    entry.read_only |= command.read_only;
-    entry.lanes = command.lanes.or(entry.lanes);
-    edit.put(&entry)?;
-    edit.search(drives.iter().filter(|path| path.is_file()))?;
-    let config = edit.save()?;
-    let mut notes = keep_away(&config)?;
-    notes.extend(take_from_linux(&drives));
-    notes.push(tell_daemon(command.control.socket.as_deref())?);
-    let name = entry.title();
+    let terms = Terms {
+        name: command.name.clone(),
+        ublk: command.ublk.map(|number| number.map_or(Block::Any, Block::Number)),
+        vhost_user: command.vhost_user.iter().map(|path| absolute(path)).collect(),
+        read_only: command.read_only,
+        lanes: command.lanes,
+    };
+    let adopted = ownership::adopt(&path, &assemblies, array, terms)?;
+    say_adopted(&path, Uuid(array.uuid), adopted, command.control.socket.as_deref(), json)
+}
+
+/// Tells the daemon of an array that belongs to Stria now, and says so.
+pub(super) fn say_adopted(path: &Path, uuid: Uuid, adopted: Adopted, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let Adopted { name, mut notes } = adopted;
+    notes.push(tell_daemon(socket)?);
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())
@@ -137,49 +126,6 @@ fn show(config: &Config, json: bool) {
     if config.arrays.is_empty() && !json {
         print("no array belongs to Stria: `stria adopt` takes one\n");
     }
-}
-
-/// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
-///
-/// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until udev is idle; later
-/// ones leave the array alone. Where udev is not, nothing starts mdadm.
-fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
-    if drives.iter().any(|path| !path.is_file()) {
-        let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    }
-    let names: BTreeSet<String> = drives
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str())
-        .flat_map(holders)
-        .filter(|name| name.starts_with("md"))
-        .collect();
-    let take = |name: &String| match stop_md(name) {
-        Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
-        Err(why) => format!(
-            "Linux runs it as /dev/{name}, which was not stopped ({why}): `mdadm --stop /dev/{name}`, then `stria reload` starts it here"
-        ),
-    };
-    names.iter().map(take).collect()
-}
-
-/// What lies on a block device, by names of the kernel.
-fn holders(device: &str) -> Vec<String> {
-    let holders = std::fs::read_dir(Path::new("/sys/class/block").join(device).join("holders"));
-    holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use; udev uses a new one for a moment.
-fn stop_md(name: &str) -> Result<(), String> {
-    for holder in holders(name) {
-        if !holder.starts_with("md") {
-            return Err(format!("it is in use by {holder}"));
-        }
-        stop_md(&holder)?;
-    }
-    let state = Path::new("/sys/class/block").join(name).join("md/array_state");
-    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-    let stopped = once_free(|| std::fs::write(&state, "clear"), is_busy);
-    stopped.map_err(|error| if is_busy(&error) { "it is in use".into() } else { error.to_string() })
 }
 
 /// Makes a running daemon follow the configuration.

@@ -2,19 +2,18 @@
 
 use super::adopt::tell_daemon;
 use crate::config::edit::Edit;
-use crate::config::{self, Array, Config, Uuid};
+use crate::config::{self, Config, Uuid};
 use crate::mdadm::keep_away;
-use crate::meant::{chosen, look};
-use crate::{cli, client};
+use crate::meant::{chosen, drives, look, tree};
+use crate::{cli, client, ownership};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use stria_format::md::{Assembly, Verdict};
 use stria_host::{examine, short_name, sort_arguments};
 use stria_terminal::output::{confirm, say};
 use stria_terminal::{Failure, absolute};
 
 /// Refuses what must not happen to an array that is served.
-fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Failure> {
+pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Failure> {
     let (services, _) = client::survey(None)?;
     // The socket that was named may be none of the usual ones, and nobody need listen there.
     let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
@@ -28,21 +27,6 @@ fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Fa
     }
 }
 
-/// The arrays of the tree: the array, and its spans.
-pub(super) fn tree<'a>(assemblies: &'a [Assembly], array: &Assembly) -> Vec<&'a Assembly> {
-    let uuid = array.uuid;
-    assemblies.iter().filter(|one| one.uuid == uuid || one.freshest.span_of == Some(uuid)).collect()
-}
-
-/// The drives of these arrays; an array above is on none itself.
-pub(super) fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
-    let names = arrays.iter().flat_map(|array| &array.drives).map(|drive| PathBuf::from(&drive.name));
-    let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
 /// Gives an array another name, on its drives and in the configuration.
 ///
 /// # Errors
@@ -52,47 +36,12 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     let (assemblies, _) = look(&paths)?;
     let array = chosen(&assemblies, std::slice::from_ref(&command.old))?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
-    let arrays = tree(&assemblies, array);
     refuse_served(socket, uuid, "rename")?;
-    let old = short_name(&array.name).to_owned();
-    let path = config::path(command.config.config.as_deref());
-    let known = Config::read(&path)?.arrays.into_iter().find(|known| known.uuid == uuid);
-    let mut notes = Vec::new();
-    // Checked before the drives are written: another array may have the name here.
-    let edit = match &known {
-        Some(known) => {
-            let mut edit = Edit::open(&path)?;
-            edit.put(&Array { name: Some(command.new.clone()), ..known.clone() })?;
-            edit.check()?;
-            Some(edit)
-        }
-        None => None,
-    };
-    let mut spans: Vec<&Assembly> = arrays.iter().copied().filter(|one| one.uuid != array.uuid).collect();
-    let count = if spans.is_empty() {
-        stria_host::rename(&drives(&arrays), &array.uuid, &command.new)?
-    } else {
-        if let Err(error) = &array.outcome {
-            return Err(Failure::Failed(format!("all spans must be here to be renamed: {error}")));
-        }
-        // By their slots in the array above, which are their numbers.
-        let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
-        let place =
-            |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
-        spans.sort_by_key(|span| (place(span), span.name.clone()));
-        let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
-        stria_host::rename_spans(&spans, &array.uuid, &command.new)?
-    };
-    if let Some(edit) = edit {
-        keep_away(&edit.save()?)?;
-        notes.push(tell_daemon(socket)?);
-    }
-    let new = &command.new;
-    let words = || {
-        let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
-        format!("array \"{old}\" is called \"{new}\" now, on {count} drives{notes}")
-    };
-    say(json, words, || json!({"old": old, "new": new, "uuid": uuid.to_string(), "drives": count}));
+    let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
+    let renamed = ownership::rename(&path, &assemblies, array, new)?;
+    let told = if renamed.is_known { format!("; {}", tell_daemon(socket)?) } else { String::new() };
+    let words = || renamed.words(new) + &told;
+    say(json, words, || json!({"old": renamed.old, "new": new, "uuid": uuid.to_string(), "drives": renamed.drive_count}));
     Ok(())
 }
 

@@ -1,14 +1,13 @@
 //! `set`: settings of an array that is served, or that is not.
 
 use super::adopt::tell_daemon;
-use super::life::{drives, tree};
 use crate::api::Done;
 use crate::cli;
 use crate::client::{self, array_path};
-use crate::config::edit::Edit;
-use crate::config::{self, Array, Config, Uuid};
+use crate::config::{self, Uuid};
 use crate::meant::{chosen, look};
-use crate::settings::WriteMode;
+use crate::ownership;
+use crate::settings::{BACK_COSTS, WriteMode};
 use hyper::Method;
 use serde_json::json;
 use std::path::PathBuf;
@@ -23,9 +22,7 @@ use stria_terminal::{Failure, absolute};
 pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     let request = command.request();
     if command.write == Some(WriteMode::Back) {
-        let what = "With this policy flushes are answered before the drives have the data: a power cut loses the writes of the last seconds, \
-                    flushed or not, and may damage file systems.";
-        confirm(what, command.force)?;
+        confirm(BACK_COSTS, command.force)?;
     }
     let socket = command.control.socket.as_deref();
     let (services, _) = client::survey(None)?;
@@ -47,35 +44,21 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
             let (assemblies, _) = look(&paths)?;
             let array = chosen(&assemblies, std::slice::from_ref(&command.name))?;
             let name = short_name(&array.name).to_owned();
-            let changes = request.changes().map_err(Failure::Usage)?;
-            let mut notes = Vec::new();
-            if !changes.is_empty() {
-                let differs = stria_host::change(&drives(&tree(&assemblies, array)), &changes, false)?;
-                notes.push(format!("array \"{name}\" {}", if differs { "was changed" } else { "is as wanted already" }));
-            }
+            let notes = ownership::change(&assemblies, array, &request)?.into_iter().collect();
             (Uuid(array.uuid), name, notes)
         }
     };
-    let keeps = command.write.is_some() || command.drive_caches.is_some() || command.read_only.is_some();
-    let known = Config::read(&path)?.arrays.into_iter().find(|known| known.uuid == uuid);
-    match (keeps, known) {
+    let keeps = request.is_kept();
+    match (keeps, keeps && ownership::keep(&path, uuid, &request)?) {
         (false, _) => {}
-        (true, Some(known)) => {
-            let mut edit = Edit::open(&path)?;
-            edit.put(&Array {
-                write: command.write.unwrap_or(known.write),
-                drive_caches: command.drive_caches.or(known.drive_caches),
-                read_only: command.read_only.unwrap_or(known.read_only),
-                ..known
-            })?;
-            edit.save()?;
+        (true, true) => {
             tell_daemon(socket)?;
             notes.push(format!("{} keeps that", path.display()));
         }
-        (true, None) if served.is_some() => {
+        (true, false) if served.is_some() => {
             notes.push(format!("it holds until the array stops: options of `stria serve`, or `stria adopt {name}`, keep it"));
         }
-        (true, None) => {
+        (true, false) => {
             return Err(Failure::Failed(format!(
                 "array \"{name}\" is neither served nor Stria's by {}: give --write, --drive-caches and --read-only to `stria serve`, or \
                  `stria adopt` it first",

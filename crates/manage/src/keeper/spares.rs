@@ -8,6 +8,8 @@ use crate::api::{AddRequest, ArrayView, MemberView};
 use crate::config::{Likeness, Spares};
 use crate::service::Service;
 use crate::view;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::{Access, DriveInfo, SyncDrive, real_path_within};
@@ -75,21 +77,53 @@ fn needs(array: &ArrayView) -> Vec<Need> {
 }
 
 fn needs_of(array: &ArrayView, name: &str, span: Option<&str>) -> Vec<Need> {
-    let count_of = |role: &str| array.members.iter().filter(|member| member.role == role).count();
+    let spares = array.members.iter().filter(|member| member.role == "spare").count();
+    let missing = if array.read_only { 0 } else { array.missing_slots.len().saturating_sub(spares) };
+    (0..missing).filter_map(|_| wish_of(array, name, span)).collect()
+}
+
+/// The spare that an array or span would take. `None`: it takes none, or nothing is left to rebuild from.
+fn wish_of(array: &ArrayView, name: &str, span: Option<&str>) -> Option<Need> {
     // A span is no drive, and an array above spans takes no spares.
     let drives = || array.members.iter().filter(|member| member.size_bytes.is_some() && member.role == "in sync");
     let is_redundant = array.level != "0" && array.level != "jbod" && array.spans.is_empty();
-    let Some(like) = drives().min_by_key(|member: &&MemberView| member.size_bytes).filter(|_| is_redundant) else {
-        return Vec::new();
-    };
-    let missing = if array.read_only { 0 } else { array.missing_slots.len().saturating_sub(count_of("spare")) };
-    let need = || Need {
+    let like = drives().min_by_key(|member: &&MemberView| member.size_bytes).filter(|_| is_redundant)?;
+    Some(Need {
         array: name.to_owned(),
         span: span.map(str::to_owned),
         like: PathBuf::from(&like.path),
         size_bytes: like.size_bytes.unwrap_or(0),
+    })
+}
+
+/// What the pool has for an array, or for a span of one.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PoolOffer {
+    /// The array.
+    pub array: String,
+    /// The span, if the array lies on spans.
+    pub span: Option<String>,
+    /// The drives that it would try in turn if it lacked a member. One that is too small refuses to join.
+    pub drives: Vec<PathBuf>,
+    /// Why there is none.
+    pub why_none: Option<String>,
+}
+
+/// What the pool has for each array that takes spares.
+pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spares) -> Vec<PoolOffer> {
+    let wishes = |array: &ArrayView| {
+        let spans = array.spans.iter().filter_map(|span| wish_of(span, &array.name, Some(&span.name)));
+        wish_of(array, &array.name, None).into_iter().chain(spans).collect::<Vec<_>>()
     };
-    (0..missing).map(|_| need()).collect()
+    let offer = |need: Need| {
+        let (drives, why_none) = match suitable(&need, pool, policy) {
+            Ok(drives) => (drives, None),
+            Err(_) if pool.is_empty() => (Vec::new(), Some("the pool is empty".to_owned())),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        PoolOffer { array: need.array, span: need.span, drives, why_none }
+    };
+    arrays.iter().flat_map(wishes).map(offer).collect()
 }
 
 /// The drives of the pool that suit, the best first; or why none does.

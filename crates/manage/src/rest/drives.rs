@@ -24,8 +24,8 @@ pub fn paths(config: &crate::config::Daemon) -> Vec<PathBuf> {
     paths
 }
 
-/// All of them.
-pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry]) -> Vec<DrivePage> {
+/// All of them. `pool`: the pool of spares.
+pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry], pool: &[PathBuf]) -> Vec<DrivePage> {
     let members: BTreeMap<&str, (&ArrayEntry, &MemberView)> = arrays
         .iter()
         .filter_map(|array| Some((array, array.view.as_ref()?)))
@@ -33,8 +33,8 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry]) 
         .filter(|(_, member)| member.size_bytes.is_some())
         .map(|(array, member)| (member.path.as_str(), (array, member)))
         .collect();
-    let names = by_id();
-    let mounts = mounts();
+    let (names, mounts) = (by_id(), mounts());
+    let pool: BTreeSet<PathBuf> = pool.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let mut all: BTreeSet<PathBuf> = paths.into_iter().collect();
     all.extend(members.keys().map(PathBuf::from));
     let others: Vec<PathBuf> =
@@ -48,6 +48,7 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry]) 
             (None, None) => blank(&path),
         };
         page.by_id = names.get(&path).cloned();
+        page.pool = pool.contains(&path);
         if let Some(entry) = health.iter().find(|entry| entry.path == path) {
             page.health.clone_from(&entry.health);
             page.health_error.clone_from(&entry.error);
@@ -71,6 +72,7 @@ fn blank(path: &Path) -> DrivePage {
         member: None,
         users: Vec::new(),
         free: false,
+        pool: false,
         error: None,
         health: None,
         health_read_at_s: None,

@@ -2,19 +2,22 @@
 
 use super::auth::Caller;
 use super::looks::tasks;
-use super::plans::{Based, array_drives, assemblies, entry, spec};
+use super::plans::{Based, array_drives, assemblies, assembly, entry, settings_of, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use super::{Rest, now_ms};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, Done, EventView, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
 use crate::atomic_file::replace;
 use crate::config::edit::Edit;
-use crate::config::{self, Block, Uuid};
+use crate::config::{Block, Uuid};
 use crate::mdadm::keep_away;
 use crate::meant::{chosen, look};
 use crate::mounts::awaited;
+use crate::ownership::{self, Adopted, Terms};
+use crate::pool::{self, Changed};
 use crate::progress::{is_filling, running};
+use crate::settings::SettingsRequest;
 use crate::view;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -22,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stria_format::md::Assembly;
-use stria_host::short_name;
+use stria_health::Seat;
 use stria_terminal::Failure;
 
 /// Jobs that are remembered.
@@ -43,6 +46,8 @@ pub struct Jobs {
 struct Kept {
     jobs: VecDeque<Job>,
     last: u64,
+    /// Jobs that somebody has cancelled, and that have not ended yet: by whom.
+    cancelled: BTreeMap<u64, String>,
 }
 
 /// How an action went.
@@ -165,8 +170,39 @@ impl Jobs {
         Ok(job)
     }
 
+    /// Cancels a job whose work can end early. The job has ended when its state says so.
+    ///
+    /// # Errors
+    /// When there is no such job, it has ended, or its work cannot be cancelled.
+    pub fn cancel(&self, rest: &Rest, id: u64, caller: &Caller) -> Result<String, ApiError> {
+        let refused = |text: String| ApiError::new(ApiErrorKind::Refused, text);
+        let job = self.job(id).ok_or_else(|| no_job(&id.to_string()))?;
+        if job.state != JobState::Running {
+            return Err(refused(format!("job {id} has ended already: {}", job.text)));
+        }
+        let ends_early = match &job.action {
+            Action::Scrub { .. } | Action::Trim { .. } => Ok(()),
+            Action::Add { .. } => Err("its rebuild restores redundancy: `pause` holds it, and `fail` gives the new drive up"),
+            Action::Replace { .. } => {
+                Err("its copy is held by `pause`; `fail` of the new drive gives it up, and the old drive stays")
+            }
+            _ => Err("its steps belong together and soon end"),
+        };
+        ends_early.map_err(|why| refused(format!("job {id} cannot be cancelled ({}): {why}", job.title)))?;
+        self.lock().cancelled.insert(id, caller.shown());
+        if let Action::Scrub { array, .. } = &job.action {
+            let name = entry(rest, array)?.name;
+            rest.service.cancel_scrub(&name).inspect_err(|_| drop(self.lock().cancelled.remove(&id)))?;
+        }
+        Ok(format!("job {id} is being cancelled"))
+    }
+
+    fn is_cancelled(&self, id: u64) -> bool {
+        self.lock().cancelled.contains_key(&id)
+    }
+
     fn run(&self, rest: &Rest, id: u64, plan: &Plan) {
-        let outcome = carry_out(rest, plan).and_then(|Outcome { text, follows }| {
+        let outcome = carry_out(rest, id, plan).and_then(|Outcome { text, follows }| {
             rest.looks.stale();
             self.change(id, |job| job.text.clone_from(&text));
             match follows {
@@ -175,9 +211,11 @@ impl Jobs {
             }
         });
         rest.looks.stale();
-        let (state, text) = match outcome {
-            Ok(text) => (JobState::Done, text),
-            Err(error) => (JobState::Failed, error.message),
+        let cancelled = self.lock().cancelled.remove(&id);
+        let (state, text) = match (outcome, cancelled) {
+            (Ok(text), _) => (JobState::Done, text),
+            (Err(error), Some(by)) => (JobState::Cancelled, format!("{}; {by} cancelled it", error.message)),
+            (Err(error), None) => (JobState::Failed, error.message),
         };
         let mut by = String::new();
         self.change(id, |job| {
@@ -186,7 +224,11 @@ impl Jobs {
             by.clone_from(&job.by);
         });
         self.save();
-        let outcome = if state == JobState::Done { "done" } else { "failed" };
+        let outcome = match state {
+            JobState::Done => "done",
+            JobState::Cancelled => "cancelled",
+            JobState::Failed | JobState::Running => "failed",
+        };
         let text = format!("job {id} of {by}: {} {outcome}: {text}", plan.title);
         rest.service.events().push(view::plain_event(array_of(&plan.action).unwrap_or_default(), "job", text));
     }
@@ -220,10 +262,9 @@ impl Jobs {
             let went_on = |end: &EventView| end.array == event.array && end.kind == "sweep_finished";
             event.kind == "sweep_stopped" && !ends.iter().any(went_on)
         });
-        match stopped {
-            Some(_) => Err(ApiError::new(ApiErrorKind::Failed, told)),
-            None => Ok(told),
-        }
+        // The event of a sweep that was cancelled a moment ago may still be on its way.
+        let ended_early = stopped.is_some() || ends.is_empty() && self.is_cancelled(id);
+        if ended_early { Err(ApiError::new(ApiErrorKind::Failed, told)) } else { Ok(told) }
     }
 }
 
@@ -231,7 +272,7 @@ impl Jobs {
 pub fn array_of(action: &Action) -> Option<&str> {
     match action {
         Action::Create(create) => Some(&create.name),
-        Action::Wipe { .. } => None,
+        Action::Wipe { .. } | Action::SpareAdd { .. } | Action::SpareRemove { .. } | Action::Locate { .. } => None,
         Action::Destroy { array }
         | Action::Adopt { array, .. }
         | Action::Release { array }
@@ -247,11 +288,13 @@ pub fn array_of(action: &Action) -> Option<&str> {
         | Action::Pause { array }
         | Action::Resume { array }
         | Action::Speed { array, .. }
+        | Action::Set { array, .. }
+        | Action::Import { array, .. }
         | Action::Trim { array, .. } => Some(array),
     }
 }
 
-fn carry_out(rest: &Rest, plan: &Plan) -> Result<Outcome, ApiError> {
+fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
     // What a drive carries is overwritten only if the plan has named it.
     let force = !plan.loses.is_empty();
     let service = &rest.service;
@@ -269,9 +312,17 @@ fn carry_out(rest: &Rest, plan: &Plan) -> Result<Outcome, ApiError> {
             Ok(told(format!("{} drives carry nothing any more", drives.len())))
         }
         Action::Adopt { array, name, ublk } => {
-            let (assemblies, drives) = assemblies(rest)?;
+            let (assemblies, _) = assemblies(rest)?;
             let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(failed)?;
-            adopt(rest, &assemblies, found, name.as_deref(), *ublk, &drives).map(told)
+            adopt(rest, &assemblies, found, name.clone(), *ublk).map(told)
+        }
+        Action::Import { array, name, read_only, ublk } => {
+            let (assemblies, _) = assemblies(rest)?;
+            let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(failed)?;
+            let name = ownership::name_of_import(&rest.config()?, found, name.as_deref()).map_err(failed)?;
+            let terms = Terms { read_only: *read_only, ublk: ublk.then_some(Block::Any), ..Terms::default() };
+            let adopted = ownership::import(&rest.config_path, &assemblies, found, &name, terms).map_err(failed)?;
+            start(rest, adopted).map(told)
         }
         Action::Release { array } => {
             let entry = entry(rest, array)?;
@@ -307,7 +358,21 @@ fn carry_out(rest: &Rest, plan: &Plan) -> Result<Outcome, ApiError> {
         }
         Action::Trim { array, start_bytes, length_bytes } => {
             let request = TrimRequest { start_bytes: *start_bytes, length_bytes: *length_bytes, force: true };
-            service.trim(&name(array)?, &request).map(Outcome::from)
+            service.trim(&name(array)?, &request, || rest.jobs.is_cancelled(id)).map(Outcome::from)
+        }
+        Action::Set { array, .. } => set(rest, array, &settings_of(&plan.action)).map(told),
+        Action::SpareAdd { drives } => {
+            let refuse = |what: &str| Err(Failure::Unsafe(format!("{what} The plan did not say so.")));
+            let changed = pool::add(&rest.config_path, drives, |what| if force { Ok(()) } else { refuse(what) });
+            pool_changed(rest, &changed.map_err(failed)?, "in the pool of spares").map(told)
+        }
+        Action::SpareRemove { drives } => {
+            let changed = pool::remove(&rest.config_path, drives).map_err(failed)?;
+            pool_changed(rest, &changed, "no longer in the pool of spares").map(told)
+        }
+        Action::Locate { drive, on } => {
+            let light = Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, error.to_string()))?;
+            Ok(told(format!("{light} is {}", if *on { "on" } else { "off" })))
         }
     }
 }
@@ -334,44 +399,52 @@ fn create(rest: &Rest, create: &CreateAction, force: bool) -> Result<Outcome, Ap
     check_config(rest)?;
     let uuid = stria_host::create(&spec(create, force)?)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
-    let (assemblies, drives) = look(&paths).map_err(failed)?;
+    let (assemblies, _) = look(&paths).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid).ok_or_else(|| {
         let text = format!("array \"{}\" was written, but cannot be read back: see `stria examine`", create.name);
         ApiError::new(ApiErrorKind::Failed, text)
     })?;
-    let notes = adopt(rest, &assemblies, made, Some(&create.name), create.ublk, &drives)?;
+    let notes = adopt(rest, &assemblies, made, Some(create.name.clone()), create.ublk)?;
     Ok(told(format!("array \"{}\" is made; {notes}", create.name)))
 }
 
 /// Takes an array into the configuration, and starts it.
-fn adopt(
-    rest: &Rest,
-    assemblies: &[Assembly],
-    array: &Assembly,
-    name: Option<&str>,
-    ublk: bool,
-    drives: &[PathBuf],
-) -> Result<String, ApiError> {
-    let uuid = Uuid(array.uuid);
-    let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
-    let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
-    let mut entry = known.unwrap_or_else(|| config::Array::new(uuid));
-    entry.spans = assemblies.iter().filter(|one| one.freshest.span_of == Some(array.uuid)).map(|one| Uuid(one.uuid)).collect();
-    entry.name = name.map(str::to_owned).or(entry.name).or_else(|| Some(short_name(&array.name).to_owned()));
-    if ublk {
-        entry.ublk = Block::Any;
-    }
-    edit.put(&entry).map_err(failed)?;
-    // Files that the configuration names already stay out of it.
-    let members: Vec<PathBuf> = drives.iter().filter(|path| path.is_file()).cloned().collect();
-    edit.search(members.iter()).map_err(failed)?;
-    let config = edit.save().map_err(failed)?;
-    let mut notes = keep_away(&config).map_err(failed)?;
+fn adopt(rest: &Rest, assemblies: &[Assembly], array: &Assembly, name: Option<String>, ublk: bool) -> Result<String, ApiError> {
+    let terms = Terms { name, ublk: ublk.then_some(Block::Any), ..Terms::default() };
+    start(rest, ownership::adopt(&rest.config_path, assemblies, array, terms).map_err(failed)?)
+}
+
+/// Starts an array that was taken into the configuration.
+fn start(rest: &Rest, adopted: Adopted) -> Result<String, ApiError> {
+    let Adopted { name, mut notes } = adopted;
     notes.push(rest.keeper.reload()?);
-    if !rest.service.serves(&entry.title()) {
-        notes.push(rest.keeper.start_array(entry.title(), false)?);
+    if !rest.service.serves(&name) {
+        notes.push(rest.keeper.start_array(name, false)?);
     }
     Ok(notes.join("; "))
+}
+
+/// Changes settings of an array, served or not, and keeps them.
+fn set(rest: &Rest, array: &str, request: &SettingsRequest) -> Result<String, ApiError> {
+    let entry = entry(rest, array)?;
+    let uuid: Uuid = entry.uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
+    let mut notes = Vec::new();
+    if rest.service.serves(&entry.name) {
+        notes.push(rest.service.set(&entry.name, request)?.message);
+    } else if !request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?.is_empty() {
+        let (assemblies, _) = assemblies(rest)?;
+        notes.extend(ownership::change(&assemblies, assembly(&assemblies, &entry.uuid)?, request).map_err(failed)?);
+    }
+    if request.is_kept() && ownership::keep(&rest.config_path, uuid, request).map_err(failed)? {
+        rest.keeper.reload()?;
+        notes.push("the configuration keeps that".into());
+    }
+    Ok(notes.join("; "))
+}
+
+fn pool_changed(rest: &Rest, changed: &Changed, what: &str) -> Result<String, ApiError> {
+    let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
+    Ok(format!("{} {what}; {}", list.join(", "), rest.keeper.reload()?))
 }
 
 /// Takes an array out of the configuration.
@@ -396,17 +469,13 @@ fn destroy(rest: &Rest, array: &str) -> Result<Outcome, ApiError> {
 
 fn rename(rest: &Rest, array: &str, name: &str) -> Result<Outcome, ApiError> {
     let entry = entry(rest, array)?;
-    let uuid: Uuid = entry.uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
-    let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
-    let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
-    if let Some(known) = known {
-        edit.put(&config::Array { name: Some(name.to_owned()), ..known }).map_err(failed)?;
-    }
-    // Checked before the drives are written: another array may have the name here.
-    edit.check().map_err(failed)?;
-    let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
-    let count = stria_host::rename(&paths, &uuid.0, name)?;
-    keep_away(&edit.save().map_err(failed)?).map_err(failed)?;
-    let note = rest.keeper.reload()?;
-    Ok(told(format!("array \"{}\" is called \"{name}\" now, on {count} drives; {note}", entry.name)))
+    let (assemblies, _) = assemblies(rest)?;
+    let found = assembly(&assemblies, &entry.uuid)?;
+    let renamed = ownership::rename(&rest.config_path, &assemblies, found, name).map_err(failed)?;
+    Ok(told(format!("{}; {}", renamed.words(name), rest.keeper.reload()?)))
+}
+
+/// The refusal of a job that is not known.
+pub fn no_job(id: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::NotFound, format!("there is no job {id}"))
 }

@@ -7,8 +7,11 @@ use super::auth::{Caller, secret, sha256};
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
 use super::{Rest, drives, now_ms};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
-use crate::meant::{chosen, look};
+use crate::config::Uuid;
+use crate::meant::{self, chosen, look};
+use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
 use crate::view::{all_members, cannot_name_the_wrong_member};
+use crate::{foreign, ownership, pool};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -89,7 +92,11 @@ pub fn is_harmless(action: &Action) -> bool {
     match action {
         Action::Start { force, .. } | Action::Stop { force, .. } => !force,
         Action::Scrub { repair, .. } => !repair,
-        Action::CancelScrub { .. } | Action::Pause { .. } | Action::Resume { .. } | Action::Speed { .. } => true,
+        Action::CancelScrub { .. }
+        | Action::Pause { .. }
+        | Action::Resume { .. }
+        | Action::Speed { .. }
+        | Action::Locate { .. } => true,
         Action::Create(_)
         | Action::Destroy { .. }
         | Action::Wipe { .. }
@@ -100,6 +107,10 @@ pub fn is_harmless(action: &Action) -> bool {
         | Action::Remove { .. }
         | Action::Add { .. }
         | Action::Replace { .. }
+        | Action::Set { .. }
+        | Action::Import { .. }
+        | Action::SpareAdd { .. }
+        | Action::SpareRemove { .. }
         | Action::Trim { .. } => false,
     }
 }
@@ -307,6 +318,29 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
         Action::Pause { array } => simple(rest, action, array, "Hold resync, rebuild and scrub of"),
         Action::Resume { array } => simple(rest, action, array, "Let resync, rebuild and scrub go on of"),
         Action::Speed { array, .. } => simple(rest, action, array, "Bound the speed of resync, rebuild and scrub of"),
+        Action::Set { array, .. } => plan_set(rest, action, array),
+        Action::Import { array, name, read_only, .. } => plan_import(rest, action, array, name.as_deref(), *read_only),
+        Action::SpareAdd { drives } => plan_spare_add(rest, action, drives),
+        Action::SpareRemove { drives } => {
+            let pool = rest.config()?.spares.drives;
+            if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| pool::is_same(known, drive))) {
+                return Err(refused(pool::not_in_pool(drive).to_string()));
+            }
+            let title = format!("Take {} out of the pool of spares.", names(drives));
+            let mut draft = Draft::new(action, Role::Operate, title);
+            draft.basis = format!("{pool:?}");
+            draft.warn("A drive that an array has taken stays in that array.");
+            Ok(draft.done("pool"))
+        }
+        Action::Locate { drive, on } => {
+            let known = drives::paths(&rest.config()?.daemon);
+            let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
+            if !known.contains(drive) && !rest.entries(false)?.iter().any(is_member) {
+                return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
+            }
+            let title = format!("Switch the light of {} {}.", drive.display(), if *on { "on" } else { "off" });
+            Ok(Draft::new(action, Role::Operate, title).done("light"))
+        }
         Action::Trim { array, start_bytes, length_bytes } => {
             let (entry, view) = served(rest, array)?;
             let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(*start_bytes));
@@ -428,17 +462,123 @@ fn plan_rename(rest: &Rest, action: &Action, array: &str, name: &str) -> Result<
     if rest.entries(true)?.iter().any(|other| other.name == name) {
         return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
     }
-    let (assemblies, _) = assemblies(rest)?;
-    let paths = array_drives(&assemblies, &entry.uuid)?;
-    if assemblies
-        .iter()
-        .any(|one| one.freshest.span_of.map(|uuid| crate::config::Uuid(uuid).to_string()) == Some(entry.uuid.clone()))
-    {
-        return Err(refused(format!("\"{}\" has spans, and its name lies within them, which cannot be changed yet", entry.name)));
-    }
+    let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
     let mut draft = Draft::new(action, Role::Admin, format!("Call array \"{}\" \"{name}\".", entry.name)).on(&entry);
     draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
     Ok(draft.done(&entry.name))
+}
+
+/// `action`: [`Action::Set`].
+fn plan_set(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (request, entry) = (settings_of(action), entry(rest, array)?);
+    let wishes = settings_in_words(&request);
+    if wishes.is_empty() {
+        return Err(invalid("no setting is named: write, drive_caches, read_only, bitmap, log or integrity"));
+    }
+    let changes_drives = !request.changes().map_err(invalid)?.is_empty();
+    let title = format!("Set of array \"{}\": {}.", entry.name, wishes.join(", "));
+    let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
+    if let Some(view) = &entry.view {
+        if changes_drives {
+            let in_sync = all_members(view).into_iter().filter(|member| member.role != "failed" && member.size_bytes.is_some());
+            draft.plan.writes = in_sync.map(|member| of_member(member, "metadata of the array")).collect();
+        }
+        let pauses = changes_drives || request.read_only.is_some_and(|wanted| wanted != view.read_only);
+        if pauses {
+            draft.warn(
+                "the array is stopped for a moment, changed, and started again; its block device and virtual machines wait",
+            );
+        }
+        let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
+        if pauses && request.force && !clients.is_empty() {
+            draft.warn(format!(
+                "it is in use by {}: clients that reconnect go on after it, others see errors",
+                clients.join(", ")
+            ));
+            draft.plan.confirm = Some(entry.name.clone());
+        }
+    } else if changes_drives {
+        let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
+        draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "metadata of the array")).collect();
+    }
+    let costs = [
+        (request.write == Some(WriteMode::Back), BACK_COSTS),
+        (request.bitmap.as_deref() == Some("none"), NO_BITMAP_COSTS),
+        (request.log.as_deref() == Some("none"), NO_LOG_COSTS),
+        (request.integrity == Some(false), "without checksums a drive that returns wrong bytes is not found until a scrub"),
+    ];
+    costs.into_iter().filter(|(is_asked, _)| *is_asked).for_each(|(_, cost)| draft.warn(cost));
+    if request.write == Some(WriteMode::Back) {
+        draft.plan.confirm = Some(entry.name.clone());
+    }
+    Ok(draft.done(&entry.name))
+}
+
+/// The settings that an action [`Action::Set`] asks for.
+pub fn settings_of(action: &Action) -> SettingsRequest {
+    match action {
+        Action::Set { array: _, write, drive_caches, read_only, bitmap, log, integrity, force } => SettingsRequest {
+            write: *write,
+            drive_caches: *drive_caches,
+            read_only: *read_only,
+            bitmap: bitmap.clone(),
+            log: log.clone(),
+            integrity: *integrity,
+            force: *force,
+        },
+        _ => SettingsRequest::default(),
+    }
+}
+
+fn settings_in_words(request: &SettingsRequest) -> Vec<String> {
+    let switch = |on: bool| if on { "on" } else { "off" };
+    let write = |mode: WriteMode| match mode {
+        WriteMode::Through => "write through",
+        WriteMode::Safe => "write back where safe",
+        WriteMode::Back => "write back always",
+    };
+    let all = [
+        request.write.map(|mode| write(mode).to_owned()),
+        request.drive_caches.map(|on| format!("the drives' write caches {}", switch(on))),
+        request.read_only.map(|on| format!("read-only {}", switch(on))),
+        request.bitmap.as_ref().map(|choice| format!("write-intent bitmap {choice}")),
+        request.log.as_ref().map(|choice| format!("write log {choice}")),
+        request.integrity.map(|on| format!("checksums {}", switch(on))),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, read_only: bool) -> Result<Based, ApiError> {
+    let (config, (assemblies, _)) = (rest.config()?, assemblies(rest)?);
+    let refuse = |failure: stria_terminal::Failure| refused(failure.to_string());
+    let found = chosen(&assemblies, &[array.to_owned()]).map_err(refuse)?;
+    if config.owner(Uuid(found.uuid), None).is_some() {
+        return Err(refused(format!("array \"{}\" belongs to Stria already", short_name(&found.name))));
+    }
+    let name = ownership::name_of_import(&config, found, wanted).map_err(refuse)?;
+    let from = foreign::host(&found.name).map_or_else(String::new, |host| format!(" of {host}"));
+    let title = format!("Array \"{}\"{from} belongs to Stria from now on, as \"{name}\", and starts.", short_name(&found.name));
+    let mut draft = Draft::new(action, Role::Admin, title);
+    draft.basis = format!("{:?} {:?} {:?}", found.uuid, found.name, members(found));
+    if ownership::import_renames(found, &name, read_only) {
+        let paths = meant::drives(&meant::tree(&assemblies, found));
+        draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+    }
+    if !found.missing_slots.is_empty() {
+        draft.warn(format!("it starts degraded: {} of its members are missing", found.missing_slots.len()));
+    }
+    draft.warn("mdadm leaves the array alone from now on, on this machine.");
+    Ok(draft.done(&name))
+}
+
+fn plan_spare_add(rest: &Rest, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
+    let pages = chosen_drives(rest, paths)?;
+    let mut draft = Draft::new(action, Role::Operate, format!("Put {} into the pool of spares.", names(paths)));
+    let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
+    draft.overwrites(&others, "zeros over its signatures, as a spare of the pool must be blank");
+    let _ = write!(draft.basis, "{blank:?} ");
+    draft.warn("Any array that lacks a member may take it from now on.");
+    Ok(draft.done("pool"))
 }
 
 fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
@@ -511,7 +651,7 @@ fn candidate(rest: &Rest, entry: &ArrayEntry, view: &ArrayView, drive: &Path) ->
         return Ok(chosen_drives(rest, &[drive.to_owned()])?.remove(0));
     }
     // A failed member may come back: it is looked at as any other drive.
-    Ok(drives::pages(vec![drive.to_owned()], &[], &[]).remove(0))
+    Ok(drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0))
 }
 
 /// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other files.
@@ -519,7 +659,8 @@ fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiEr
     if paths.is_empty() {
         return Err(invalid("no drive is named"));
     }
-    let allowed = drives::paths(&rest.config()?.daemon);
+    let config = rest.config()?;
+    let allowed = drives::paths(&config.daemon);
     if let Some(path) = paths.iter().find(|path| !allowed.contains(path)) {
         let text = format!(
             "{} is none of the drives that Stria may use here: GET /api/v1/drives lists them; image files stand in [daemon] search",
@@ -527,7 +668,7 @@ fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiEr
         );
         return Err(refused(text));
     }
-    let pages = drives::pages(paths.to_vec(), &rest.entries(false)?, &[]);
+    let pages = drives::pages(paths.to_vec(), &rest.entries(false)?, &[], &config.spares.drives);
     let pages: Vec<DrivePage> =
         paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
     for page in &pages {
@@ -539,6 +680,10 @@ fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiEr
         }
         if let Some(member) = page.member.as_ref().filter(|member| member.served) {
             return Err(refused(format!("{} is in use by array \"{}\"", page.path, member.array)));
+        }
+        // The daemon holds it, so that no other program takes it.
+        if page.pool && page.free {
+            return Err(refused(format!("{} is in the pool of spares: take it out of the pool first", page.path)));
         }
     }
     Ok(pages)
@@ -580,20 +725,21 @@ pub fn assemblies(rest: &Rest) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError
     look(&paths).map_err(|failure| refused(failure.to_string()))
 }
 
+/// The array with this identity, on drives that are here.
+///
+/// # Errors
+/// When none of them is.
+pub fn assembly<'a>(assemblies: &'a [Assembly], uuid: &str) -> Result<&'a Assembly, ApiError> {
+    let found = assemblies.iter().find(|one| Uuid(one.uuid).to_string() == uuid);
+    found.ok_or_else(|| refused("none of its drives is here"))
+}
+
 /// The drives of an array and of its spans.
 ///
 /// # Errors
 /// When none of them is here.
 pub fn array_drives(assemblies: &[Assembly], uuid: &str) -> Result<Vec<PathBuf>, ApiError> {
-    let text = |uuid: [u8; 16]| crate::config::Uuid(uuid).to_string();
-    let is_of = |one: &&Assembly| text(one.uuid) == uuid || one.freshest.span_of.is_some_and(|upper| text(upper) == uuid);
-    let mut paths: Vec<PathBuf> = assemblies.iter().filter(is_of).flat_map(members).filter(|path| path.is_absolute()).collect();
-    paths.sort();
-    paths.dedup();
-    match paths.is_empty() {
-        true => Err(refused("none of its drives is here")),
-        false => Ok(paths),
-    }
+    Ok(meant::drives(&meant::tree(assemblies, assembly(assemblies, uuid)?)))
 }
 
 fn members(array: &Assembly) -> Vec<PathBuf> {

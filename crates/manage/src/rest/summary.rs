@@ -1,6 +1,6 @@
 //! The machine in one sentence, and what is wrong, the worst first: `stria explain` and the standing alarms together.
 
-use super::types::{Action, ArrayEntry, MatterView, Summary, Urgency};
+use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, EventView, HealthView};
 use crate::matter::{Matter, MatterKind, not_served, of_array};
 use crate::monitor::StandingView;
@@ -86,6 +86,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
     let stands = stands.map(|alarm| alarm.since_s * 1000).min();
     MatterView {
         array: matter.array.clone(),
+        kind: MatterId::State(matter.kind),
         urgency,
         what: matter.what,
         means: matter.means,
@@ -168,6 +169,7 @@ fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
     };
     Some(MatterView {
         array: cause.array.clone(),
+        kind: MatterId::Alarm(cause.event),
         urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
         what: cause.text.clone(),
         means: means.into(),

@@ -1,10 +1,16 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
 use crate::api::{AdoptedState, ArrayView, EventView, LatencyBound};
+use crate::config::Likeness;
+use crate::keeper::PoolOffer;
+use crate::matter::MatterKind;
 use crate::monitor::StandingView;
+use crate::pool::PoolDrive;
+use crate::settings::WriteMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use stria_alarm::Event;
 use stria_health::{DriveHealth, Seat, SlowMember};
 
 /// The rights of a user, each with those before it.
@@ -115,11 +121,23 @@ pub enum Urgency {
     Critical,
 }
 
+/// The kind of a matter, for programs: it stays the same when its words change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MatterId {
+    /// A state of an array, as in `stria explain --json`.
+    State(MatterKind),
+    /// An alarm.
+    Alarm(Event),
+}
+
 /// Something that is wrong.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MatterView {
     /// The array or span.
     pub array: String,
+    /// The kind.
+    pub kind: MatterId,
     /// The urgency.
     pub urgency: Urgency,
     /// The fault.
@@ -278,6 +296,8 @@ pub struct DrivePage {
     pub users: Vec<String>,
     /// True if nothing lies on it and nobody uses it.
     pub free: bool,
+    /// True if it is in the pool of spares.
+    pub pool: bool,
     /// Why it cannot be read.
     pub error: Option<String>,
     /// What it reports of itself.
@@ -288,6 +308,19 @@ pub struct DrivePage {
     pub health_error: Option<String>,
     /// The place where it sits.
     pub seat: Option<Seat>,
+}
+
+/// The pool of spares that arrays share.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SparePool {
+    /// Whether a spare must be of the kind of an array's members: SSD or hard disk.
+    pub kind: Likeness,
+    /// Whether it must sit in their enclosure, where the machine knows enclosures.
+    pub enclosure: Likeness,
+    /// Its drives.
+    pub drives: Vec<PoolDrive>,
+    /// What it has for each array that is served and takes spares.
+    pub offers: Vec<PoolOffer>,
 }
 
 /// Something that the daemon can do.
@@ -417,6 +450,63 @@ pub enum Action {
         /// The latency that sweeps leave to clients.
         #[serde(default)]
         latency: Option<LatencyBound>,
+    },
+    /// Changes settings of an array. What is not given stays as it is.
+    Set {
+        /// The array.
+        array: String,
+        /// When a write is acknowledged.
+        #[serde(default)]
+        write: Option<WriteMode>,
+        /// The drives' own write caches: on or off.
+        #[serde(default)]
+        drive_caches: Option<bool>,
+        /// Writes are refused.
+        #[serde(default)]
+        read_only: Option<bool>,
+        /// The write-intent bitmap: `none`, `internal`, or `internal:CHUNK`.
+        #[serde(default)]
+        bitmap: Option<String>,
+        /// The write log of parity levels: `auto` or `none`.
+        #[serde(default)]
+        log: Option<String>,
+        /// Checksums of the drives' content.
+        #[serde(default)]
+        integrity: Option<bool>,
+        /// Disconnect clients where the change needs a pause.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Takes an array that another machine or program left: it gets its name here, on its drives too, belongs to Stria, and starts.
+    Import {
+        /// Its name on disk, or its UUID.
+        array: String,
+        /// Its name here; its own if not given.
+        #[serde(default)]
+        name: Option<String>,
+        /// Writes are refused, and no byte of a drive is written: its name on them stays, too.
+        #[serde(default)]
+        read_only: bool,
+        /// It becomes a block device, too.
+        #[serde(default)]
+        ublk: bool,
+    },
+    /// Puts drives into the pool of spares.
+    SpareAdd {
+        /// The drives.
+        drives: Vec<PathBuf>,
+    },
+    /// Takes drives out of the pool of spares. One that an array has taken stays in that array.
+    SpareRemove {
+        /// The drives.
+        drives: Vec<PathBuf>,
+    },
+    /// Switches the light of a drive.
+    Locate {
+        /// The drive.
+        drive: PathBuf,
+        /// On or off.
+        on: bool,
     },
     /// Trims a range: it reads as zeros afterwards, its data is lost.
     Trim {
@@ -564,6 +654,8 @@ pub enum JobState {
     Done,
     /// It failed, or was refused.
     Failed,
+    /// It was cancelled before its end.
+    Cancelled,
 }
 
 /// An action that is being carried out, or was. It goes on without the client that began it.

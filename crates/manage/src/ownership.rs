@@ -1,0 +1,233 @@
+//! The steps by which an array comes to belong to Stria on this machine, gets another name, and changes its settings while it does not run.
+//!
+//! The command line and the API take the same steps. Each checks the configuration before a drive is written. Neither tells the daemon: its caller
+//! does, as a command reaches the daemon by a socket and the API stands within it.
+
+use crate::config::edit::Edit;
+use crate::config::{Array, Block, Config, Uuid};
+use crate::mdadm::keep_away;
+use crate::meant::{drives, drives_of, tree};
+use crate::settings::SettingsRequest;
+use crate::sockets::once_free;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use stria_format::md::{Assembly, Verdict};
+use stria_host::short_name;
+use stria_terminal::Failure;
+
+/// How an array is to be served. What is not given stays as the configuration has it.
+#[derive(Default)]
+pub struct Terms {
+    /// Its name here; its own if the configuration has none either.
+    pub name: Option<String>,
+    /// Its block device.
+    pub ublk: Option<Block>,
+    /// Sockets at which it is the disk of virtual machines.
+    pub vhost_user: Vec<PathBuf>,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The number of lanes.
+    pub lanes: Option<u8>,
+}
+
+/// An array that belongs to Stria now.
+pub struct Adopted {
+    /// Its name here.
+    pub name: String,
+    /// What else was done, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Takes an array into the configuration at `path`, and away from mdadm.
+///
+/// # Errors
+/// When a file cannot be changed, or another array has the name.
+pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Terms) -> Result<Adopted, Failure> {
+    let uuid = Uuid(array.uuid);
+    let parts = tree(assemblies, array);
+    let spans = parts.iter().filter(|one| one.uuid != array.uuid).map(|one| Uuid(one.uuid)).collect();
+    let drives = drives_of(parts);
+    let mut edit = Edit::open(path)?;
+    let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
+    let mut entry = Array { spans, ..known.unwrap_or_else(|| Array::new(uuid)) };
+    entry.name = terms.name.or(entry.name).or_else(|| Some(short_name(&array.name).to_owned()));
+    entry.ublk = terms.ublk.unwrap_or(entry.ublk);
+    if !terms.vhost_user.is_empty() {
+        entry.vhost_user = terms.vhost_user;
+    }
+    entry.read_only |= terms.read_only;
+    entry.lanes = terms.lanes.or(entry.lanes);
+    edit.put(&entry)?;
+    edit.search(drives.iter().filter(|path| path.is_file()))?;
+    let mut notes = keep_away(&edit.save()?)?;
+    notes.extend(take_from_linux(&drives));
+    Ok(Adopted { name: entry.title(), notes })
+}
+
+/// The name that a foreign array gets here: `wanted`, or its own.
+///
+/// # Errors
+/// When it cannot start, or another array has that name.
+pub fn name_of_import(config: &Config, array: &Assembly, wanted: Option<&str>) -> Result<String, Failure> {
+    if let Err(error) = &array.outcome {
+        return Err(Failure::Failed(error.to_string()));
+    }
+    let (uuid, name) = (Uuid(array.uuid), wanted.unwrap_or(short_name(&array.name)));
+    match config.arrays.iter().find(|other| other.name.as_deref() == Some(name) && other.uuid != uuid) {
+        Some(other) => Err(Failure::Failed(format!(
+            "another array here is called \"{name}\" ({}): give this one ({uuid}) another name with --name, which its drives get too",
+            other.uuid
+        ))),
+        None => Ok(name.to_owned()),
+    }
+}
+
+/// True if an import under `name` writes that name to the drives. Of an array that is only read, the name there stays as it is.
+pub fn import_renames(array: &Assembly, name: &str, read_only: bool) -> bool {
+    array.name != name && !read_only
+}
+
+/// Takes an array that another machine or program left: it gets `name`, on its drives too, and is adopted.
+///
+/// # Errors
+/// Those of [`rename`] and [`adopt`].
+pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str, terms: Terms) -> Result<Adopted, Failure> {
+    let renamed = match import_renames(array, name, terms.read_only) {
+        true => Some(rename(path, assemblies, array, name)?),
+        false => None,
+    };
+    let mut adopted = adopt(path, assemblies, array, Terms { name: Some(name.to_owned()), ..terms })?;
+    adopted.notes.splice(0..0, renamed.map(|renamed| renamed.words(name)));
+    Ok(adopted)
+}
+
+/// An array that was renamed.
+pub struct Renamed {
+    /// Its name before.
+    pub old: String,
+    /// The number of drives that have the new one.
+    pub drive_count: usize,
+    /// The configuration names it, so the daemon is to be told.
+    pub is_known: bool,
+}
+
+impl Renamed {
+    /// What was done, in words.
+    pub fn words(&self, new: &str) -> String {
+        format!("array \"{}\" is called \"{new}\" now, on {} drives", self.old, self.drive_count)
+    }
+}
+
+/// Gives an array that is not served another name, on its drives and in the configuration at `path`.
+///
+/// # Errors
+/// When another array has the name, or a drive is missing, in use, or cannot be written.
+pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Failure> {
+    let (uuid, arrays) = (Uuid(array.uuid), tree(assemblies, array));
+    let known = Config::read(path)?.arrays.into_iter().find(|known| known.uuid == uuid);
+    // Checked before the drives are written: another array may have the name here.
+    let edit = match known {
+        Some(known) => {
+            let mut edit = Edit::open(path)?;
+            edit.put(&Array { name: Some(new.to_owned()), ..known })?;
+            edit.check()?;
+            Some(edit)
+        }
+        None => None,
+    };
+    let mut spans: Vec<&Assembly> = arrays.iter().copied().filter(|one| one.uuid != array.uuid).collect();
+    let drive_count = if spans.is_empty() {
+        stria_host::rename(&drives(&arrays), &array.uuid, new)?
+    } else {
+        if let Err(error) = &array.outcome {
+            return Err(Failure::Failed(format!("all spans must be here to be renamed: {error}")));
+        }
+        // By their slots in the array above, which are their numbers.
+        let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
+        let place =
+            |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
+        spans.sort_by_key(|span| (place(span), span.name.clone()));
+        let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
+        stria_host::rename_spans(&spans, &array.uuid, new)?
+    };
+    let is_known = edit.is_some();
+    if let Some(edit) = edit {
+        keep_away(&edit.save()?)?;
+    }
+    Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known })
+}
+
+/// Changes what the metadata of an array say that is not served. `None`: nothing was asked for that they hold.
+///
+/// # Errors
+/// When a value is misspelt, or a drive is in use or cannot be written.
+pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsRequest) -> Result<Option<String>, Failure> {
+    let changes = request.changes().map_err(Failure::Usage)?;
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let differs = stria_host::change(&drives(&tree(assemblies, array)), &changes, false)?;
+    Ok(Some(format!("array \"{}\" {}", short_name(&array.name), if differs { "was changed" } else { "is as wanted already" })))
+}
+
+/// Keeps in the configuration at `path` the settings that the drives do not hold. False: the configuration does not name the array.
+///
+/// # Errors
+/// When the file cannot be changed.
+pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, Failure> {
+    let Some(known) = Config::read(path)?.arrays.into_iter().find(|known| known.uuid == uuid) else { return Ok(false) };
+    let mut edit = Edit::open(path)?;
+    edit.put(&Array {
+        write: request.write.unwrap_or(known.write),
+        drive_caches: request.drive_caches.or(known.drive_caches),
+        read_only: request.read_only.unwrap_or(known.read_only),
+        ..known
+    })?;
+    edit.save()?;
+    Ok(true)
+}
+
+/// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
+///
+/// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until udev is idle; later
+/// ones leave the array alone. Where udev is not, nothing starts mdadm.
+fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
+    if drives.iter().any(|path| !path.is_file()) {
+        let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+    let names: BTreeSet<String> = drives
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str())
+        .flat_map(holders)
+        .filter(|name| name.starts_with("md"))
+        .collect();
+    let take = |name: &String| match stop_md(name) {
+        Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
+        Err(why) => format!(
+            "Linux runs it as /dev/{name}, which was not stopped ({why}): `mdadm --stop /dev/{name}`, then `stria reload` starts it here"
+        ),
+    };
+    names.iter().map(take).collect()
+}
+
+/// What lies on a block device, by names of the kernel.
+fn holders(device: &str) -> Vec<String> {
+    let holders = std::fs::read_dir(Path::new("/sys/class/block").join(device).join("holders"));
+    holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use; udev uses a new one for a moment.
+fn stop_md(name: &str) -> Result<(), String> {
+    for holder in holders(name) {
+        if !holder.starts_with("md") {
+            return Err(format!("it is in use by {holder}"));
+        }
+        stop_md(&holder)?;
+    }
+    let state = Path::new("/sys/class/block").join(name).join("md/array_state");
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    let stopped = once_free(|| std::fs::write(&state, "clear"), is_busy);
+    stopped.map_err(|error| if is_busy(&error) { "it is in use".into() } else { error.to_string() })
+}
