@@ -1,7 +1,9 @@
 // The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
 import { useState } from "preact/hooks";
 import { drives_of, family, label } from "./cases.ts";
-import { bytes, count, micros, percent, rate, time } from "./format.ts";
+import { ArraySettings } from "./change.tsx";
+import { Foreign } from "./foreign.tsx";
+import { bytes, count, level_name, micros, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
 import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
@@ -11,8 +13,6 @@ import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepP
 import { type Key, t } from "./words.ts";
 
 type Fault = { message: string; status: number };
-
-const level_name = (level: string) => (level === "jbod" ? "JBOD" : t("raid", { level }));
 
 export function health_pill(entry: ArrayEntry) {
   const worst = found.value.find((one) => one.array === entry.name);
@@ -60,6 +60,7 @@ export function Arrays() {
           </li>
         ))}
       </ul>
+      <Foreign />
     </>
   );
 }
@@ -82,7 +83,14 @@ export function ArrayPage({ name }: { name: string }) {
           )}
         </div>
       </header>
-      {view ? <Served entry={entry} view={view} /> : <NotServed entry={entry} />}
+      {view ? (
+        <Served entry={entry} view={view} />
+      ) : (
+        <>
+          <NotServed entry={entry} />
+          <ArraySettings array={name} view={null} />
+        </>
+      )}
     </>
   );
 }
@@ -135,6 +143,7 @@ function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
       <Tasks entry={entry} view={view} />
       <Clients view={view} />
       <Details view={view} />
+      <ArraySettings array={entry.name} view={view} />
       <Actions entry={entry} />
     </>
   );

@@ -1,15 +1,19 @@
 // What is wrong with the machine, the worst first: each case with its meaning, its risk, its drives, what to do, and what not to do now.
 //
-// The rules are those of `stria explain`; here each sentence is a key of the catalogue, so that it can be said in the reader's language.
+// Each sentence is a key of the catalogue, so that it can be said in the reader's language. A case names the kinds of the server's matters that it
+// explains; a matter of any other kind is shown in the server's words, so that nothing is left out.
 import type { Action, ArrayEntry, ArrayView, Drive, Event, Matter, MemberView, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
 export type Severity = "critical" | "warning" | "notice";
+type Kind = Matter["kind"];
 export type Say = { key: Key; values?: Values } | { text: string };
 
 export type Case = {
   id: string;
   array: string;
+  /** The kinds of the server's matters that it explains. */
+  kinds: Kind[];
   severity: Severity;
   /** The fault in a sentence. */
   what: Say;
@@ -29,8 +33,7 @@ export type Case = {
 
 const RANK: Record<Severity, number> = { critical: 0, warning: 1, notice: 2 };
 const SILENT_MS = 5000;
-/** Causes of alarms that the rules here do not find by themselves. */
-const ONLY_ALARMS = new Set(["SparesMissing", "FailSpare", "Unreadable"]);
+const INCOMPLETE: Kind[] = ["degraded", "rebuilding", "paused"];
 
 /** Members of an array and its spans that are drives. */
 export const drives_of = (array: ArrayView): MemberView[] => [
@@ -61,6 +64,7 @@ export function cases(state: State, drives: Drive[], events: Event[]): Case[] {
       const is_replace = report.verdict === "replace";
       found.push({
         ...blank(view, name, `health ${member.path}`, is_replace ? "critical" : "warning"),
+        kinds: ["DriveReplace", "DriveWatch"],
         what: { key: is_replace ? "case_replace" : "case_watch", values: { drive: label(member) } },
         means: { key: is_replace ? "case_replace_means" : "case_watch_means" },
         drives: [member],
@@ -73,6 +77,7 @@ export function cases(state: State, drives: Drive[], events: Event[]): Case[] {
     for (const member of working.filter((member) => entry.slow.some((one) => one.path === member.path))) {
       found.push({
         ...blank(view, name, `slow ${member.path}`, "warning"),
+        kinds: ["SlowMember"],
         what: { key: "case_slow", values: { drive: label(member) } },
         means: { key: "case_slow_means" },
         drives: [member],
@@ -82,10 +87,13 @@ export function cases(state: State, drives: Drive[], events: Event[]): Case[] {
       });
     }
   }
-  // What only the server knows is shown in its own words, and nothing that it names is left out.
-  const covered = new Set(found.flatMap((one) => [one.array, one.view?.name ?? one.array]));
-  const apart = new Set(state.alarms.filter((alarm) => typeof alarm.event === "string" && ONLY_ALARMS.has(alarm.event)).map((alarm) => alarm.text));
-  for (const matter of state.summary.matters) if (!covered.has(matter.array) || apart.has(matter.what)) found.push(in_server_words(matter));
+  // What none of these explains is shown in the server's own words.
+  const is_told = (matter: Matter) => {
+    const are_same = (one: Case) => one.drives.length === 0 || matter.drives.length === 0 || one.drives.some((member) => matter.drives.includes(member.path));
+    return found.some((one) => (one.view?.name ?? one.array) === matter.array && one.kinds.includes(matter.kind) && are_same(one));
+  };
+  const untold = state.summary.matters.filter((matter) => !is_told(matter));
+  found.push(...untold.map(in_server_words));
   for (const one of found) one.since_ms ??= began(one, state.summary.matters);
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity]);
 }
@@ -113,12 +121,12 @@ function in_server_words(matter: Matter): Case {
 
 function blank(view: ArrayView | null, array: string, id: string, severity: Severity): Case {
   const nothing: Say = { text: "" };
-  const lists = { drives: [], todo: [], avoid: [] };
+  const lists = { kinds: [], drives: [], todo: [], avoid: [] };
   return { id: `${array} ${view?.name ?? ""} ${id}`, array, severity, what: nothing, means: nothing, since_ms: null, view, ...lists, remedy: null, reason: null };
 }
 
 function not_served({ name, state, text }: ArrayEntry): Case | null {
-  const base = { ...blank(null, name, "not served", "critical"), what: { key: "case_not_served", values: { array: name } } as Say, reason: text };
+  const base = { ...blank(null, name, "not served", "critical"), kinds: ["not_served"] as Kind[], what: { key: "case_not_served", values: { array: name } } as Say, reason: text };
   const start: Action = { action: "start", array: name, force: false };
   switch (state) {
     case "served":
@@ -159,6 +167,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
 
   if (view.silent_s) {
     add("silent", "critical", {
+      kinds: ["silent"],
       what: { key: "case_silent", values: { array: name } },
       means: { key: "case_silent_means" },
       since_ms: Date.now() - view.silent_s * 1000,
@@ -168,6 +177,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
   }
   if (view.health === "failed" && own) {
     add("failed", "critical", {
+      kinds: ["failed"],
       what: { key: "case_failed", values: { array: name } },
       means: { key: "case_failed_means" },
       since_ms: since(view, events),
@@ -183,6 +193,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
     const lost = Math.max(1, view.missing_slots.length);
     if (rebuilds) {
       add("degraded", left === 0 ? "critical" : "warning", {
+        kinds: INCOMPLETE,
         what: { key: left === 0 ? "case_rebuilding_bare" : "case_rebuilding", values: { array: name } },
         means: { key: left === 0 ? "means_rebuilding_bare" : "means_rebuilding", values: { n: left } },
         since_ms,
@@ -193,6 +204,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
       });
     } else if (view.paused && spares_of(view).length > 0) {
       add("degraded", "critical", {
+        kinds: INCOMPLETE,
         what: { key: "case_paused", values: { array: name } },
         means,
         since_ms,
@@ -203,6 +215,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
       });
     } else {
       add("degraded", "critical", {
+        kinds: INCOMPLETE,
         what: { key: left === 0 ? "case_degraded_bare" : "case_degraded", values: { array: name, n: lost } },
         means,
         since_ms,
@@ -216,6 +229,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
   }
   if (view.unreplayed) {
     add("read only", "critical", {
+      kinds: ["ReadOnly"],
       what: { key: "case_read_only", values: { array: name } },
       means: { key: "case_read_only_means" },
       todo: [{ key: "do_remove_cause" }],
@@ -225,6 +239,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
   }
   if ((view.mismatch_sectors ?? 0) > 0 && !view.mismatch_repaired && own) {
     add("mismatch", "warning", {
+      kinds: ["mismatch"],
       what: { key: "case_mismatch", values: { array: name, n: view.mismatch_sectors ?? 0 } },
       means: { key: "case_mismatch_means" },
       since_ms: last_time(events, name, ["mismatch"]),
@@ -237,6 +252,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
   for (const member of view.members) {
     if ((member.waiting_ms ?? 0) >= SILENT_MS && member.role !== "failed") {
       add(`silent ${member.path}`, "critical", {
+        kinds: ["MemberSilent"],
         what: { key: "case_member_silent", values: { drive: label(member) } },
         means: { key: "case_member_silent_means" },
         since_ms: Date.now() - (member.waiting_ms ?? 0),
@@ -248,6 +264,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
     }
     if (member.no_room) {
       add(`room ${member.path}`, "critical", {
+        kinds: ["no_space"],
         what: { key: "case_no_room", values: { drive: label(member) } },
         means: { key: "case_no_room_means" },
         drives: [member],
@@ -257,6 +274,7 @@ function of_array(view: ArrayView, array: string, events: Event[]): Case[] {
     }
     if (member.role === "failed" && view.health === "optimal") {
       add(`gone ${member.path}`, "notice", {
+        kinds: ["replaced"],
         what: { key: "case_replaced", values: { array: name } },
         means: { key: "case_replaced_means" },
         since_ms: last_time(events, name, ["member_in_sync"]),

@@ -244,6 +244,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/foreign": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What other machines and programs left on the drives here */
+        get: operations["get_foreign"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -273,7 +290,8 @@ export interface paths {
         get: operations["get_jobs_id"];
         put?: never;
         post?: never;
-        delete?: never;
+        /** Cancels a job whose work can end early */
+        delete: operations["delete_jobs_id"];
         options?: never;
         head?: never;
         patch?: never;
@@ -451,6 +469,23 @@ export interface paths {
         post: operations["post_session"];
         /** Ends the session */
         delete: operations["delete_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/spares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The pool of spares, and which arrays it serves */
+        get: operations["get_spares"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -797,6 +832,83 @@ export interface components {
             min_bytes_per_s: number | null;
         } | {
             /** @constant */
+            action: "set";
+            /** @description The array. */
+            array: string;
+            /**
+             * @description The write-intent bitmap: `none`, `internal`, or `internal:CHUNK`.
+             * @default null
+             */
+            bitmap: string | null;
+            /**
+             * @description The drives' own write caches: on or off.
+             * @default null
+             */
+            drive_caches: boolean | null;
+            /**
+             * @description Disconnect clients where the change needs a pause.
+             * @default false
+             */
+            force: boolean;
+            /**
+             * @description Checksums of the drives' content.
+             * @default null
+             */
+            integrity: boolean | null;
+            /**
+             * @description The write log of parity levels: `auto` or `none`.
+             * @default null
+             */
+            log: string | null;
+            /**
+             * @description Writes are refused.
+             * @default null
+             */
+            read_only: boolean | null;
+            /**
+             * @description When a write is acknowledged.
+             * @default null
+             */
+            write: components["schemas"]["WriteMode"] | null;
+        } | {
+            /** @constant */
+            action: "import";
+            /** @description Its name on disk, or its UUID. */
+            array: string;
+            /**
+             * @description Its name here; its own if not given.
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @description Writes are refused, and no byte of a drive is written: its name on them stays, too.
+             * @default false
+             */
+            read_only: boolean;
+            /**
+             * @description It becomes a block device, too.
+             * @default false
+             */
+            ublk: boolean;
+        } | {
+            /** @constant */
+            action: "spare_add";
+            /** @description The drives. */
+            drives: string[];
+        } | {
+            /** @constant */
+            action: "spare_remove";
+            /** @description The drives. */
+            drives: string[];
+        } | {
+            /** @constant */
+            action: "locate";
+            /** @description The drive. */
+            drive: string;
+            /** @description On or off. */
+            on: boolean;
+        } | {
+            /** @constant */
             action: "trim";
             /** @description The array. */
             array: string;
@@ -1020,6 +1132,83 @@ export interface components {
              * @default null
              */
             min_bytes_per_s?: number | null;
+        } | {
+            /** @constant */
+            action: "set";
+            /** @description The array. */
+            array: string;
+            /**
+             * @description The write-intent bitmap: `none`, `internal`, or `internal:CHUNK`.
+             * @default null
+             */
+            bitmap?: string | null;
+            /**
+             * @description The drives' own write caches: on or off.
+             * @default null
+             */
+            drive_caches?: boolean | null;
+            /**
+             * @description Disconnect clients where the change needs a pause.
+             * @default false
+             */
+            force?: boolean;
+            /**
+             * @description Checksums of the drives' content.
+             * @default null
+             */
+            integrity?: boolean | null;
+            /**
+             * @description The write log of parity levels: `auto` or `none`.
+             * @default null
+             */
+            log?: string | null;
+            /**
+             * @description Writes are refused.
+             * @default null
+             */
+            read_only?: boolean | null;
+            /**
+             * @description When a write is acknowledged.
+             * @default null
+             */
+            write?: components["schemas"]["WriteModeInput"] | null;
+        } | {
+            /** @constant */
+            action: "import";
+            /** @description Its name on disk, or its UUID. */
+            array: string;
+            /**
+             * @description Its name here; its own if not given.
+             * @default null
+             */
+            name?: string | null;
+            /**
+             * @description Writes are refused, and no byte of a drive is written: its name on them stays, too.
+             * @default false
+             */
+            read_only?: boolean;
+            /**
+             * @description It becomes a block device, too.
+             * @default false
+             */
+            ublk?: boolean;
+        } | {
+            /** @constant */
+            action: "spare_add";
+            /** @description The drives. */
+            drives: string[];
+        } | {
+            /** @constant */
+            action: "spare_remove";
+            /** @description The drives. */
+            drives: string[];
+        } | {
+            /** @constant */
+            action: "locate";
+            /** @description The drive. */
+            drive: string;
+            /** @description On or off. */
+            on: boolean;
         } | {
             /** @constant */
             action: "trim";
@@ -1555,6 +1744,8 @@ export interface components {
             model: string | null;
             /** @description Its path. */
             path: string;
+            /** @description True if it is in the pool of spares. */
+            pool: boolean;
             /** @description The place where it sits. */
             seat: components["schemas"]["Seat"] | null;
             /** @description Its serial number. */
@@ -1654,6 +1845,15 @@ export interface components {
             /** @description The verdict that this alone calls for. */
             verdict: components["schemas"]["Verdict"];
         };
+        /** @description A drive of an array that firmware made. */
+        FirmwareMember: {
+            /** @description The drive. */
+            path: string;
+            /** @description What lies on it, in words. */
+            reason: string;
+            /** @description What can be done with it. */
+            remedy: string;
+        };
         /** @description The array that a plan would make. */
         Forecast: {
             /**
@@ -1706,6 +1906,34 @@ export interface components {
             /** @description The drive and purpose that the models are of, or why there are none. */
             text: string;
         };
+        /** @description Arrays and members of arrays that do not belong to Stria. */
+        Foreign: {
+            /** @description The arrays. */
+            arrays: components["schemas"]["ForeignArray"][];
+            /** @description Members of arrays that firmware made. */
+            firmware: components["schemas"]["FirmwareMember"][];
+        };
+        /** @description An array that does not belong to Stria. */
+        ForeignArray: {
+            /** @description True if another array here has the name. */
+            clash: boolean;
+            /** @description Its drives that are here. */
+            drives: string[];
+            /** @description True if that host is this machine. */
+            from_here: boolean;
+            /** @description The host in its name; null: it names none. */
+            host: string | null;
+            /** @description Its level; `unknown` if Stria does not know it. */
+            level: string;
+            /** @description Its name on disk, without the host. */
+            name: string;
+            /** @description True if enough members are here. */
+            starts: boolean;
+            /** @description What can be done with it, in words. */
+            state: string;
+            /** @description Its identity. */
+            uuid: string;
+        };
         /** @description The health of an array: the worst of it and its spans. */
         HealthView: "optimal" | "degraded" | "failed";
         /** @description An action that is being carried out, or was. It goes on without the client that began it. */
@@ -1749,7 +1977,7 @@ export interface components {
             token: string;
         };
         /** @description The state of a job. */
-        JobState: "running" | "done" | "failed";
+        JobState: "running" | "done" | "failed" | "cancelled";
         /** @description A drive that the planner knows. */
         KnownDrive: {
             /** @description Its key, for `like`. */
@@ -1892,6 +2120,8 @@ export interface components {
              */
             wear: number;
         };
+        /** @description How a spare of the pool should be like the members of an array. */
+        Likeness: "same" | "prefer" | "any";
         /** @description What the members of an array could do, each by itself and all together. */
         Limits: {
             /**
@@ -1951,6 +2181,10 @@ export interface components {
             /** @description Replay is not complete. */
             replaying: boolean;
         };
+        /** @description The kind of a matter, for programs: it stays the same when its words change. */
+        MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
+        /** @description The kind of a matter, for programs. */
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
@@ -1961,6 +2195,8 @@ export interface components {
             avoid: string;
             /** @description The drives that it is about, by path. */
             drives: string[];
+            /** @description The kind. */
+            kind: components["schemas"]["MatterId"];
             /** @description The meaning of the fault: what is at risk. */
             means: string;
             /** @description Remedies that can be planned. An empty path in one stands for a drive that the user chooses. */
@@ -2156,6 +2392,33 @@ export interface components {
             /** @description The token: for one use, for the caller who asked for the plan. */
             token: string;
         };
+        /** @description A drive of the pool. */
+        PoolDrive: {
+            /** @description The enclosure that it sits in, where the machine says so. */
+            enclosure: string | null;
+            /** @description True if an array may take it. */
+            free: boolean;
+            /** @description Its path, by its identity where udev has one. */
+            path: string;
+            /**
+             * Format: uint64
+             * @description Its size while it is free.
+             */
+            size_bytes: number | null;
+            /** @description `free`, the array that has taken it, or why it cannot be a spare. */
+            state: string;
+        };
+        /** @description What the pool has for an array, or for a span of one. */
+        PoolOffer: {
+            /** @description The array. */
+            array: string;
+            /** @description The drives that it would try in turn if it lacked a member. One that is too small refuses to join. */
+            drives: string[];
+            /** @description The span, if the array lies on spans. */
+            span: string | null;
+            /** @description Why there is none. */
+            why_none: string | null;
+        };
         /** @description What happened between the last two looks at an array. */
         Rates: {
             /** @description Each client. */
@@ -2317,6 +2580,17 @@ export interface components {
         };
         /** @description The source of a drive's figures. */
         Source: "nvme" | "smartctl";
+        /** @description The pool of spares that arrays share. */
+        SparePool: {
+            /** @description Its drives. */
+            drives: components["schemas"]["PoolDrive"][];
+            /** @description Whether it must sit in their enclosure, where the machine knows enclosures. */
+            enclosure: components["schemas"]["Likeness"];
+            /** @description Whether a spare must be of the kind of an array's members: SSD or hard disk. */
+            kind: components["schemas"]["Likeness"];
+            /** @description What it has for each array that is served and takes spares. */
+            offers: components["schemas"]["PoolOffer"][];
+        };
         /** @description A cause that stands, as `stria alarm` shows it. */
         StandingView: {
             /** @description The array. */
@@ -2483,6 +2757,8 @@ export interface components {
         };
         /** @description The write policy, in the words of RAID controllers. */
         WriteMode: "through" | "safe" | "back";
+        /** @description The write policy, in the words of RAID controllers. */
+        WriteModeInput: "through" | "safe" | "back";
     };
     responses: never;
     parameters: never;
@@ -3002,6 +3278,35 @@ export interface operations {
             };
         };
     };
+    get_foreign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Foreign"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_jobs: {
         parameters: {
             query?: never;
@@ -3082,6 +3387,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_jobs_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Told"];
                 };
             };
             /** @description a refusal */
@@ -3348,6 +3684,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Told"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_spares: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SparePool"];
                 };
             };
             /** @description a refusal */

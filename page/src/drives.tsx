@@ -2,8 +2,10 @@
 import { useState } from "preact/hooks";
 import { bytes, count, percent, time } from "./format.ts";
 import { drives, look_at_drives } from "./live.ts";
+import { Light } from "./light.tsx";
 import { Act, Pill, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
+import { IntoPool, Pool } from "./pool.tsx";
 import type { Drive } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -26,6 +28,7 @@ export function Drives() {
           {t(is_looking ? "looking" : "look_again")}
         </button>
       </header>
+      <Pool />
       {list === null ? <p class="soft">{t("asking")}</p> : list.length === 0 ? <p>{t("no_drives")}</p> : null}
       <ul class="drives">
         {list?.map((drive) => (
@@ -67,7 +70,7 @@ function DriveCard({ drive }: { drive: Drive }) {
         ) : drive.carries.length > 0 ? (
           t("carries", { what: drive.carries.join(", ") })
         ) : drive.error ? null : (
-          t("drive_empty")
+          t(drive.pool ? "in_pool" : "drive_empty")
         )}
       </p>
       {drive.error && (
@@ -95,13 +98,15 @@ function DriveCard({ drive }: { drive: Drive }) {
         </details>
       )}
       {drive.health_read_at_s && <p class="note">{t("asked_at", { time: time(drive.health_read_at_s * 1000) })}</p>}
-      {!member && drive.carries.length > 0 && drive.users.length === 0 && (
-        <div class="buttons">
+      <div class="buttons">
+        <IntoPool drive={drive} />
+        {!member && drive.carries.length > 0 && drive.users.length === 0 && (
           <Act role="admin" danger onClick={() => open_plan({ action: "wipe", drives: [drive.path] })}>
             {t("act_wipe")}…
           </Act>
-        </div>
-      )}
+        )}
+      </div>
+      <Light drive={drive} />
     </li>
   );
 }

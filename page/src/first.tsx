@@ -4,7 +4,7 @@ import { type Case, cases, drives_of, family, spares_of } from "./cases.ts";
 import { bytes, duration, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, events, jobs, state } from "./live.ts";
 import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, place_of, role_sign, role_word, severity_word } from "./parts.tsx";
-import { action_word, open_plan } from "./plan.tsx";
+import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
 
@@ -261,6 +261,7 @@ export function JobLine({ job }: { job: Job }) {
         {t("job_by", { name: job.by, time: time(job.started_ms) })} {job.text && <span lang="en">{job.text}</span>}
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
+      <CancelJob job={job} />
     </div>
   );
 }

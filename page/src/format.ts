@@ -62,3 +62,6 @@ effect(() => {
   const timer = setInterval(() => (now.value = Date.now()), 1000);
   return () => clearInterval(timer);
 });
+
+/** The name of a level. */
+export const level_name = (level: string) => (level === "jbod" ? "JBOD" : t("raid", { level }));

@@ -32,6 +32,11 @@ const NAMES: Record<Action["action"], Key> = {
   resume: "act_resume",
   speed: "act_speed",
   trim: "act_trim",
+  set: "act_set",
+  import: "act_import",
+  spare_add: "act_spare_add",
+  spare_remove: "act_spare_remove",
+  locate: "act_locate",
 } as Record<Action["action"], Key>;
 
 export const action_word = (action: Action) =>
@@ -339,6 +344,11 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
             <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ?? now.value), took: duration(took ?? 0) })}
           </p>
         )}
+        {live.state === "cancelled" && (
+          <p>
+            <Sign name="notice" /> {t("job_cancelled")}
+          </p>
+        )}
         {live.state === "failed" && (
           <p class="bad">
             <Sign name="critical" /> {t("job_failed")}
@@ -348,11 +358,31 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
       {live.text !== "" && <p lang="en">{live.text}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
       {live.state === "running" && <p class="soft">{t("may_close")}</p>}
+      <CancelJob job={live} />
       <div class="buttons">
         <button type="button" class={live.state === "running" ? "" : "primary"} onClick={onClose}>
           {t("close")}
         </button>
       </div>
     </div>
+  );
+}
+
+const ENDS_EARLY = new Set<Action["action"]>(["scrub", "trim"]);
+
+/** Ends a job early, where its work can end so. */
+export function CancelJob({ job }: { job: Job }) {
+  const [error, set_error] = useState<Fault | null>(null);
+  if (job.state !== "running" || !ENDS_EARLY.has(job.action.action)) return null;
+  return (
+    <>
+      <div class="buttons">
+        <Act onClick={() => void server.cancel(job.id).catch(set_error)}>
+          {t("act_cancel")}
+          <span class="hidden"> {job.title}</span>
+        </Act>
+      </div>
+      <Refused error={error} />
+    </>
   );
 }

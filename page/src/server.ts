@@ -1,7 +1,7 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { signal } from "@preact/signals";
 import { type Answer, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Outcome, PlanOffer, Reports, Routine, RoutineSettings, State, SweepPrice, Told, Who } from "./types.ts";
+import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Told, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
@@ -63,8 +63,11 @@ export const log_out = async () => {
   who.value = null;
 };
 export const drives = (refresh = false) => ask<Drive[]>("GET", `/drives${query({ refresh: refresh ? "true" : undefined })}`);
+export const spares = () => ask<SparePool>("GET", "/spares");
+export const foreign = () => ask<Foreign>("GET", "/foreign");
 export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);
 export const carry_out = (token: string, confirm?: string) => ask<Job>("POST", "/jobs", { token, confirm: confirm ?? null });
+export const cancel = (job: number) => ask<Told>("DELETE", `/jobs/${job}`);
 export const act = (action: Action) => ask<Job>("POST", "/actions", action);
 export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }) =>
   ask<EventPage>("GET", `/events${query(wanted)}`);

@@ -10,6 +10,9 @@ export type ArrayEntry = Full<Schemas["ArrayEntry"]>;
 /** `stria daemon` with schedules remembers scrubs over restarts. */
 export type Scrubs = { last_scrub?: { ended_s: number; mismatch_sectors: number; repaired: boolean } | null; next_scrub_s?: number | null };
 export type ArrayView = Full<Schemas["ArrayView"]>;
+export type SparePool = Schemas["SparePool"];
+export type Foreign = Schemas["Foreign"];
+export type ForeignArray = Schemas["ForeignArray"];
 export type Drive = Schemas["DrivePage"];
 export type DriveHealth = Schemas["DriveHealth"];
 export type Event = Schemas["EventView"];

@@ -42,7 +42,7 @@ const health = (more = {}) => ({
 });
 
 export const drive = (path, more = {}) => ({
-  path, by_id: null, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, seat: { slot: String(Number(path.match(/\d+/)?.[0] ?? 0) + 4), enclosure: "SuperMicro JBOF 1", link: null }, ...more,
+  path, by_id: null, pool: false, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, seat: { slot: String(Number(path.match(/\d+/)?.[0] ?? 0) + 4), enclosure: "SuperMicro JBOF 1", link: null }, ...more,
 });
 
 const drives_of = (entries) =>
@@ -107,6 +107,16 @@ export const SCENES = {
     Object.assign(drives[20].health, { verdict: "replace", wear_percent: 103, findings: [{ verdict: "replace", sentence: "103 % of the rated endurance is used: replace the drive while it works." }] });
     return { arrays, events: [event(1, 3 * DAY, "lake", "member_failed", "slot 2 failed")], drives };
   },
+  shared: () => {
+    const scene = SCENES.well();
+    const path = "/dev/disk/by-id/nvme-SAMSUNG_MZQL23T8HCLS-00A07_S64HNE0T599999";
+    scene.drives.find((drive) => drive.path === "/dev/nvme12n1").pool = true;
+    scene.spares = { kind: "same", enclosure: "prefer", drives: [{ path, free: true, state: "free", size_bytes: SIZE, enclosure: "SuperMicro JBOF 1" }, { path: "/dev/sdz", free: false, state: "taken by \"pool\"", size_bytes: null, enclosure: null }], offers: [{ array: "tank", span: null, drives: [path], why_none: null }, { array: "pool", span: null, drives: [], why_none: "/dev/sdz is another kind of drive" }] };
+    const array = (name, more) => ({ name, host: "elsewhere", from_here: false, uuid: `11aa22bb:33cc44dd:55ee66ff:${name.padEnd(8, "0")}`, level: "5", starts: true, clash: false, state: "can be imported", drives: ["/dev/sdd", "/dev/sde", "/dev/sdf"], ...more });
+    scene.foreign = { arrays: [array("archive"), array("tank", { clash: true, state: "can be imported, under another name (--name): there is another array of this name" }), array("broken", { host: null, starts: false, state: "2 of 3 members are missing, RAID 5 survives 1" })], firmware: [{ path: "/dev/sdg", reason: "a member of an Intel RAID (IMSM)", remedy: "Stria does not serve it" }] };
+    return scene;
+  },
+  stopped: () => ({ arrays: [{ ...entry(view("tank", "5", [member(0)])), view: null, state: "stopped", text: "stopped; `stria start tank` starts it", drives: ["/dev/nvme0n1"] }], events: [], drives: [] }),
   hostile: () => {
     const nasty = `<img src=x onerror=alert(1)>"'&‮tank`;
     const long = "an-array-with-the-longest-name-31";
@@ -140,6 +150,8 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/session": () => scene.user ?? USER,
     "GET /api/v1/state": state,
     "GET /api/v1/drives": () => scene.drives,
+    "GET /api/v1/spares": () => scene.spares ?? { kind: "same", enclosure: "prefer", drives: [], offers: scene.arrays.map(({ name }) => ({ array: name, span: null, drives: [], why_none: "the pool is empty" })) },
+    "GET /api/v1/foreign": () => scene.foreign ?? { arrays: [], firmware: [] },
     "GET /api/v1/events": () => ({ events: scene.events, more: false }),
     "GET /api/v1/audit": () => ({ events: [event(9, 60_000, "tank", "ordered", "root (user 0) ordered add: done")], more: false }),
     "GET /api/v1/config": () => ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
@@ -155,7 +167,7 @@ export async function mock(scene_name, port = 0) {
     "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
   };
   const job = (action) => {
-    const made = { id: jobs.length + 1, action, title: `${action.action} ${action.array ?? action.name}`, by: "root", state: "done", text: "done", task: null, started_ms: Date.now() - 2000, ended_ms: Date.now() };
+    const made = { id: jobs.length + 1, action, title: `${action.action} ${action.array ?? action.name}`, by: "root", state: "done", text: "done", task: null, started_ms: Date.now() - 2000, ended_ms: Date.now(), ...scene.job };
     jobs.push(made);
     return made;
   };
@@ -189,7 +201,9 @@ export async function mock(scene_name, port = 0) {
         return;
       }
       const measured = /^\/api\/v1\/arrays\/[^/]+\/(limits|price)$/.exec(path)?.[1];
-      const answer = measured ? () => (measured === "price" ? PRICE : request.method === "POST" ? (scene.limits = limits()) : { limits: scene.limits ?? null }) : answers[`${request.method} ${path}`];
+      const cancelled = /^\/api\/v1\/jobs\/(\d+)$/.exec(path)?.[1];
+      const cancel = () => (Object.assign(jobs[cancelled - 1], { state: "cancelled", text: "it was cancelled", ended_ms: Date.now() }), { message: "it is being cancelled" });
+      const answer = cancelled && request.method === "DELETE" ? cancel : measured ? () => (measured === "price" ? PRICE : request.method === "POST" ? (scene.limits = limits()) : { limits: scene.limits ?? null }) : answers[`${request.method} ${path}`];
       if (answer) {
         const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString()) : null;
         if (request.method !== "GET") asked.push({ path, body });

@@ -36,7 +36,7 @@ async function until_asked(server, path) {
   throw new Error(`nothing was asked at ${path}`);
 }
 
-const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["many", "drives"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
+const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["many", "drives"], ["shared", "arrays"], ["shared", "drives"], ["stopped", "arrays/tank"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
 
 for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [1440, "light", "ru-RU"]]) {
   test(`no screen has a fault that axe finds, or sticks out: ${colorScheme}, ${locale}`, async () => {
@@ -119,6 +119,86 @@ test("schedules are set by a form: the usual ones by choice, others as systemd w
   );
 });
 
+test("settings of an array are planned: those that were chosen change, the others stay", async () => {
+  await on(
+    "well",
+    async (page, server) => {
+      const form = page.locator("section", { has: page.getByRole("heading", { name: "Settings of the array" }) });
+      const button = form.getByRole("button", { name: "Change the settings…" });
+      assert.ok(await button.isDisabled(), "nothing was chosen");
+      await form.getByLabel("A write is acknowledged").selectOption("back");
+      await form.getByLabel("Write-intent bitmap").selectOption({ label: "no" });
+      await form.getByLabel("Write log").selectOption({ label: "no" });
+      await form.getByLabel("Write log").selectOption({ label: "as it is: yes" });
+      await button.click();
+      const nothing = { drive_caches: null, read_only: null, log: null, integrity: null };
+      assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "set", array: "tank", write: "back", bitmap: "none", force: true, ...nothing });
+      await page.getByRole("dialog").getByRole("button", { name: "Do it" }).waitFor();
+    },
+    { place: "arrays/tank" },
+  );
+});
+
+test("the pool of spares says what it has for each array; drives go in and out, and a light is switched", async () => {
+  await on(
+    "shared",
+    async (page, server) => {
+      const pool = page.locator("section", { has: page.getByRole("heading", { name: "Pool of spares" }) });
+      const said = await pool.innerText();
+      for (const words of ["SSD or hard disk", "S64HNE0T599999 free", "taken by \"pool\"", "another kind of drive"]) assert.ok(said.includes(words), `${words} in: ${said}`);
+      await pool.getByRole("button", { name: "Out of the pool… /dev/sdz" }).click();
+      assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "spare_remove", drives: ["/dev/sdz"] });
+      await page.keyboard.press("Escape");
+      assert.equal(await page.getByRole("button", { name: "Into the pool of spares…" }).count(), 0, "each drive is a member, in use, or in the pool");
+      await page.getByRole("button", { name: "Light on /dev/nvme12n1" }).click();
+      assert.deepEqual((await until_asked(server, "/api/v1/actions")).body, { action: "locate", drive: "/dev/nvme12n1", on: true });
+      await page.locator("li.drive", { hasText: "/dev/nvme12n1" }).getByText("done", { exact: true }).waitFor();
+    },
+    { place: "drives" },
+  );
+  await on(
+    "empty",
+    async (page, server) => {
+      await page.getByRole("button", { name: "Into the pool of spares… /dev/nvme2n1" }).click();
+      assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "spare_add", drives: ["/dev/nvme2n1"] });
+    },
+    { place: "drives" },
+  );
+});
+
+test("what others left is imported, under another name if its own is taken", async () => {
+  await on(
+    "shared",
+    async (page, server) => {
+      const foreign = page.locator("section", { has: page.getByRole("heading", { name: "Left by others" }) });
+      assert.ok((await foreign.innerText()).includes("Intel RAID (IMSM)"));
+      assert.equal(await foreign.getByRole("button", { name: "Import…" }).count(), 2, "what lacks members cannot be imported");
+      const taken = foreign.getByRole("button", { name: "Import… tank" });
+      assert.ok(await taken.isDisabled(), "it needs another name");
+      await foreign.locator(".job", { hasText: "tank" }).getByLabel("Name here").fill("theirs");
+      await taken.click();
+      const { body } = await until_asked(server, "/api/v1/plans");
+      assert.deepEqual([body.action, body.name, body.read_only, body.array.startsWith("11aa22bb")], ["import", "theirs", false, true]);
+    },
+    { place: "arrays" },
+  );
+});
+
+test("a job whose work can end early is cancelled, and says so", async () => {
+  await on(
+    "well",
+    async (page, server) => {
+      server.change({ ...SCENES.well(), job: { state: "running", text: "it has begun", ended_ms: null } });
+      await page.getByRole("button", { name: "Scrub…" }).click();
+      await page.getByRole("button", { name: "Do it" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Cancel scrub tank" }).click();
+      await page.getByText("It was cancelled before its end.").waitFor();
+      assert.ok((await until_asked(server, "/api/v1/jobs/1")).path);
+    },
+    { place: "arrays/tank" },
+  );
+});
+
 test("the first paint comes within a second on a processor that is six times slower", async () => {
   const server = await mock("degraded");
   // A busy machine is slow by itself: one of several visits shows what the page needs.
@@ -156,13 +236,16 @@ test("twenty-four drives in four arrays: the worst first, each with its drive", 
 
 test("what only the server knows is shown in its own words, beside what the page explains itself", async () => {
   const text = "tank has no spare, and should have 1";
-  const matter = { array: "tank", urgency: "warning", what: text, means: "a rebuild waits for a person", action: "add a drive", avoid: "do not take another array's", since_ms: Date.now() - 7_200_000, drives: [], remedies: [{ action: "add", array: "tank", drive: "", span: null }] };
+  const matter = { array: "tank", kind: "SparesMissing", urgency: "warning", what: text, means: "a rebuild waits for a person", action: "add a drive", avoid: "do not take another array's", since_ms: Date.now() - 7_200_000, drives: [], remedies: [{ action: "add", array: "tank", drive: "", span: null }] };
   const alarms = [{ event: "SparesMissing", array: "tank", component: "", text, since_s: matter.since_ms / 1000 }];
-  SCENES.spareless = () => ({ ...SCENES.degraded(), matters: [matter], alarms });
+  // The page explains the lost drive itself: the server's words for it are left out.
+  const told = { ...matter, kind: "degraded", what: "DEGRADED: slot 3 missing" };
+  SCENES.spareless = () => ({ ...SCENES.degraded(), matters: [matter, told], alarms });
   await on("spareless", async (page) => {
     const fold = page.locator("summary", { hasText: text });
     await fold.click();
     await page.getByText("do not take another array's").waitFor();
+    assert.equal(await page.getByText(told.what).count(), 0);
     assert.equal(await page.locator("details .facts").innerText().then((words) => words.includes("2 h 0 min ago")), true);
     await page.getByRole("link", { name: "Alarms" }).click();
     await page.getByText(text).waitFor();
