@@ -1,11 +1,12 @@
 //! Goal: a name on a drive that anybody may plug in commands no terminal, forges no line and reaches no file; JSON tells it as it is.
 //! Method: members whose names are changed, with their checksums put right, are asked everything by the real program.
 
+#[path = "support/member_name.rs"]
+mod member_name;
 mod support;
 
-use std::os::unix::fs::FileExt;
+use member_name::rename;
 use std::path::Path;
-use stria_format::md::Superblock;
 use support::Place;
 
 /// Of at most 31 bytes each.
@@ -17,16 +18,6 @@ const NAMES: [&str; 6] = [
     "z\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}",
     "../../../tmp/evil \"; rm",
 ];
-
-fn rename(image: &str, name: &str) {
-    let file = std::fs::File::options().read(true).write(true).open(image).expect("an image");
-    let mut bytes = vec![0; 4096];
-    file.read_exact_at(&mut bytes, 4096).expect("it reads");
-    let mut superblock = Superblock::parse(&bytes, 8, file.metadata().expect("an image").len() / 512).expect("a member");
-    superblock.header.set_name = [0; 32];
-    superblock.header.set_name[..name.len()].copy_from_slice(name.as_bytes());
-    file.write_all_at(&superblock.encode(), 4096).expect("it writes");
-}
 
 /// Nothing but visible characters and line ends, and no line that a name began.
 fn harmless(text: &str) {

@@ -2,6 +2,8 @@
 //! Method: the real daemon on image files; curl over the unix socket and TLS, a client of the test, and raw sockets for hostile
 //! clients.
 
+#[path = "support/member_name.rs"]
+mod member_name;
 mod support;
 
 use rcgen::ExtendedKeyUsagePurpose;
@@ -358,7 +360,8 @@ fn what_another_machine_left_is_listed_and_imported_under_a_free_name() {
     assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
     assert_eq!(ask(&place, "/foreign", None).body, json!({"arrays": [], "firmware": []}));
     place.ok(&["create", "tank", "--level", "1", "--assume-clean", &drives[3], &drives[4]]);
-    support::of_another_host(&drives[3..], "elsewhere:tank");
+    // mdadm puts its host before the name.
+    drives[3..].iter().for_each(|image| member_name::rename(image, "elsewhere:tank"));
     let found = ask(&place, "/foreign", None).body;
     let array = &found["arrays"][0];
     assert_eq!(

@@ -1,6 +1,8 @@
 //! Goal: the verbs at the beginning and end of an array's life do what they say, on all drives, and only when nothing uses these.
 //! Method: the real program on image files.
 
+#[path = "support/member_name.rs"]
+mod member_name;
 mod support;
 
 use support::daemon::Daemon;
@@ -142,7 +144,8 @@ fn what_another_machine_left_is_listed_served_once_and_taken_under_another_name(
     place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &own));
     place.ok(&all(&["adopt"], &own));
     place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &foreign));
-    support::of_another_host(&foreign, "elsewhere:tank");
+    // mdadm puts its host before the name.
+    foreign.iter().for_each(|image| member_name::rename(image, "elsewhere:tank"));
     // A member of firmware RAID: Intel's anchor in the last sector but one.
     let anchor = [&b"Intel Raid ISM Cfg Sig. 1.3.00"[..], &[0; 482]].concat();
     let file = std::fs::File::options().write(true).open(&images[4]).expect("an image");

@@ -307,18 +307,3 @@ pub fn same(one: &Path, other: &Path) -> bool {
 pub fn contents(paths: &[String]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
 }
-
-/// Makes `name` the name of the array on these members: mdadm puts its host before an array's name.
-pub fn of_another_host(images: &[String], name: &str) {
-    use std::os::unix::fs::FileExt;
-    for image in images {
-        let file = std::fs::File::options().read(true).write(true).open(image).expect("an image");
-        let mut bytes = vec![0; 4096];
-        file.read_exact_at(&mut bytes, 4096).expect("it reads");
-        let sectors = file.metadata().expect("an image").len() / 512;
-        let mut superblock = stria_format::md::Superblock::parse(&bytes, 8, sectors).expect("a member");
-        superblock.header.set_name = [0; 32];
-        superblock.header.set_name[..name.len()].copy_from_slice(name.as_bytes());
-        file.write_all_at(&superblock.encode(), 4096).expect("it writes");
-    }
-}
