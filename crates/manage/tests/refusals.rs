@@ -270,7 +270,7 @@ fn nonsense_is_refused_with_words() {
         (&["create", "x", "--level", "5", "--strip", "2M", a, b, c], 2, "power of two"),
         (&["create", "x", "--level", "5", "--spans", "2", a, b, c], 2, "50 and 60"),
         (&["create", "x", "--level", "50", a, b, c], 2, "equal spans"),
-        (&["create", "x", "--level", "6", a, b, c], 2, "4 or more"),
+        (&["create", "x", "--level", "6", a, b, c], 2, "takes 4 to 255 members, and 3"),
         (&["create", "x", "--level", "0", a, "missing"], 2, "missing"),
         (&["create", "x", "--level", "5", a, "missing", "missing"], 2, "survives 1"),
         (&["create", "x", "--level", "1", "missing", "missing"], 2, "at least one drive"),
