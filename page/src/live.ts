@@ -77,7 +77,7 @@ function heard() {
   heard_at.value = now.value;
 }
 
-/** What is known of members changes when an array's health or its members do: then the machine's drives are looked at again. */
+/** What is known of drives changes when an array's health or its members do, and when a job ends: then the machine's drives are looked at again. */
 let shape = "";
 
 function take(next: State) {
@@ -89,7 +89,8 @@ function take(next: State) {
     for (const array of next.arrays) sample(array, now.value);
     sampled.value += 1;
   });
-  const present = JSON.stringify(next.arrays.map((array) => [array.name, array.state, array.view?.members.map((member) => [member.path, member.role])]));
+  const members = next.arrays.map((array) => [array.name, array.state, array.view?.members.map((member) => [member.path, member.role])]);
+  const present = JSON.stringify([members, next.jobs.filter((job) => job.ended_ms !== null).map((job) => job.id)]);
   if (present !== shape) {
     shape = present;
     void look_at_drives();

@@ -171,6 +171,52 @@ test("an array is made in three steps and is there; it is stopped and destroyed 
   });
 });
 
+test("settings change, a drive of the pool takes a lost one's place, and what others left is imported, all by the page", async () => {
+  let drives, spare;
+  const prepare = (machine) => {
+    const images = [0, 1, 2, 3].map((index) => machine.image(`drive-${index}.img`));
+    drives = images.slice(0, 2);
+    spare = machine.image("new.img");
+    machine.array("tank", "1", drives);
+    machine.stria("create", "archive", "--level", "1", "--assume-clean", ...images.slice(2));
+  };
+  await on(prepare, 1, async (machine, page) => {
+    await headline(page, "All is well.");
+    const go = async (place) => {
+      await page.goto(`${page.url().split("#")[0]}#/${place}`);
+      await page.locator("h1", { hasText: { "arrays/tank": "tank", drives: "Drives", arrays: "Arrays" }[place] }).waitFor();
+    };
+    const do_it = async () => {
+      await press(page, "Do it");
+      await followed(page);
+      await closed(page);
+    };
+    await go("arrays/tank");
+    await page.getByLabel("A write is acknowledged").selectOption("through");
+    await press(page, "Change the settings…");
+    await do_it();
+    assert.equal(machine.status("tank").write, "through");
+    assert.ok(readFileSync(machine.env.STRIA_CONFIG, "utf8").includes('write = "through"'));
+
+    await go("drives");
+    await press(page, `Into the pool of spares… ${spare}`);
+    await do_it();
+    await page.locator("section", { hasText: "Pool of spares" }).getByText("free").waitFor();
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    machine.stria("fail", "tank", drives[1], "--force");
+    await until("the spare of the pool", () => machine.status("tank").health === "optimal");
+
+    await go("arrays");
+    await page.getByRole("heading", { name: "Left by others" }).waitFor();
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    await press(page, "Import… archive");
+    await do_it();
+    await page.getByRole("link", { name: "archive" }).waitFor();
+    assert.equal(await page.getByRole("heading", { name: "Left by others" }).count(), 0);
+    assert.equal(machine.status("archive").health, "optimal");
+  });
+});
+
 test("two readers see the same; a plan that the other's order has overtaken is not carried out", async () => {
   let drives;
   const prepare = (machine) => {
