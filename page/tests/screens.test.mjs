@@ -144,6 +144,7 @@ test("the pool of spares says what it has for each array; drives go in and out, 
     "shared",
     async (page, server) => {
       const pool = page.locator("section", { has: page.getByRole("heading", { name: "Pool of spares" }) });
+      await pool.getByText("SSD or hard disk").waitFor();
       const said = await pool.innerText();
       for (const words of ["SSD or hard disk", "S64HNE0T599999 free", "taken by \"pool\"", "another kind of drive"]) assert.ok(said.includes(words), `${words} in: ${said}`);
       await pool.getByRole("button", { name: "Out of the pool… /dev/sdz" }).click();
