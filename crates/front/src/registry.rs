@@ -1,4 +1,4 @@
-//! What the server's threads share: the exports, the list of clients, and who may have a place on it.
+//! State shared by the server's threads: the exports, the list of clients, and the rule for a place on it.
 //!
 //! One lock protects the lists; it is taken when a client connects, agrees on an export, or leaves, never for a request.
 

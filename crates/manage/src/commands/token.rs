@@ -1,4 +1,4 @@
-//! `stria token`: the users of the API who are known by a token or a certificate. `stria pam-check`: those who are known by a password.
+//! `stria token`: users of the API with a token or a certificate. `stria pam-check`: the password of an account.
 
 use crate::atomic_file::replace;
 use crate::cli::{RoleName, Token, TokenAction};

@@ -80,7 +80,7 @@ pub async fn log_in(rest: &Arc<Rest>, peer: &Peer, user: String, password: Strin
     let reason = match verdict {
         Verdict::Right(name) => {
             let (rest, peer) = (Arc::clone(rest), peer.clone());
-            // Who is in a group may be known by a directory on the network.
+            // A directory on the network may have to be asked for the members of a group.
             let session =
                 spawn_blocking(move || rest.guard.begin_account(&peer, &name).inspect(|_| rest.guard.forgive(&peer))).await;
             match session.ok().flatten() {

@@ -46,7 +46,7 @@ pub struct Jobs {
 struct Kept {
     jobs: VecDeque<Job>,
     last: u64,
-    /// Jobs that somebody has cancelled, and that have not ended yet: by whom.
+    /// The cancelled jobs that have not ended yet, each with the user's name.
     cancelled: BTreeMap<u64, String>,
 }
 

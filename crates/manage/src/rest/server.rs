@@ -370,7 +370,7 @@ impl Server {
             }
         }
         let credentials = shown(&head.headers);
-        // These two are for those who are nobody yet.
+        // Both are open to clients that have not logged in.
         if path == "/api/v1/login" && method == Method::GET {
             return axum::Json(LoginWays { accounts: self.rest.accounts.may_log_in() }).into_response();
         }
