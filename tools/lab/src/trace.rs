@@ -128,7 +128,7 @@ impl Format {
         }
         let names = Self::ALL.map(|(name, _)| name).join(", ");
         Err(format!(
-            "{} is in no known format of traces: say it before the name, as msr:trace.csv, one of {names}",
+            "{} is no trace whose format is recognised: put the format first, as in msr:trace.csv; it is one of {names}",
             path.display()
         ))
     }
