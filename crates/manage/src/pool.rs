@@ -69,6 +69,7 @@ pub struct Changed {
 /// When a drive cannot be looked at or wiped, `consent` is refused, or the configuration cannot be changed.
 pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(), Failure>) -> Result<Changed, Failure> {
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
+    let mut carrying = Vec::new();
     for (drive, state) in look_at_pool(&drives) {
         let shown = drive.display();
         let carries = match state {
@@ -78,7 +79,11 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
             PoolState::Unfit(why) => format!("{shown}: {why}"),
         };
         consent(&format!("A spare of the pool must be blank. {carries}. Wipe it?"))?;
-        wipe_drives(std::slice::from_ref(&drive))?;
+        carrying.push(drive);
+    }
+    // A refusal of one leaves all as they are.
+    if !carrying.is_empty() {
+        wipe_drives(&carrying)?;
     }
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();

@@ -7,7 +7,7 @@ mod support;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::daemon::Daemon;
-use support::{PATIENCE, Place};
+use support::{PATIENCE, Place, contents};
 
 const MIB: u64 = 1 << 20;
 
@@ -38,6 +38,14 @@ fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
     let _daemon = Daemon::start(&place);
     // A drive that carries something is wiped only when that is confirmed.
     place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--force"]);
+    // If one drive is refused, none is wiped.
+    let old = place.path("old").to_str().expect("a plain path").to_owned();
+    std::fs::File::create(&old).and_then(|file| file.set_len(32 * MIB)).expect("an image file");
+    place.ok(&["create", "old", "--level", "1", &old, "missing"]);
+    let before = contents(std::slice::from_ref(&old));
+    place.run(&["spare", "add", "--force", &old, &images[0]]).refused(1, &["in use"]);
+    assert!(contents(std::slice::from_ref(&old)) == before);
+    std::fs::remove_file(&old).expect("its own file");
     place.ok(&["spare", "add", &images[4]]);
     assert_eq!((pool(&place).len(), &pool(&place)[0]["free"]), (1, &Value::Bool(true)));
     // While the drive is in the pool no other program takes it.
