@@ -1313,7 +1313,7 @@ export interface components {
              */
             in_flight: number;
             /**
-             * @description The threads that it runs on, the home lane first; empty for a span, which runs on the array's.
+             * @description The threads that it runs on, the coordinator first; empty for a span, which runs on the threads of its array.
              * @default []
              */
             lanes: components["schemas"]["LaneView"][];

@@ -211,7 +211,7 @@ pub struct ArrayView {
     pub vhost_user: Vec<String>,
     /// The connected clients.
     pub clients: Vec<ClientView>,
-    /// The threads that it runs on, the home lane first; empty for a span, which runs on the array's.
+    /// The threads that it runs on, the coordinator first; empty for a span, which runs on the threads of its array.
     #[serde(default)]
     pub lanes: Vec<LaneView>,
 }
