@@ -38,13 +38,15 @@ $P0 create tank --level 5 --assume-clean $D0 $D1 $D2
 $P0 adopt tank --ublk
 $P0 daemon --quiet & daemon=$!
 tries=0; until [ -b /dev/ublkb0 ]; do tries=$((tries + 1)); [ $tries -lt 600 ]; sleep 0.5; done
-(at=0; while dd if=/dev/zero of=/dev/ublkb0 bs=64k count=4 seek=$at oflag=direct 2>/dev/null; do at=$(((at + 5) % 200)); done; echo "the client met an error" >&2) &
+(at=0; while dd if=/dev/zero of=/dev/ublkb0 bs=64k count=4 seek=$at oflag=direct 2>/dev/null; do at=$(((at + 5) % 200)); done; echo "the client met an error" >&2) & client=$!
 said() { $P0 events | grep -q "$1"; }
 until said "began a session"; do sleep 1; done
 sleep 3
 echo 1 >/sys/block/nvme1n1/device/device/remove
 until said "DELETE /api/v1/session"; do sleep 1; done
 $P0 status tank
+# The stop of the daemon is an error to a client that goes on.
+kill $client; wait $client || true
 kill $daemon; wait $daemon
 `;
 
