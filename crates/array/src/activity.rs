@@ -47,7 +47,7 @@ impl Activity {
 pub(crate) struct RunState {
     is_read_only: Cell<bool>,
     is_stopping: Cell<bool>,
-    /// The [start](crate::recording) has ended: another crash can no longer undo what clients read.
+    /// The [start](crate::metadata_io) has ended: another crash can no longer undo what clients read.
     is_prepared: Cell<bool>,
     write_policy: Cell<WritePolicy>,
     /// A flush that no client waits for is due or runs.

@@ -1,6 +1,6 @@
 //! Commands of an administrator to a running array, and the steps that each lane takes for them.
 //!
-//! [`carry_out`](crate::carry_out) has what each command waits for.
+//! [`command_tasks`](crate::command_tasks) has what each command waits for.
 
 use crate::task::{Ready, Waiters};
 use crate::{MemberConfig, MemberId, Refusal};

@@ -246,10 +246,10 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     }
 
     /// Sets something on this lane's engine, or asks it; the next poll carries out what follows.
-    pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
+    pub fn with_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
         driver.actions = true;
-        command(&mut driver.engine)
+        ask(&mut driver.engine)
     }
 
     /// The recorder, to prepare metadata for a new member. On the coordinator only.

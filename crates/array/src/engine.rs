@@ -12,16 +12,16 @@
 //!
 //! | task | in | waits for | woken by |
 //! | --- | --- | --- | --- |
-//! | `record_states` | `recording.rs` | a superblock update that was requested | `request_commit`, `raise_ack_barrier` |
-//! | `record_intents` | `recording.rs` | bits to set, or idle ones to clear | `write_begin`, `clear_intents` |
-//! | `record_bad_blocks` | `recording.rs` | a member whose bad blocks have changed | `mark_bad`, `mark_good` |
-//! | `prepare_start` | `recording.rs` | that the array may be written to; then superblocks and log. Ends | `set_read_only`, the updates |
+//! | `record_states` | `metadata_io.rs` | a superblock update that was requested | `request_commit`, `raise_ack_barrier` |
+//! | `record_intents` | `metadata_io.rs` | bits to set, or idle ones to clear | `write_begin`, `clear_intents` |
+//! | `record_bad_blocks` | `metadata_io.rs` | a member whose bad blocks have changed | `mark_bad`, `mark_good` |
+//! | `prepare_start` | `metadata_io.rs` | that the array may be written to; then superblocks and log. Ends | `set_read_only`, the updates |
 //! | `replay` | `replay.rs` | the same; then members that take the overlay. Ends | `set_read_only`, members |
 //! | `mark_clean_when_idle` | here | a second without a write | a superblock update that says dirty, the time |
 //! | `clear_intents` | here | bits that may be idle | a bitmap update, the time |
 //! | `refill_forever` | `refill.rs` | bad blocks for lack of space | `refill_later`, the time |
 //! | `sweep_forever` | `sweep.rs` | a sweep that is due | `sweep_changed` |
-//! | `log_flush_forever` | `logging.rs` | logs that are full of ended writes | `log_end`, `log_full` |
+//! | `log_flush_forever` | `log_io.rs` | logs that are full of ended writes | `log_end`, `log_full` |
 
 mod commands;
 mod lanes;

@@ -8,10 +8,10 @@ mod action;
 mod activity;
 pub mod address;
 mod buffers;
-mod carry_out;
 mod clock;
 mod coalesce;
 mod command;
+mod command_tasks;
 mod config;
 mod consistency;
 mod consistent_ranges;
@@ -28,11 +28,13 @@ mod level;
 mod lists;
 mod lock;
 mod log;
+mod log_io;
 mod log_record;
-mod logging;
 mod member;
 mod member_requests;
 mod metadata;
+mod metadata_io;
+mod metadata_writer;
 mod mirror;
 mod mirror_io;
 mod mirror_ledger;
@@ -51,8 +53,6 @@ mod peers;
 mod personality;
 pub mod plan;
 mod races;
-mod record;
-mod recording;
 mod refill;
 mod replay;
 mod requests;
@@ -80,7 +80,7 @@ pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use lanes::{LaneEvents, Ports};
 pub use level::{Copies, Family, Layout, Level, ParityLayout, Zones};
 pub use log_record::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
-pub use record::{
+pub use metadata_writer::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, MetadataWriter, NoMetadata, SlotState,
     UpdateEnd,
 };

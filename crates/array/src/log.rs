@@ -14,7 +14,7 @@
 //! | durable | it survives a power cut: at once by FUA, or after a flush that all logged appends share |
 //! | retired | its write is durable in place; the next append to any member declares up to which number that is so (R21) |
 //!
-//! This is what the log knows; [`logging`](crate::logging) is what the engine does with it. [`behind`] tracks writes that were
+//! This is what the log knows; [`log_io`](crate::log_io) is what the engine does with it. [`behind`] tracks writes that were
 //! acknowledged early, [`overlay`] what [`replay`](crate::replay) has computed and not written. docs/WRITE_LOG.md has the argument.
 
 mod behind;

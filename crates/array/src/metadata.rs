@@ -1,7 +1,7 @@
 //! Metadata updates that the engine wants, and those that are durable.
 //!
 //! Superblock updates are numbered. A wanted number stands for "the state as it is now or later". One update of any kind runs at a
-//! time, under a lock (R5). [`recording`](crate::recording) has the tasks that make them.
+//! time, under a lock (R5). [`metadata_io`](crate::metadata_io) has the tasks that make them.
 
 use crate::task::{Ready, Waiters};
 use crate::{MemberId, MetadataUpdate, UpdateEnd};

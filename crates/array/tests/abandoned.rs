@@ -236,7 +236,7 @@ fn array_stops_while_a_failed_member_hangs() {
         world.fail(hangs);
         world.pass(1000 * MS);
         world.carry_out(Command::Stop);
-        assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+        assert!(world.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())));
         assert!(world.open.is_empty());
     });
 }

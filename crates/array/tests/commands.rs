@@ -121,7 +121,7 @@ fn each(mut story: impl FnMut(Array)) {
 fn a_member_is_failed_by_command_once_its_drop_is_durable() {
     each(|mut array| {
         array.carry_out(Command::Fail(MemberId(2))).expect("redundant");
-        assert!(array.lanes[0].command(|engine| engine.drops_are_committed()), "answered before the drop is durable");
+        assert!(array.lanes[0].with_engine(|engine| engine.drops_are_committed()), "answered before the drop is durable");
     });
 }
 
@@ -134,7 +134,7 @@ fn a_member_returns_only_after_its_drop_is_durable_on_every_lane() {
         let mut waited = 0;
         let mut durable = false;
         let answer = array.answer(id, |array, before| {
-            let committed = |lane: &ArrayDevice<Recorder>| lane.command(|engine| engine.drops_are_committed());
+            let committed = |lane: &ArrayDevice<Recorder>| lane.with_engine(|engine| engine.drops_are_committed());
             if before {
                 durable |= array.lanes.iter().all(committed);
             }
@@ -169,7 +169,7 @@ fn a_refused_drive_changes_nothing_and_can_be_taken_back() {
 fn a_member_is_removed_when_every_lane_has_dropped_it() {
     each(|mut array| {
         // The member's own drive reports the failure to the first lane, and the others receive it.
-        array.lanes[0].command(|engine| engine.lose(MemberId(0), "gone"));
+        array.lanes[0].with_engine(|engine| engine.lose(MemberId(0), "gone"));
         array.carry_out(Command::Remove(MemberId(0))).expect("it has failed");
         assert!((0..array.lanes.len()).all(|lane| array.role(lane, 0) == MemberState::Failed));
         let Refusal(sentence) = array.carry_out(Command::Remove(MemberId(1))).expect_err("it is in use");
@@ -194,7 +194,7 @@ fn commands_given_at_once_are_carried_out_in_order() {
         // A member that hangs may be failed, so that the stop ends.
         let fails = array.lanes[0].begin(Command::Fail(MemberId(MEMBERS)));
         array.answer(stops, |_, _| {}).expect("it stops");
-        assert!(array.lanes[0].has_stopped() && array.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+        assert!(array.lanes[0].has_stopped() && array.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())));
         array.answer(fails, |_, _| {}).expect("it is not in sync yet");
     });
 }
@@ -204,6 +204,6 @@ fn a_raid_0_stops_on_every_lane() {
     for lane_count in [1, 3] {
         let mut array = Array::new(Level::Raid0, lane_count, 1);
         array.carry_out(Command::Stop).expect("it stops");
-        assert!(array.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+        assert!(array.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())));
     }
 }

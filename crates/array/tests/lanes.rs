@@ -68,7 +68,7 @@ fn a_resync_is_divided_between_lanes() {
         }
         world.traffic(5);
         world.carry_out(Command::Stop).expect("it can be stopped");
-        assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())), "all lanes stop");
+        assert!(world.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())), "all lanes stop");
         let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, Synced::up_to(0), world.lanes.len());
         // Copies and parity that are inconsistent everywhere.
         for ram in &after.rams {

@@ -264,14 +264,14 @@ fn a_paused_scrub_goes_on_where_it_was() {
     let geometry = geometries(5, 8, 2600).into_iter().find(|geometry| geometry.level() == Level::Raid6).expect("there is one");
     let mut world = World::new(geometry, 0, 7, None);
     world.traffic(3);
-    world.array.command(|engine| engine.set_speed(None, Some(100_000)));
+    world.array.with_engine(|engine| engine.set_speed(None, Some(100_000)));
     world.carry_out(Command::Scrub { repair: false, from_sector: 0 }).expect("nothing else runs");
     assert!(world.array.status().sweep.is_some(), "who waits for its end must not come too early");
     world.run_until("half a scrub", |status| status.sweep.as_ref().is_some_and(|sweep| sweep.done_sectors > 3000));
-    world.array.command(|engine| engine.pause(true));
+    world.array.with_engine(|engine| engine.pause(true));
     world.run_until("pause", |status| status.sweep.is_none());
     world.array.take_events();
-    world.array.command(|engine| engine.pause(false));
+    world.array.with_engine(|engine| engine.pause(false));
     world.run_until("resumption", |status| status.sweep.is_some());
     let resumed = world.array.status().sweep.expect("it runs").done_sectors;
     assert!(resumed > 3000, "it began again at {resumed}");

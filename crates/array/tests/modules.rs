@@ -6,14 +6,14 @@ use stria_walls::{Order, word};
 /// From the ground up: what is pure, and what everything is made of; state that owns itself; what tasks share; what levels owe, and
 /// do; what is the same for all levels.
 const ORDER: &str = "
-    address level geometry partition lists segments task lock steer plan log_record config status record command action
+    address level geometry partition lists segments task lock steer plan log_record config status metadata_writer command action
     buffers clock stripes activity
     intent member consistent_ranges consistency space coalesce peers log metadata
     requests member_requests races mirror_ledger parity_ledger
     core window
-    personality logging parity_code mirror_io parity_io replay recording no_space mirror_sweep parity_sweep mirror_write parity_write
+    personality log_io parity_code mirror_io parity_io replay metadata_io no_space mirror_sweep parity_sweep mirror_write parity_write
     striped mirror parity of_level
-    hedge refill resync_on_read sweep split_read carry_out engine lanes device
+    hedge refill resync_on_read sweep split_read command_tasks engine lanes device
 ";
 
 fn order() -> Order<'static> {

@@ -11,7 +11,7 @@ fn bytes_of(world: &World) -> Vec<Vec<u8>> {
 }
 
 fn set_read_only(world: &mut World, read_only: bool) {
-    world.lanes.iter().for_each(|lane| lane.command(|engine| engine.set_read_only(read_only)));
+    world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_read_only(read_only)));
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
         0,
     );
     let (array, now) = (RefCell::new(array), Cell::new(0));
-    let leans = || array.borrow().command(|engine| engine.is_sole_log_holder(parity));
+    let leans = || array.borrow().with_engine(|engine| engine.is_sole_log_holder(parity));
     let has_failed = || array.borrow().status().members[parity.0].role == MemberState::Failed;
     let poll = |ended: &mut Vec<Completion>| {
         now.set(now.get() + 1000);
@@ -295,7 +295,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
     let command = array.begin(Command::Fail(MemberId(0)));
     let mut now = 0;
     let answer = loop {
-        let replays = array.command(|engine| engine.is_replaying());
+        let replays = array.with_engine(|engine| engine.is_replaying());
         array.poll(now, &mut Vec::new());
         now += 500_000;
         if array.status().members[0].role == MemberState::Failed {

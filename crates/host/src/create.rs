@@ -248,7 +248,7 @@ impl Maker for OnDrives {
         let ring = Ring::new()?;
         let drives = span.drives.iter().filter_map(|&drive| self.drives[drive].take()).collect();
         let mut array = open_new(drives, &span.uuid, &ring)?;
-        array.command(|engine| engine.pause(true));
+        array.with_engine(|engine| engine.pause(true));
         array.sync_io(|io| {
             for zeros in upper.zeros.iter().filter(|zeros| zeros.drive == index) {
                 io.write(zeros.sectors.start.get(), &vec![0; bytes(zeros.sectors.sectors())])?;

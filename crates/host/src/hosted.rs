@@ -188,7 +188,7 @@ impl HostedArray {
             let drives =
                 array.members().iter().enumerate().filter_map(|(index, member)| Some((MemberId(index), member.drive()?)));
             for (member, lost) in drives.filter_map(|(member, drive)| Some((member, drive.watch.look_at_size()?))) {
-                array.command(|engine| engine.lose(member, &lost.context));
+                array.with_engine(|engine| engine.lose(member, &lost.context));
             }
         }
     }
@@ -204,7 +204,7 @@ impl HostedArray {
             member.drive().and_then(|drive| drive.watch.drive()).is_some_and(|drive| drive.has_holes())
         };
         for array in self.tree().into_iter().filter(|array| array.members().iter().any(has_holes)) {
-            array.command(Engine::expect_no_space);
+            array.with_engine(Engine::expect_no_space);
         }
     }
 

@@ -175,7 +175,7 @@ impl ArrayLanes {
         let redundant = self.home(|array| array.redundant())?;
         self.each(move |array| {
             let tree = array.tree();
-            redundant.iter().for_each(|&index| tree[index].command(&set));
+            redundant.iter().for_each(|&index| tree[index].with_engine(&set));
         })?;
         Ok(())
     }
@@ -186,7 +186,7 @@ impl ArrayLanes {
     /// Data would be lost.
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        self.home(|array| array.command(|engine| engine.may_change()))??;
+        self.home(|array| array.with_engine(|engine| engine.may_change()))??;
         let path = self.known(path)?;
         self.fail_known(path)
     }
@@ -215,7 +215,7 @@ impl ArrayLanes {
     /// # Errors
     /// The drive carries something and `force` is not set, or it is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
-        self.home(|array| array.command(|engine| engine.may_change()))??;
+        self.home(|array| array.with_engine(|engine| engine.may_change()))??;
         AllLanes(self).commit_drops()?;
         self.let_in(new, Aim { span, force, replaces: None })
     }
@@ -322,7 +322,7 @@ impl ArrayLanes {
     /// # Errors
     /// When a lane has ended.
     pub fn set_write_policy(&self, policy: WritePolicy) -> Result<(), HostError> {
-        self.each(move |array| array.command(|engine| engine.set_write_policy(policy))).map(drop)
+        self.each(move |array| array.with_engine(|engine| engine.set_write_policy(policy))).map(drop)
     }
 
     /// The present state of the array, and its lanes' rings; `None` if a lane does not answer in time.

@@ -79,7 +79,7 @@ pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: 
     for (uuid, drives) in locked {
         let ring = Ring::new()?;
         let mut span = open_new(drives, uuid, &ring)?;
-        span.command(|engine| engine.pause(true));
+        span.with_engine(|engine| engine.pause(true));
         let size_sectors = span.limits().size_sectors;
         span.sync_io(|io| {
             let sector = UPPER_SECTOR;

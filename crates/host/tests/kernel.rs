@@ -233,7 +233,7 @@ impl Case {
                 write_some(&mut array, &mut model, &mut seed);
             }
             Story::MidRebuild => {
-                array.command(|engine| engine.set_speed(None, Some(4096)));
+                array.with_engine(|engine| engine.set_speed(None, Some(4096)));
                 array.fail(&paths[1]).expect("redundant");
                 let begun = |array: &HostedArray| array.status().sweep.is_some_and(|sweep| sweep.done_sectors > 2048);
                 array.sync_io(|io| io.run_until(|array, _| begun(array)));

@@ -116,7 +116,7 @@ impl<D: MemberDrive> Tree<D> {
     /// # Errors
     /// The array may not change, the drive does not suit, or it carries something and `aim` does not allow to overwrite that.
     pub fn plan_join(&self, new: &NewDrive<D::Identity>, aim: &Aim) -> Result<Joining, JoinError> {
-        self.command(|engine| engine.may_change())?;
+        self.with_engine(|engine| engine.may_change())?;
         let drive = &new.adopt.name;
         self.refuse_twin(new)?;
         if let Some((index, member)) = aim.replaces {
@@ -209,7 +209,7 @@ impl<D: MemberDrive> Tree<D> {
                 array.name()
             )));
         }
-        let id = array.command(|engine| engine.next_member());
+        let id = array.with_engine(|engine| engine.next_member());
         let mut recorder = array.recorder().clone();
         let (_, writes) = recorder.adopt(id, adopt).map_err(refused)?;
         Ok(NewMetadata { writes, places: recorder.metadata_places(id) })

@@ -204,8 +204,8 @@ impl<D: MemberDrive> Tree<D> {
     }
 
     /// Sets something on this lane's engine of the array, or asks it.
-    pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
-        self.device.command(command)
+    pub fn with_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> T {
+        self.device.with_engine(ask)
     }
 
     // The life of the tree.
@@ -213,7 +213,7 @@ impl<D: MemberDrive> Tree<D> {
     /// Allows writes and sweeps, here and in the spans. Every lane must have its part by now.
     pub fn activate(&self) {
         self.spans().for_each(Self::activate);
-        self.device.command(|engine| engine.set_read_only(false));
+        self.device.with_engine(|engine| engine.set_read_only(false));
     }
 
     /// Begins to stop: the array first, its spans when it is done. On the coordinator.

@@ -59,7 +59,7 @@ fn of_the_formats() {
         "
         fields read
         md::badblocks md::bitmap md::span md::superblock md::shape md::checksums md::log md::ppl md::servable md::counts detect
-        md::member md::lane md::create md::recorder md::assemble md::examine md::raw
+        md::member md::lane_log md::create md::recorder md::assemble md::examine md::raw
         ",
     );
 }
@@ -119,7 +119,7 @@ fn arrows_uphill_are_found_through_crate_super_and_exports() {
     let order = "
         fields read
         md::badblocks md::bitmap md::span md::superblock md::servable md::shape md::ppl md::log md::checksums md::counts md::member
-        detect md::lane md::create md::recorder md::assemble md::raw md::gone
+        detect md::lane_log md::create md::recorder md::assemble md::raw md::gone
     ";
     let faults = Order::new("crates/format", order).faults();
     let expected = [

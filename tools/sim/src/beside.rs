@@ -54,7 +54,7 @@ pub fn beside(plan: &Plan) -> Result<Outcome, String> {
     let meter = Rc::new(Meter::default());
     let modelled = Modelled { drive, level, members, log: LogChoice::Auto, rebuilds: true, cost };
     let (mut array, capacity_sectors) = modelled.array(&meter)?;
-    array.command(|engine| {
+    array.with_engine(|engine| {
         engine.set_latency_target(plan.target);
         engine.pause(plan.held);
     });

@@ -58,7 +58,7 @@ impl Node {
         let bind = |lane| plan.bind(lane, UNIX_SECONDS, binder.turn_to(lane));
         let lanes: Vec<Tree<Attached>> = (0..count).map(bind).collect();
         for array in lanes.iter().flat_map(Tree::tree) {
-            array.command(|engine| {
+            array.with_engine(|engine| {
                 engine.set_hedging(power.hedges.get());
                 engine.set_flaw(power.mutant.get().and_then(crate::mutant::Mutant::flaw));
             });
@@ -308,24 +308,24 @@ impl<'a> Array<'a> {
     }
 
     /// Calls a function on every lane's engine. Returns the coordinator's answer.
-    pub fn command<T>(self, command: impl Fn(&mut Engine) -> T) -> T {
-        let mut said = self.lanes().map(|lane| lane.command(&command)).collect::<Vec<_>>();
+    pub fn with_engine<T>(self, ask: impl Fn(&mut Engine) -> T) -> T {
+        let mut said = self.lanes().map(|lane| lane.with_engine(&ask)).collect::<Vec<_>>();
         said.swap_remove(0)
     }
 
     /// True if any lane replays what a crash left, so that no member may be failed.
     pub fn is_replaying(self) -> bool {
-        self.lanes().any(|lane| lane.command(|engine| engine.is_replaying()))
+        self.lanes().any(|lane| lane.with_engine(|engine| engine.is_replaying()))
     }
 
     /// True if any lane relies on this member's log alone, so that the member may not be failed.
     pub fn is_sole_log_holder(self, member: MemberId) -> bool {
-        self.lanes().any(|lane| lane.command(|engine| engine.is_sole_log_holder(member)))
+        self.lanes().any(|lane| lane.with_engine(|engine| engine.is_sole_log_holder(member)))
     }
 
     /// True if the superblocks name every dropped member, of any lane.
     pub fn drops_are_committed(self) -> bool {
-        self.lanes().all(|lane| lane.command(|engine| engine.drops_are_committed()))
+        self.lanes().all(|lane| lane.with_engine(|engine| engine.drops_are_committed()))
     }
 
     /// Gives the array a command.

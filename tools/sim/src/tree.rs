@@ -201,7 +201,7 @@ impl Maker for OnDrives<'_> {
         let plan = plan_new(&mut opener, found, &span.uuid).map_err(|error| format!("{error:?}"))?;
         let mut node = opener.bind(plan);
         node.activate();
-        node.top().command(|engine| engine.pause(true));
+        node.top().with_engine(|engine| engine.pause(true));
         for write in upper.writes.iter().filter(|write| write.drive == index) {
             let from = std::iter::once(Buffer::copy_of(&write.bytes).freeze()).collect();
             let sectors = write.bytes.len() as u64 / 512;
@@ -267,7 +267,7 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     }
     let node = opener.bind(arrays.pop().expect("there is one"));
     if power.late_sweeps.get() {
-        node.leaves().iter().for_each(|leaf| leaf.command(|engine| engine.pause(true)));
+        node.leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.pause(true)));
     }
     node.activate();
     Ok(node)

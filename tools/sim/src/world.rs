@@ -946,13 +946,13 @@ impl<'a> World<'a> {
             Step::Hold(hold) => {
                 self.meet("sweeps held");
                 for leaf in self.node().leaves() {
-                    leaf.command(|engine| engine.pause(hold));
+                    leaf.with_engine(|engine| engine.pause(hold));
                 }
                 Ok(())
             }
             Step::Speed(speed) => {
                 for leaf in self.node().leaves() {
-                    leaf.command(|engine| engine.set_speed(Some(speed), Some(speed)));
+                    leaf.with_engine(|engine| engine.set_speed(Some(speed), Some(speed)));
                 }
                 Ok(())
             }
@@ -1148,7 +1148,7 @@ impl<'a> World<'a> {
     fn settle(&mut self) -> Outcome {
         self.drain()?;
         for leaf in self.node().leaves() {
-            leaf.command(|engine| {
+            leaf.with_engine(|engine| {
                 engine.set_speed(Some(u64::MAX), Some(u64::MAX));
                 engine.pause(false);
             });

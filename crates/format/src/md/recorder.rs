@@ -17,7 +17,7 @@ pub use change::Change;
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
-use super::lane::{LogArea, LogLayout, MdLog};
+use super::lane_log::{LogArea, LogLayout, MdLog};
 use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};

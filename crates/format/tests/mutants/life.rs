@@ -135,7 +135,7 @@ pub fn life(scene: &Scene, mutant: &Mutant, chance: &mut Chance, tally: &mut Tal
         }
         activate(node);
         if chance.one_in(4) {
-            node.each(&mut |node| node.device.command(|engine| engine.pause(false)));
+            node.each(&mut |node| node.device.with_engine(|engine| engine.pause(false)));
             for _ in 0..200 {
                 world.turn(node, &mut Vec::new());
             }

@@ -309,7 +309,7 @@ impl World {
         }
         let recorder = Watched { recorder: start.recorder, bounds: Arc::new(bounds) };
         let device = ArrayDevice::new(&start.config, devices, recorder, self.unix_seconds);
-        device.command(|engine| engine.pause(true));
+        device.with_engine(|engine| engine.pause(true));
         Some(Node { uuid: assembly.uuid, config: start.config, device, spans, checked })
     }
 
@@ -373,5 +373,5 @@ impl World {
 /// Makes an array writable, the arrays below it first.
 pub fn activate(node: &Node) {
     node.spans.iter().for_each(activate);
-    node.device.command(|engine| engine.set_read_only(false));
+    node.device.with_engine(|engine| engine.set_read_only(false));
 }

@@ -93,7 +93,7 @@ impl Running {
         };
         let devices = start.drives.iter().map(device).collect();
         let array = ArrayDevice::new(&start.config, devices, start.recorder, 1_700_000_000);
-        array.command(|engine| engine.pause(true));
+        array.with_engine(|engine| engine.pause(true));
         Self { array, drives, left, is_full, now: 0 }
     }
 
@@ -134,7 +134,7 @@ impl Running {
 
     /// Lets sweeps run until redundancy is consistent everywhere.
     pub fn resync(&mut self) {
-        self.array.command(|engine| engine.pause(false));
+        self.array.with_engine(|engine| engine.pause(false));
         while self.array.status().synced != stria_array::Synced::All {
             self.array.poll(self.now, &mut Vec::new());
             self.now = self.now.max(self.array.next_wake().unwrap_or(0));

@@ -23,7 +23,7 @@ impl World<'_> {
     /// As the host does at each start.
     pub(super) fn hold_policy(&mut self) {
         let (policy, node) = (self.policy, self.node.as_mut().expect("an array runs"));
-        node.lanes_mut().iter_mut().for_each(|lane| lane.command(|engine| engine.set_write_policy(policy)));
+        node.lanes_mut().iter_mut().for_each(|lane| lane.with_engine(|engine| engine.set_write_policy(policy)));
     }
 
     /// Stops the array, changes its metadata, half of the time not to the end, and starts it again.

@@ -154,7 +154,7 @@ impl World<'_> {
 
     /// A complete scrub, without client requests.
     fn scrub_through(&mut self, leaf: usize, repair: bool) -> Result<Scrubbed, Stop> {
-        self.node().leaf(leaf).command(|engine| {
+        self.node().leaf(leaf).with_engine(|engine| {
             engine.pause(false);
             engine.set_speed(Some(u64::MAX), Some(u64::MAX));
         });

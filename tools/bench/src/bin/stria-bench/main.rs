@@ -266,7 +266,7 @@ fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
     let (array, _) = stria_host::open(&planned.drives, &ring, options)?;
     if writes {
         // A resync in the background would be measured along.
-        array.tree().iter().for_each(|array| array.command(|engine| engine.pause(true)));
+        array.tree().iter().for_each(|array| array.with_engine(|engine| engine.pause(true)));
     }
     bind(array, format!("array \"{}\"", planned.name), &planned.drives, false, ring, None)
 }
