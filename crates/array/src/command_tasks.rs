@@ -38,18 +38,18 @@ impl Core {
         }
     }
 
-    pub fn role_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
+    pub fn state_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
         let members = self.members.borrow();
         if member.0 >= members.count() {
             return Err(Refusal(format!("the array has no member {}: `status` shows the members", member.0)));
         }
         let member = members.get(member);
-        Ok((member.role, member.config.name.clone()))
+        Ok((member.state, member.config.name.clone()))
     }
 
     /// The name of a member that is in use.
     fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
-        match self.role_of(member)? {
+        match self.state_of(member)? {
             (MemberState::Failed, name) => Err(Refusal(format!("{name} has failed already; `remove` it"))),
             (_, name) => Ok(name),
         }
@@ -57,12 +57,12 @@ impl Core {
 
     /// The slot of a member that may be replaced.
     pub fn slot_to_replace(&self, member: MemberId) -> Result<usize, Refusal> {
-        let (role, name) = self.role_of(member)?;
-        if role != MemberState::InSync {
+        let (state, name) = self.state_of(member)?;
+        if state != MemberState::InSync {
             return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its slot is rebuilt instead")));
         }
         let members = self.members.borrow();
-        let slot = members.get(member).slot.expect("in sync members have a role");
+        let slot = members.get(member).slot.expect("in-sync members have a slot");
         match members.slots()[slot].replacement {
             Some(_) => Err(Refusal(format!("{name} is being replaced already"))),
             None => Ok(slot),
@@ -71,7 +71,7 @@ impl Core {
 
     /// A member may be taken out: it has failed, or is a spare.
     pub fn may_remove(&self, member: MemberId) -> Result<(), Refusal> {
-        match self.role_of(member)? {
+        match self.state_of(member)? {
             (MemberState::Failed | MemberState::Spare, _) => Ok(()),
             (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
                 Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))

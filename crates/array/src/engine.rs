@@ -346,7 +346,7 @@ impl Engine {
                 continue;
             }
             let member = part.member.expect("a member failed it");
-            let slot = core.members.borrow().get(member).slot.expect("clients read members with a role");
+            let slot = core.members.borrow().get(member).slot.expect("clients read members with a slot");
             of_level!(core, P => P::correct(&core, part, slot));
         }
         None
@@ -362,8 +362,8 @@ impl Engine {
     /// An append to a member's log has ended.
     pub fn log_appended(&mut self, member: MemberId, result: Result<(), IoError>) {
         let error = result.err().and_then(|error| {
-            let holds_role = self.core.members.borrow().get(member).role == MemberState::InSync;
-            if is_no_space(&error) && holds_role {
+            let is_in_sync = self.core.members.borrow().get(member).state == MemberState::InSync;
+            if is_no_space(&error) && is_in_sync {
                 return Some(self.core.meet_no_space(member, &error));
             }
             let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));

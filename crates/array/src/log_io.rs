@@ -206,7 +206,7 @@ impl Core {
         let durable = {
             let members = self.members.borrow();
             let member = members.get(member);
-            self.log_is_fua() || !member.limits.volatile_cache || error.is_some() || member.role == crate::MemberState::Failed
+            self.log_is_fua() || !member.limits.volatile_cache || error.is_some() || member.state == crate::MemberState::Failed
         };
         let flush = self.log.appended(member, durable, error, &mut self.waker());
         self.log_append(member);
@@ -292,7 +292,7 @@ impl Core {
     pub fn log_holders(&self, slots: impl Iterator<Item = usize>) -> LogHolders {
         let members = self.members.borrow();
         let holders = slots.filter_map(|slot| members.slots()[slot].member);
-        few(holders.filter(|&member| members.get(member).role == MemberState::InSync))
+        few(holders.filter(|&member| members.get(member).state == MemberState::InSync))
     }
 
     /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a

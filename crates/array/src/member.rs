@@ -13,7 +13,7 @@ use stria_block::{Histogram, Limits, Nanos};
 
 pub(crate) struct Member {
     pub config: MemberConfig,
-    pub role: MemberState,
+    pub state: MemberState,
     pub slot: Option<usize>,
     /// The properties of the drive.
     pub limits: Limits,
@@ -42,10 +42,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn new(config: MemberConfig, role: MemberState, slot: Option<usize>, redundant: bool) -> Self {
+    fn new(config: MemberConfig, state: MemberState, slot: Option<usize>, redundant: bool) -> Self {
         Self {
             config,
-            role,
+            state,
             slot,
             limits: Limits::plain(0),
             in_flight: 0,
@@ -108,7 +108,7 @@ impl Member {
         MemberStatus {
             id: self.config.id,
             name: self.config.name.clone(),
-            role: self.role,
+            state: self.state,
             slot: self.slot,
             in_flight: self.in_flight,
             read_count: self.read_count,
@@ -164,9 +164,9 @@ impl Members {
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
             if let Some(member) = &slot.member {
-                let role = if member.recovered == Synced::All { MemberState::InSync } else { MemberState::Rebuilding };
+                let state = if member.recovered == Synced::All { MemberState::InSync } else { MemberState::Rebuilding };
                 members.slots[index].member = Some(member.id);
-                found.push((member, role, Some(index)));
+                found.push((member, state, Some(index)));
             }
             if let Some(member) = &slot.replacement {
                 members.slots[index].replacement = Some(member.id);
@@ -178,9 +178,9 @@ impl Members {
             found.push((member, MemberState::Spare, None));
         }
         found.sort_by_key(|(member, ..)| member.id);
-        for (index, (member, role, slot)) in found.into_iter().enumerate() {
+        for (index, (member, state, slot)) in found.into_iter().enumerate() {
             assert_eq!(member.id, MemberId(index), "member handles count from 0 without gaps");
-            members.all.push(Member::new(member.clone(), role, slot, config.geometry.level().is_redundant()));
+            members.all.push(Member::new(member.clone(), state, slot, config.geometry.level().is_redundant()));
         }
         members.look();
         members
@@ -329,7 +329,7 @@ impl Members {
 
     /// True if all of these members were dropped, `one` of them left out of account.
     pub fn are_gone_but(&self, members: &[MemberId], one: Option<MemberId>) -> bool {
-        members.iter().all(|&member| Some(member) == one || self.get(member).role == MemberState::Failed)
+        members.iter().all(|&member| Some(member) == one || self.get(member).state == MemberState::Failed)
     }
 
     /// True if the array's data is complete without this member.
@@ -349,14 +349,14 @@ impl Members {
                 // A replacement becomes the rebuilding member of the slot.
                 slot.member = slot.replacement.take();
                 if let Some(heir) = slot.member {
-                    self.all[heir.0].role = MemberState::Rebuilding;
+                    self.all[heir.0].state = MemberState::Rebuilding;
                 }
             }
         }
         self.spares.retain(|&spare| spare != id);
         self.failed.push(id);
         let member = &mut self.all[id.0];
-        member.role = MemberState::Failed;
+        member.state = MemberState::Failed;
         member.failure = reason;
         self.look();
     }
@@ -365,12 +365,12 @@ impl Members {
     pub fn admit(&mut self, config: MemberConfig, slot: Option<usize>) {
         assert_eq!(config.id, MemberId(self.all.len()), "handles are given in order");
         let id = config.id;
-        let role = if slot.is_some() { MemberState::Rebuilding } else { MemberState::Spare };
+        let state = if slot.is_some() { MemberState::Rebuilding } else { MemberState::Spare };
         let redundant = self.geometry.level().is_redundant();
-        self.all.push(Member::new(config, role, slot, redundant));
+        self.all.push(Member::new(config, state, slot, redundant));
         match slot {
             Some(slot) => {
-                assert!(self.slots[slot].member.is_none(), "a role is given once");
+                assert!(self.slots[slot].member.is_none(), "a slot is filled once");
                 self.slots[slot].member = Some(id);
             }
             None => self.spares.push(id),
@@ -405,9 +405,9 @@ impl Members {
         self.begin_rebuild(spare, slot, MemberState::Replacing);
     }
 
-    fn begin_rebuild(&mut self, id: MemberId, slot: usize, role: MemberState) {
+    fn begin_rebuild(&mut self, id: MemberId, slot: usize, state: MemberState) {
         let member = &mut self.all[id.0];
-        (member.role, member.slot) = (role, Some(slot));
+        (member.state, member.slot) = (state, Some(slot));
         (member.config.recovered, member.config.by_bitmap) = (Synced::up_to(0), false);
     }
 
@@ -415,13 +415,13 @@ impl Members {
     pub fn take_slot(&mut self, id: MemberId) -> Option<MemberId> {
         let member = &mut self.all[id.0];
         (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
-        member.role = MemberState::InSync;
+        member.state = MemberState::InSync;
         self.look();
         let slot = self.slots.iter_mut().find(|slot| slot.replacement == Some(id))?;
         slot.replacement = None;
         let before = slot.member.replace(id)?;
         let old = &mut self.all[before.0];
-        old.role = MemberState::Failed;
+        old.state = MemberState::Failed;
         old.failure = Some("replaced".into());
         self.failed.push(before);
         Some(before)

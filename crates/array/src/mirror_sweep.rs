@@ -55,7 +55,7 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
                 }
                 // Page by page: what is lost becomes a bad block, the rest is filled.
                 for page in rows.in_steps(PAGE_SECTORS) {
-                    let failed = core.members.borrow().get(target.member).role == crate::MemberState::Failed;
+                    let failed = core.members.borrow().get(target.member).state == crate::MemberState::Failed;
                     if !failed
                         && let Err(reason) = copy_window(core, target.slot, target.member, &page).await
                         && !core.mark_bad(target.member, page).await
@@ -68,7 +68,7 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
             }
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
-            match work.targets.iter().find(|target| members.get(target.member).role == crate::MemberState::Failed) {
+            match work.targets.iter().find(|target| members.get(target.member).state == crate::MemberState::Failed) {
                 Some(target) => Err(format!("member {} failed", members.get(target.member).config.name)),
                 None => Ok(Found::default()),
             }

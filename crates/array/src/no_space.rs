@@ -111,8 +111,8 @@ pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<MemberSect
     for (index, &slot) in core.map(stripe).data.iter().enumerate() {
         let lacks = |member: &MemberId| {
             let members = core.members.borrow();
-            let state = members.get(*member);
-            state.role == MemberState::InSync && state.has_bad(rows)
+            let member = members.get(*member);
+            member.state == MemberState::InSync && member.has_bad(rows)
         };
         let holder = core.members.borrow().slots()[usize::from(slot)].member;
         let Some(member) = holder.filter(lacks) else { continue };

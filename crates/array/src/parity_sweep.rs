@@ -160,7 +160,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
     let members = core.members.borrow();
-    if let Some(target) = work.targets.iter().find(|target| members.get(target.member).role == crate::MemberState::Failed) {
+    if let Some(target) = work.targets.iter().find(|target| members.get(target.member).state == crate::MemberState::Failed) {
         return Err(format!("member {} failed", members.get(target.member).config.name));
     }
     Ok(Some(found))
@@ -171,7 +171,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Result<Found, String> {
     let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
-        work.targets.iter().copied().filter(|target| members.get(target.member).role != crate::MemberState::Failed).collect()
+        work.targets.iter().copied().filter(|target| members.get(target.member).state != crate::MemberState::Failed).collect()
     };
     if targets.is_empty() {
         core.event(Event::Unreadable { sync_sector: sync_of_rows(rows).start, sectors: rows.sectors() });

@@ -67,7 +67,7 @@ impl Peers {
     pub fn take_assigned(&self, members: &mut Members) -> Option<(MemberId, usize)> {
         let mut assigned = self.assigned.borrow_mut();
         let count = members.count();
-        assigned.retain(|&(member, _)| member.0 >= count || members.get(member).role != MemberState::Failed);
+        assigned.retain(|&(member, _)| member.0 >= count || members.get(member).state != MemberState::Failed);
         let next = assigned.iter().position(|&(member, slot)| member.0 < count && members.assign(member, slot))?;
         Some(assigned.remove(next))
     }

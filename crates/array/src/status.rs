@@ -27,7 +27,7 @@ pub struct MemberStatus {
     /// The name that people see.
     pub name: String,
     /// Its state.
-    pub role: MemberState,
+    pub state: MemberState,
     /// Its slot, or the last one it had.
     pub slot: Option<usize>,
     /// Requests that it has not ended.
@@ -163,7 +163,7 @@ impl ArrayStatus {
             all.log = all.log.zip(lane.log).map(|(log, other)| log.joined(&other));
             all.in_flight += lane.in_flight;
         }
-        let failed = |member: &MemberId| all.members[member.0].role == MemberState::Failed;
+        let failed = |member: &MemberId| all.members[member.0].state == MemberState::Failed;
         all.slots.iter_mut().for_each(|slot| *slot = slot.filter(|member| !failed(member)));
         all
     }
@@ -171,10 +171,10 @@ impl ArrayStatus {
 
 impl MemberStatus {
     fn join(&mut self, other: MemberStatus) {
-        self.role = match (self.role, other.role) {
+        self.state = match (self.state, other.state) {
             (_, MemberState::Failed) => MemberState::Failed,
-            (MemberState::InSync, role @ (MemberState::Rebuilding | MemberState::Replacing)) => role,
-            (role, _) => role,
+            (MemberState::InSync, state @ (MemberState::Rebuilding | MemberState::Replacing)) => state,
+            (state, _) => state,
         };
         self.failure = self.failure.take().or(other.failure);
         self.in_flight += other.in_flight;

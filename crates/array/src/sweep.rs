@@ -262,9 +262,9 @@ fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced<SweepSp
     let (mut from, mut by_bitmap) = (Synced::All, true);
     for id in members.active() {
         let member = members.get(id);
-        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && core.peers.rebuilt(id).is_none() {
-            let copied = member.role == MemberState::Replacing;
-            found.push(RebuildTarget { slot: member.slot.expect("it has a role"), member: id, copied });
+        if matches!(member.state, MemberState::Rebuilding | MemberState::Replacing) && core.peers.rebuilt(id).is_none() {
+            let copied = member.state == MemberState::Replacing;
+            found.push(RebuildTarget { slot: member.slot.expect("it has a slot"), member: id, copied });
             from = from.min(member.config.recovered);
             by_bitmap &= member.config.by_bitmap;
         }
@@ -454,7 +454,7 @@ async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
 
 fn targets_alive(core: &Core, sweep: &Sweep) -> bool {
     let members = core.members.borrow();
-    sweep.targets.iter().all(|target| members.get(target.member).role != MemberState::Failed)
+    sweep.targets.iter().all(|target| members.get(target.member).state != MemberState::Failed)
 }
 
 /// Writes superblocks that call rebuilt members in sync, before they count as such. What is in sync only in memory is
@@ -467,7 +467,7 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     for target in targets {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(target.member);
-        if member.role != MemberState::Failed {
+        if member.state != MemberState::Failed {
             (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         }
     }
@@ -479,7 +479,7 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
     commit_rebuilt(core, targets).await;
     for target in targets {
         let mut members = core.members.borrow_mut();
-        if members.get(target.member).role == MemberState::Failed {
+        if members.get(target.member).state == MemberState::Failed {
             continue;
         }
         let replaced = members.take_slot(target.member);
@@ -636,7 +636,7 @@ fn advance(core: &Core, sweep: &Sweep) {
             let mut members = core.members.borrow_mut();
             for target in &sweep.targets {
                 let member = members.get_mut(target.member);
-                if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) {
+                if matches!(member.state, MemberState::Rebuilding | MemberState::Replacing) {
                     member.config.recovered = member.config.recovered.max(Synced::UpTo(watermark.min(sweep.end).row()));
                 }
             }

@@ -280,11 +280,11 @@ fn requests_end_once_a_replacement_has_the_slot_of_the_member_that_hangs() {
         assert!(is_copied, "{:?}", world.lanes.iter().map(ArrayDevice::status).collect::<Vec<_>>());
         world.flushes.set(true);
         world.until[hangs].set(NEVER);
-        assert_eq!(world.lanes[0].status().members[hangs].role, MemberState::InSync, "it still has its slot");
+        assert_eq!(world.lanes[0].status().members[hangs].state, MemberState::InSync, "it still has its slot");
         (0..20).for_each(|_| world.ask());
         world.pass(10_000 * MS);
         let status = world.lanes[0].status();
-        assert_eq!((status.members[hangs].role, status.members[spare.0].role), (MemberState::Failed, MemberState::InSync));
+        assert_eq!((status.members[hangs].state, status.members[spare.0].state), (MemberState::Failed, MemberState::InSync));
         waited += world.lanes.iter().filter(|lane| lane.status().members[hangs].in_flight > 0).count();
         assert!(world.open.is_empty(), "still waiting: {:?}", world.open);
         (0..60).for_each(|_| world.ask());

@@ -102,7 +102,7 @@ impl Array {
     }
 
     fn role(&self, lane: usize, member: usize) -> MemberState {
-        self.lanes[lane].status().members[member].role
+        self.lanes[lane].status().members[member].state
     }
 }
 

@@ -28,7 +28,7 @@ fn members_that_one_lane_drops_are_dropped_by_all_and_spares_take_over() {
             }
             let _ = world.fail(victim.0);
             world.traffic(5);
-            let failed = |lane: &ArrayDevice<NoMetadata>| lane.status().members[victim.0].role == MemberState::Failed;
+            let failed = |lane: &ArrayDevice<NoMetadata>| lane.status().members[victim.0].state == MemberState::Failed;
             assert!(world.lanes.iter().all(failed), "all lanes know that member {} is out", victim.0);
         }
         if losses > 0 {

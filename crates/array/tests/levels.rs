@@ -84,7 +84,7 @@ fn a_failed_write_drops_the_member_and_succeeds() {
         world.traffic(10);
         world.run_until_rebuilt();
         let status = world.array.status();
-        assert_eq!(status.members[1].role, MemberState::Failed);
+        assert_eq!(status.members[1].state, MemberState::Failed);
         world.check_all("after the drop");
         assert_eq!(world.scrub(false), 0);
     });

@@ -204,7 +204,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
                 completion.result.expect("within redundancy");
                 acknowledged += 1;
                 let status = array.status();
-                if failing && status.members[2].role == MemberState::Failed {
+                if failing && status.members[2].state == MemberState::Failed {
                     assert!(told.borrow().dropped.contains(&2), "acknowledged before the others know that a member was dropped");
                 }
             }
@@ -212,7 +212,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             now = array.next_wake().unwrap_or(now + 1).max(now) + if written >= 200 { 100_000_000 } else { 0 };
         }
         assert_eq!(acknowledged, written, "{}", describe(&geometry));
-        assert!(array.status().members[2].role == MemberState::Failed, "the member that fails writes was dropped");
+        assert!(array.status().members[2].state == MemberState::Failed, "the member that fails writes was dropped");
         assert!(!told.borrow().dirty, "an idle array ends clean");
     }
 }
@@ -234,7 +234,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     );
     let (array, now) = (RefCell::new(array), Cell::new(0));
     let leans = || array.borrow().with_engine(|engine| engine.is_sole_log_holder(parity));
-    let has_failed = || array.borrow().status().members[parity.0].role == MemberState::Failed;
+    let has_failed = || array.borrow().status().members[parity.0].state == MemberState::Failed;
     let poll = |ended: &mut Vec<Completion>| {
         now.set(now.get() + 1000);
         array.borrow_mut().poll(now.get(), ended);
@@ -298,7 +298,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
         let replays = array.with_engine(|engine| engine.is_replaying());
         array.poll(now, &mut Vec::new());
         now += 500_000;
-        if array.status().members[0].role == MemberState::Failed {
+        if array.status().members[0].state == MemberState::Failed {
             assert!(!replays, "records are still to be carried out");
         }
         if let Some(answer) = array.take_answer(command) {

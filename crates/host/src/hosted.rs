@@ -164,7 +164,7 @@ impl HostedArray {
             {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
                 // A failed drive's answers are not waited for.
-                if member.role == MemberState::Failed && silent > 0 {
+                if member.state == MemberState::Failed && silent > 0 {
                     continue;
                 }
                 let path = drive.path.display();
@@ -320,8 +320,8 @@ impl HostedArray {
 
     /// Whether the drive at `path` waits here, or in a span, for a slot.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
-        let role = |(index, member): (usize, MemberId)| self.array(index).status().members[member.0].role;
-        self.place_of(path).is_ok_and(|place| role(place) == MemberState::Spare)
+        let state = |(index, member): (usize, MemberId)| self.array(index).status().members[member.0].state;
+        self.place_of(path).is_ok_and(|place| state(place) == MemberState::Spare)
     }
 
     /// The command by which a spare that is there already replaces a member, the array's index in the tree, and what it does in

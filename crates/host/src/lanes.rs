@@ -365,7 +365,7 @@ impl ArrayLanes {
         for array in report.tree() {
             for (member, status) in array.members.iter().zip(&array.status.members) {
                 if let MemberReport::Drive(drive) = member
-                    && status.role != MemberState::Failed
+                    && status.state != MemberState::Failed
                     && let Some(seconds) = drive.oldest.map(|oldest| now.saturating_sub(oldest) / 1_000_000_000)
                     && seconds >= STOP_WITHOUT.as_secs() / 2
                 {

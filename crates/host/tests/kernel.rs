@@ -286,7 +286,7 @@ fn wait_quiet(array: &mut HostedArray) {
                 let status = array.status();
                 let to_do = array.geometry().level().is_redundant() && status.synced != Synced::All;
                 let filling = status.health == Health::Degraded
-                    && status.members.iter().any(|member| member.role == stria_array::MemberState::Rebuilding);
+                    && status.members.iter().any(|member| member.state == stria_array::MemberState::Rebuilding);
                 status.sweep.is_none() && !to_do && !filling
             })
         })

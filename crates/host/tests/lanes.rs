@@ -160,7 +160,7 @@ impl Running {
             let calm = |array: &&ArrayReport| {
                 let status = &array.status;
                 let agrees = status.synced == Synced::All || !array.geometry.level().is_redundant();
-                let fills = |member: &MemberStatus| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing);
+                let fills = |member: &MemberStatus| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing);
                 let filled = !status.members.iter().any(fills);
                 status.sweep.is_none() && agrees && filled && status.health == Health::Optimal
             };

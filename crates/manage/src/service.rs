@@ -812,15 +812,15 @@ fn is_same(known: &Path, path: &Path) -> bool {
 
 /// True if the drive is a failed member of the array or of a span, and has no other entry there.
 fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
-    let roles = |array: &ArrayReport| {
+    let states = |array: &ArrayReport| {
         let here = array.members.iter().zip(&array.status.members).filter(|(member, _)| match member {
             MemberReport::Drive(drive) => is_same(&drive.info.path, path),
             MemberReport::Array(_) | MemberReport::Removed => false,
         });
-        here.map(|(_, status)| status.role).collect::<Vec<_>>()
+        here.map(|(_, status)| status.state).collect::<Vec<_>>()
     };
-    let roles: Vec<MemberState> = array.tree().into_iter().flat_map(roles).collect();
-    !roles.is_empty() && roles.iter().all(|role| *role == MemberState::Failed)
+    let states: Vec<MemberState> = array.tree().into_iter().flat_map(states).collect();
+    !states.is_empty() && states.iter().all(|state| *state == MemberState::Failed)
 }
 
 /// The full name of the array or span with this name; an unknown name is returned as it is.

@@ -290,7 +290,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
     Some(MemberView {
         slot: member.slot,
         path,
-        role: role_words(member.role).into(),
+        role: state_word(member.state).into(),
         direct: info.map(|info| info.direct),
         direct_note: info.and_then(|info| info.direct_note.clone()),
         way: drive.map(|drive| way_words(drive.way).to_owned()),
@@ -328,8 +328,8 @@ fn latency_view(latency: Latency) -> LatencyView {
     }
 }
 
-fn role_words(role: MemberState) -> &'static str {
-    match role {
+fn state_word(state: MemberState) -> &'static str {
+    match state {
         MemberState::InSync => "in sync",
         MemberState::Rebuilding => "rebuilding",
         MemberState::Replacing => "replacing",

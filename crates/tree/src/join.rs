@@ -123,7 +123,7 @@ impl<D: MemberDrive> Tree<D> {
             refuse_contents(&new.candidate, aim.force)?;
             let holder = self.array(index);
             let old = holder.name_of(member);
-            if holder.status().members[member.0].role != MemberState::InSync {
+            if holder.status().members[member.0].state != MemberState::InSync {
                 return Err(refused(format!(
                     "{old} cannot be replaced: it is not an in-sync member; `add` a drive, and the slot is rebuilt on it"
                 )));
@@ -154,7 +154,7 @@ impl<D: MemberDrive> Tree<D> {
         let array = self.array(home);
         let in_use = |id: &MemberId| {
             let members = array.status().members;
-            members.iter().any(|member| member.id == *id && member.role != MemberState::Failed)
+            members.iter().any(|member| member.id == *id && member.state != MemberState::Failed)
         };
         let known = array.recorder().member_of(superblock);
         let Some(twin) = known.filter(in_use) else { return Ok(()) };

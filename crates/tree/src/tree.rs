@@ -235,7 +235,7 @@ impl<D: MemberDrive> Tree<D> {
     /// Closes the drives in use. True once that is done.
     fn close_drives(&self) -> bool {
         let status = self.status();
-        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberState::Failed);
+        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.state != MemberState::Failed);
         // Every drive takes its step, whatever the others answer.
         in_use.filter_map(|(member, _)| member.drive()).filter(|drive| !drive.close()).count() == 0
     }

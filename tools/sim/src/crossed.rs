@@ -18,7 +18,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     let stripe = range.start / width;
     let within = range.start - stripe * width..(range.end - stripe * width).min(width);
     let map = geometry.stripe_map(stripe);
-    let presence = |&slot: &u16| match status.slots[usize::from(slot)].map(|member| status.members[member.0].role) {
+    let presence = |&slot: &u16| match status.slots[usize::from(slot)].map(|member| status.members[member.0].state) {
         Some(MemberState::InSync) => Presence::Readable,
         Some(_) => Presence::WriteOnly,
         None => Presence::Missing,
@@ -39,7 +39,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
 /// The state of an array in a word or two: the sweep that runs, else what is missing.
 pub fn state(status: &ArrayStatus) -> &'static str {
     let missing =
-        status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].role != MemberState::InSync)).count();
+        status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].state != MemberState::InSync)).count();
     match (&status.sweep, missing) {
         (Some(sweep), _) => match sweep.kind {
             SweepKind::Resync => "resync",

@@ -340,13 +340,13 @@ impl<'a> Array<'a> {
 
     /// True if all lanes have dropped a member.
     pub fn has_failed(self, member: MemberId) -> bool {
-        self.lanes().all(|lane| lane.status().members[member.0].role == MemberState::Failed)
+        self.lanes().all(|lane| lane.status().members[member.0].state == MemberState::Failed)
     }
 
     /// True if no lane uses a member.
     pub fn is_idle(self, member: MemberId) -> bool {
         let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
-        self.lanes().all(|lane| idle(lane.status().members[member.0].role))
+        self.lanes().all(|lane| idle(lane.status().members[member.0].state))
     }
 
     /// The newest handle of a drive here.
@@ -380,7 +380,7 @@ impl<'a> Array<'a> {
     /// The drives that are in sync, by slot.
     pub fn whole_drives(self) -> Vec<Option<usize>> {
         let status = self.status();
-        let in_sync = |member: &MemberId| status.members[member.0].role == MemberState::InSync;
+        let in_sync = |member: &MemberId| status.members[member.0].state == MemberState::InSync;
         status.slots.iter().map(|slot| slot.filter(in_sync).and_then(|member| self.drive_of(member))).collect()
     }
 }

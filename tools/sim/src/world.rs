@@ -382,7 +382,7 @@ impl<'a> World<'a> {
                 let status = leaf.status();
                 let members = status.members.iter().map(|member| {
                     let drive = leaf.drive_of(member.id);
-                    format!("drive {drive:?} {:?} {:?}", member.role, member.slot)
+                    format!("drive {drive:?} {:?} {:?}", member.state, member.slot)
                 });
                 let members: Vec<String> = members.collect();
                 let events = leaf.recorder().superblock().header.events;
@@ -701,7 +701,7 @@ impl<'a> World<'a> {
         }
         let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let whole = |status: &ArrayStatus| {
-            let copies = status.members.iter().any(|member| member.role == MemberState::Replacing);
+            let copies = status.members.iter().any(|member| member.state == MemberState::Replacing);
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
             is_whole(status) && (!rebuilds || copies)
         };
@@ -721,7 +721,7 @@ impl<'a> World<'a> {
     /// The leaf in which a drive is in use.
     fn leaf_of(&self, drive: usize) -> Option<usize> {
         self.node().leaves().iter().position(|leaf| {
-            let role = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].role);
+            let role = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].state);
             role.is_some_and(|role| role != MemberState::Failed)
         })
     }
@@ -747,7 +747,7 @@ impl<'a> World<'a> {
                 holder.is_some_and(|holder| holder != drive && counts(holder))
             })
             .collect();
-        let filled = status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing));
+        let filled = status.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing));
         // A member that was just rebuilt is not in sync on disk yet. For a crash it counts as missing.
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return false;
@@ -921,7 +921,7 @@ impl<'a> World<'a> {
                 let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
                 let members = leaves[leaf].status().members.into_iter();
                 let idle: Vec<_> = members
-                    .filter(|member| idle(member.role) && leaves[leaf].drive_of(member.id).is_some())
+                    .filter(|member| idle(member.state) && leaves[leaf].drive_of(member.id).is_some())
                     .map(|member| member.id)
                     .collect();
                 if !idle.is_empty() && self.remove(leaf, idle[(which & 0xffff) as usize % idle.len()])? {
@@ -973,7 +973,7 @@ impl<'a> World<'a> {
             let relied_on = fails.filter(|&member| self.node().leaf(leaf).is_sole_log_holder(member));
             let turned = self.turn(limit);
             if let Some(member) = fails
-                && self.node().leaf(leaf).status().members[member.0].role == MemberState::Failed
+                && self.node().leaf(leaf).status().members[member.0].state == MemberState::Failed
             {
                 self.model.lose_member();
                 // A member that hangs is failed nevertheless. The next crash may then take writes that were acknowledged early.
@@ -1160,7 +1160,10 @@ impl<'a> World<'a> {
             let busy = self.statuses().iter().any(|status| {
                 status.sweep.is_some()
                     || status.synced != Synced::All
-                    || status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing))
+                    || status
+                        .members
+                        .iter()
+                        .any(|member| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing))
             });
             if !busy {
                 return Ok(());
@@ -1239,7 +1242,7 @@ impl<'a> World<'a> {
         // RULE of the unrecorded drop: a member that was dropped when power went may be in sync again, without the part of the log that its
         // cache held. It counts as lost until a resync has ended.
         let dropped = |leaf: &Array<'_>| {
-            let failed = leaf.status().members.into_iter().filter(|member| member.role == MemberState::Failed);
+            let failed = leaf.status().members.into_iter().filter(|member| member.state == MemberState::Failed);
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
@@ -1478,5 +1481,5 @@ impl<'a> World<'a> {
 }
 
 fn is_whole(status: &ArrayStatus) -> bool {
-    status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].role == MemberState::InSync))
+    status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].state == MemberState::InSync))
 }

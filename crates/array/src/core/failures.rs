@@ -31,8 +31,8 @@ pub(crate) fn drop_failed<'a>(
     for (member, result) in results {
         let Err(error) = result else { continue };
         // A rebuilding member has no slot to lose.
-        let holds_role = || core.members.borrow().get(member).role == MemberState::InSync;
-        if is_no_space(error) && holds_role() {
+        let is_in_sync = || core.members.borrow().get(member).state == MemberState::InSync;
+        if is_no_space(error) && is_in_sync() {
             outcome = Err(core.meet_no_space(member, error));
         } else if !core.fail_member(member, &format!("write failed: {error}")) {
             outcome = Err(lost("write", &error.context));
@@ -60,7 +60,7 @@ pub(crate) fn drop_failed_flushes<'a>(
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
 /// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
 pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<MemberSector>) -> Result<(), IoError> {
-    if core.members.borrow().get(member).role == MemberState::Failed {
+    if core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
     if core.mark_bad(member, rows.clone()).await {
@@ -76,7 +76,7 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
 /// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
 /// a read-only array the sectors stay as they are.
 pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: MemberSector, data: Data) {
-    if core.run.is_read_only() || core.members.borrow().get(member).role == MemberState::Failed {
+    if core.run.is_read_only() || core.members.borrow().get(member).state == MemberState::Failed {
         return;
     }
     let sectors = (data.len() / 512) as u64;

@@ -84,11 +84,11 @@ impl Core {
             return;
         }
         for member in failed {
-            let (role, dropped_by) = {
+            let (state, dropped_by) = {
                 let members = self.members.borrow();
-                (members.get(member).role, members.get(member).dropped_by)
+                (members.get(member).state, members.get(member).dropped_by)
             };
-            let told = role != MemberState::Failed || self.metadata.is_durable(dropped_by);
+            let told = state != MemberState::Failed || self.metadata.is_durable(dropped_by);
             assert!(told, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
         }
     }

@@ -178,9 +178,9 @@ impl Core {
     fn note_error(&self, member: MemberId, reads: bool, error: &IoError) {
         {
             let mut members = self.members.borrow_mut();
-            let state = members.get_mut(member);
+            let member = members.get_mut(member);
             // Errors of a dropped member do not count.
-            state.read_errors += u64::from(reads && state.role != crate::MemberState::Failed);
+            member.read_errors += u64::from(reads && member.state != crate::MemberState::Failed);
         }
         if error.kind == ErrorKind::Gone {
             // Whatever was asked: what it can no longer read must not be corrected by writing to it.
@@ -333,7 +333,7 @@ impl Core {
     /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients
     /// (R7).
     pub fn fail_member(&self, id: MemberId, reason: &str) -> bool {
-        if self.members.borrow().get(id).role == crate::MemberState::Failed {
+        if self.members.borrow().get(id).state == crate::MemberState::Failed {
             return true;
         }
         if !self.members.borrow().may_lose(id) {

@@ -22,7 +22,7 @@ impl Core {
 
     /// True if a member was dropped in this run.
     pub fn has_dropped(&self) -> bool {
-        self.members.borrow().iter().any(|member| member.role == MemberState::Failed)
+        self.members.borrow().iter().any(|member| member.state == MemberState::Failed)
     }
 
     /// Waits until everything requested so far is durable.

@@ -36,7 +36,7 @@ impl Core {
         if self.partition.lane_count == 1 {
             return true;
         }
-        let alive = |target: &&RebuildTarget| self.members.borrow().get(target.member).role != MemberState::Failed;
+        let alive = |target: &&RebuildTarget| self.members.borrow().get(target.member).state != MemberState::Failed;
         for target in targets.iter().filter(alive) {
             self.peers.note_rebuilt(*target, from_start);
             self.outbox.push(Action::Rebuilt(target.member));
@@ -53,7 +53,7 @@ impl Core {
 
     /// Also if it cannot be spared: if two lanes dropped one member each and only one could be, the array has failed.
     pub fn drop_as_others_did(&self, member: MemberId) {
-        if self.members.borrow().get(member).role != MemberState::Failed {
+        if self.members.borrow().get(member).state != MemberState::Failed {
             self.drop_member(member, None);
         }
     }

@@ -71,7 +71,7 @@ impl Engine {
 
     fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.core.may_remove(member)?;
-        if self.core.role_of(member)?.0 == MemberState::Spare {
+        if self.core.state_of(member)?.0 == MemberState::Spare {
             self.core.fail_member(member, "removed on command");
         }
         Ok(())
@@ -139,8 +139,8 @@ impl Engine {
     /// Makes a spare the replacement of a slot's member.
     fn replace(&mut self, member: MemberId, slot: usize, spare: MemberId) -> Result<(), Refusal> {
         let core = &self.core;
-        let (role, name) = core.role_of(spare)?;
-        if role != MemberState::Spare {
+        let (state, name) = core.state_of(spare)?;
+        if state != MemberState::Spare {
             return Err(Refusal(format!("{name} is not a spare: `add` one first")));
         }
         if core.partition.lane > 0 && core.slot_to_replace(member).is_err() {

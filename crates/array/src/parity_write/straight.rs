@@ -61,7 +61,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let entry = writes.vacant_entry();
     let mut pending = 0;
     for unit in reads(plan) {
-        let member = core.members.borrow().slots()[unit.slot(map)].member.expect("the role is held");
+        let member = core.members.borrow().slots()[unit.slot(map)].member.expect("the slot is held");
         let tag = core.note(member, rows.start, sectors, Waiting::Straight { write: entry.key(), index: pending });
         let operation = Operation::Read { into: smallvec![core.buffers.take(sectors)] };
         send(member, Request { tag, start_sector: rows.start.get(), sectors, operation });

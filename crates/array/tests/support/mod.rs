@@ -354,7 +354,7 @@ impl World {
     }
 
     pub fn run_until_rebuilt(&mut self) {
-        let in_making = |member: &MemberStatus| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing);
+        let in_making = |member: &MemberStatus| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing);
         let made = |status: &ArrayStatus| status.sweep.is_none() && !status.members.iter().any(in_making);
         self.run_until("rebuild", |status| status.health == Health::Optimal && made(status));
     }

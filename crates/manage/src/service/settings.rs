@@ -167,7 +167,7 @@ fn drives_in_use(array: &ArrayReport) -> Vec<PathBuf> {
     let drives = |array: &ArrayReport| {
         let with_status = array.members.iter().zip(&array.status.members);
         let in_use = with_status.filter_map(|(member, status)| match member {
-            MemberReport::Drive(drive) if status.role != MemberState::Failed => Some(drive.info.path.clone()),
+            MemberReport::Drive(drive) if status.state != MemberState::Failed => Some(drive.info.path.clone()),
             MemberReport::Drive(_) | MemberReport::Array(_) | MemberReport::Removed => None,
         });
         in_use.collect::<Vec<_>>()

@@ -93,7 +93,7 @@ impl World<'_> {
 fn drives_of_slots(leaf: Array<'_>) -> Vec<Vec<usize>> {
     let members = leaf.status().members;
     let of_slot = |slot| {
-        let holds = members.iter().filter(move |member| member.slot == Some(slot) && member.role != MemberState::Failed);
+        let holds = members.iter().filter(move |member| member.slot == Some(slot) && member.state != MemberState::Failed);
         holds.filter_map(|member| leaf.drive_of(member.id)).collect()
     };
     (0..leaf.geometry().slot_count()).map(of_slot).collect()

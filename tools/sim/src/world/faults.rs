@@ -52,7 +52,7 @@ impl World<'_> {
         self.watch()?;
         let idle = self.statuses().iter().all(|status| {
             let filled = |role| matches!(role, MemberState::Rebuilding | MemberState::Replacing);
-            is_whole(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.role))
+            is_whole(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.state))
         });
         let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
