@@ -309,8 +309,9 @@ impl Engine {
         let (slot, start_sector, sectors) =
             of_level!(core, P => P::extents(core, ArraySector::new(request.start_sector), request.sectors));
         let rows = start_sector.run(sectors);
-        let whole = core.members.borrow().presence(slot, &rows) == Presence::Readable && !core.log.is_not_in_place(slot, &rows);
-        let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
+        let is_readable =
+            core.members.borrow().presence(slot, &rows) == Presence::Readable && !core.log.is_not_in_place(slot, &rows);
+        let member = core.members.borrow().slots()[slot].member.filter(|_| is_readable);
         let Some(member) = member else {
             let extents = vec![Extent { sectors: request.sectors, hole: false }];
             request.operation = Operation::Extents { extents };

@@ -74,12 +74,12 @@ impl Intent {
         wait
     }
 
-    /// A write has ended. `whole`: no member misses it.
-    pub fn end(&mut self, range: &Range<SyncSector>, whole: bool, now: Nanos) {
+    /// A write has ended. `complete`: no member misses it.
+    pub fn end(&mut self, range: &Range<SyncSector>, complete: bool, now: Nanos) {
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
             chunk.writers -= 1;
-            chunk.kept |= !whole;
+            chunk.kept |= !complete;
             chunk.last_write = now;
         }
     }

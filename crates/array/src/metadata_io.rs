@@ -33,8 +33,8 @@ impl Core {
             // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
-            let settled = || self.log.stage() >= StartStage::Replayed && !self.consistency.suspects_parity();
-            let clean = || self.metadata.is_clean() && settled();
+            let redundancy_is_known = || self.log.stage() >= StartStage::Replayed && !self.consistency.suspects_parity();
+            let clean = || self.metadata.is_clean() && redundancy_is_known();
             let state = || self.members.borrow().state(clean(), self.consistency.synced());
             let (lock, state) = loop {
                 let dropped = state().failed.len();

@@ -73,7 +73,11 @@ pub(crate) fn choose_for_all(core: &Core, start: ArraySector, sectors: u64) -> O
 pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, MemberId); 4]> {
     let members = core.members.borrow();
     let there = |copy: &&Copy| members.presence(copy.slot, &copy.start_sector.run(sectors)) == Presence::Readable;
-    copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
+    copies
+        .iter()
+        .filter(there)
+        .map(|copy| (*copy, members.slots()[copy.slot].member.expect("a readable slot has a member")))
+        .collect()
 }
 
 /// True if a copy that was read still counts. Where copies may differ, the next copy counts as soon as the member is dropped
@@ -107,7 +111,7 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
         if members.presence(copy.slot, &copy.start_sector.run(sectors)) != Presence::Readable {
             continue;
         }
-        let id = members.slots()[copy.slot].member.expect("whole");
+        let id = members.slots()[copy.slot].member.expect("a readable slot has a member");
         let member = members.get(id);
         let distance = if member.limits.rotational { member.head_sector.get().abs_diff(copy.start_sector.get()) } else { 0 };
         let load = (member.is_unresponsive, member.in_flight, distance);

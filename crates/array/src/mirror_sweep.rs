@@ -153,10 +153,10 @@ async fn try_fill(
     }
     let targets: SmallVec<[MemberId; 8]> = writes.iter().map(|io| io.member).collect();
     let outcomes = core.io(writes).await;
-    let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let rewritten = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
-    settled.map_err(|error| error.to_string())?;
+    rewritten.map_err(|error| error.to_string())?;
     Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
 

@@ -67,8 +67,8 @@ pub(crate) async fn reconcile_parity(
     let map = core.map(stripe);
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
-    let whole = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
-    let read = match map.data.iter().all(whole) {
+    let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
+    let read = match map.data.iter().all(is_readable) {
         true => read_units(core, map, &wanted, &mut Strips::new()).await,
         false => None,
     };

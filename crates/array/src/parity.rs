@@ -55,8 +55,9 @@ impl Personality for Parity {
         let members = core.members.borrow();
         let source = |run: Run| {
             let rows = rows(&run);
-            let whole = members.presence(run.slot, &rows) == Presence::Readable && !core.log.is_not_in_place(run.slot, &rows);
-            let source = match members.slots()[run.slot].member.filter(|_| whole) {
+            let is_readable =
+                members.presence(run.slot, &rows) == Presence::Readable && !core.log.is_not_in_place(run.slot, &rows);
+            let source = match members.slots()[run.slot].member.filter(|_| is_readable) {
                 Some(member) if members.get(member).is_unresponsive => Source::OthersFirst(member),
                 Some(member) => Source::Member(member),
                 None => Source::Others,

@@ -151,12 +151,12 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
         rewrite(core, member, rows.start, data).await;
     }
     let outcomes = core.io(batch).await;
-    let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let rewritten = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     core.log_end(core.geometry.stripe_of_row(rows.start).0, &[], logged);
     drop((outcomes, guard));
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
-    settled.map_err(|error| error.to_string())?;
+    rewritten.map_err(|error| error.to_string())?;
     found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
     let members = core.members.borrow();
@@ -196,7 +196,7 @@ async fn read_all(core: &Core, rows: &Range<MemberSector>, unreadable: &mut Smal
         for slot in 0..core.geometry.slot_count() {
             if members.presence(slot, rows) == Presence::Readable && !unreadable.contains(&slot) {
                 let into = std::iter::once(core.buffers.take(rows.sectors())).collect();
-                let member = members.slots()[slot].member.expect("whole");
+                let member = members.slots()[slot].member.expect("a readable slot has a member");
                 slots.push((slot, member));
                 let operation = Operation::Read { into };
                 batch.push(MemberIo { member, start_sector: rows.start, sectors: rows.sectors(), operation });

@@ -106,8 +106,9 @@ fn logs_new_data(core: &Core, part: &Rectangle, small: bool, early: bool) -> boo
 /// The members whose logs hold the records of all parts.
 fn log_holders(core: &Core, stripe: u64, parts: &[Rectangle]) -> LogHolders {
     let members = core.members.borrow();
-    let whole = |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(core, stripe, part)) == Presence::Readable);
-    core.log_holders(core.map(stripe).parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
+    let is_readable =
+        |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(core, stripe, part)) == Presence::Readable);
+    core.log_holders(core.map(stripe).parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| is_readable(slot)))
 }
 
 /// The log records of a part, one for each member with parity of it, replacements included (R18). `new_data`: the data of each

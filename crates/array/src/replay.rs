@@ -169,10 +169,10 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) 
     let mut unreadable = Strips::new();
     loop {
         let written = newest[0].written.clone();
-        let redone = !newest[0].new_data.is_empty() || newest[0].new_data_is_zeros;
+        let has_new_data = !newest[0].new_data.is_empty() || newest[0].new_data_is_zeros;
         let there = presences(core, map, &on_member, &unreadable);
-        let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Readable).collect();
-        let by_parity = !redone && !unread.is_empty();
+        let unread: Strips = written.clone().filter(|&index| has_new_data || there[0][index] != Presence::Readable).collect();
+        let by_parity = !has_new_data && !unread.is_empty();
         let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
         let found = written.clone().filter(|index| !unread.contains(index));
         wanted.extend(found.map(|index| (Unit::Data(index), on_member.clone())));
@@ -224,7 +224,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) 
             core.log.overlay.insert(slot, on_member.start, parity.freeze());
         }
         for (index, buffer) in data {
-            match redone && there[0][index] != Presence::Missing {
+            match has_new_data && there[0][index] != Presence::Missing {
                 true => core.log.overlay.insert(usize::from(map.data[index]), on_member.start, buffer.freeze()),
                 false => core.buffers.give(buffer),
             }

@@ -77,8 +77,8 @@ impl Personality for Striped {
         let members = core.members.borrow();
         let source = |run: Run| {
             let rows = run.start_sector.run(run.sectors);
-            let whole = members.presence(run.slot, &rows) == Presence::Readable;
-            let member = members.slots()[run.slot].member.filter(|_| whole);
+            let is_readable = members.presence(run.slot, &rows) == Presence::Readable;
+            let member = members.slots()[run.slot].member.filter(|_| is_readable);
             (run, member.map_or(Source::Others, Source::Member))
         };
         Some(runs(range, |sector, sectors| place(core, sector, sectors)).into_iter().map(source).collect())

@@ -392,7 +392,7 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
         bond.break_off();
     }
     request_table.close();
-    request_table.send(|room| clients.call(room));
+    request_table.send(|seat| clients.call(seat));
     shared.refuse(&mut inbox);
     // On-lane clients send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
     // interrupted an on-lane client's turn, so a second one is caught here.
@@ -467,7 +467,7 @@ fn serve<D: BlockDevice>(
             device.submit(request);
             asked = true;
         }
-        request_table.send(|room| clients.call(room));
+        request_table.send(|seat| clients.call(seat));
         asked |= clients.is_due()
             && clients.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
         if stopping && request_table.is_clear() {

@@ -252,11 +252,11 @@ impl Ring {
         inner.side(polled).queue(entry.user_data(Entry::Slot(slot).number()));
     }
 
-    /// Watches a socket once: [`Ring::take_ready`] returns `key` when it is readable (or its peer has ended), or with `room`,
+    /// Watches a socket once: [`Ring::take_ready`] returns `key` when it is readable (or its peer has ended), or with `to_send`,
     /// when it is writable. The socket stays open until then, so a user that is done with it must shut it down. If it were
     /// closed, an entry that is not submitted yet would watch another file of the same number.
-    pub(crate) fn watch(&self, socket: &Arc<OwnedFd>, room: bool, key: u32) {
-        let events = if room { PollFlags::OUT } else { PollFlags::IN | PollFlags::RDHUP };
+    pub(crate) fn watch(&self, socket: &Arc<OwnedFd>, to_send: bool, key: u32) {
+        let events = if to_send { PollFlags::OUT } else { PollFlags::IN | PollFlags::RDHUP };
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), u32::from(events.bits()));
         let inner = &mut *self.0.borrow_mut();
         let watch = inner.watches.insert((key, Arc::clone(socket)));

@@ -191,8 +191,8 @@ async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), Io
 fn plan(core: &Core, stripe: u64, part: &Rectangle, unreadable: &Strips) -> Result<WritePlan, IoError> {
     let rows = rows(core, stripe, part);
     let there = presences(core, core.map(stripe), &rows, unreadable);
-    let agrees = core.consistency.covers(&sync_of_rows(&rows)) || core.has(Flaw::SuspectParityUpdated);
-    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), agrees) else {
+    let parity_matches = core.consistency.covers(&sync_of_rows(&rows)) || core.has(Flaw::SuspectParityUpdated);
+    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), parity_matches) else {
         let what = format!("write to stripe {stripe}");
         return Err(lost(&what, "strips that parity must cover cannot be read"));
     };
@@ -241,8 +241,8 @@ async fn try_write(
         }
         computed.push((written, parity));
     }
-    let redone = groups.iter().flatten().all(|(_, record)| !record.new_data.is_empty());
-    let early = early && redone && groups.len() == parts.len();
+    let new_data_is_logged = groups.iter().flatten().all(|(_, record)| !record.new_data.is_empty());
+    let early = early && new_data_is_logged && groups.len() == parts.len();
     let mut logged = match core.log_append_records(groups).await {
         Ok(logged) => logged,
         Err(error) => return Some(Err(error)),

@@ -81,7 +81,7 @@ struct Client {
 /// Where a client's answers go.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
-    /// To the on-lane client in this room, which takes them with [`RequestTable::answers`].
+    /// To the on-lane client in this seat, which takes them with [`RequestTable::answers`].
     LaneClient(u32),
     /// The on-lane client has left: answers are discarded.
     Gone,
@@ -145,9 +145,9 @@ impl RequestTable {
         };
     }
 
-    /// Makes the on-lane client in this room a client. Returns the client's index.
-    pub(super) fn admit(&mut self, room: u32) -> usize {
-        self.seat(Reply::LaneClient(room))
+    /// Makes the on-lane client in this seat a client. Returns the client's index.
+    pub(super) fn admit(&mut self, seat: u32) -> usize {
+        self.seat(Reply::LaneClient(seat))
     }
 
     /// The requests that follow come from this on-lane client.
@@ -296,7 +296,7 @@ impl RequestTable {
             let client = &mut self.clients[client];
             match &client.reply {
                 Reply::Mailbox(reply) => reply.push_all(client.answers.drain(..)),
-                Reply::LaneClient(room) => call(*room),
+                Reply::LaneClient(seat) => call(*seat),
                 Reply::Gone => client.answers.clear(),
             }
         }

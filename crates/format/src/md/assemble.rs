@@ -729,14 +729,14 @@ impl Sorter<'_> {
     ) -> Result<(u64, bool), AssembleError> {
         let resync_sector = match self.freshest.header.resync_offset {
             _ if !level.is_redundant() => CLEAN,
-            0 if log.agrees => CLEAN,
+            0 if log.makes_consistent => CLEAN,
             sector => sector,
         };
         let missing = self.not_in_sync();
         if missing.is_empty() || resync_sector == CLEAN || level.parity_count() == 0 {
             return Ok((resync_sector, false));
         }
-        if log.holds {
+        if log.is_complete {
             // R35: log records cover what was not being written.
             return Ok((CLEAN, true));
         }
@@ -812,11 +812,13 @@ impl Sorter<'_> {
 
     /// How this run keeps its log.
     fn keeping(&self, log: &LastLog) -> LogKeeping {
-        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
+        let tag_before = if log.is_complete { self.freshest.utime_micros() } else { 0 };
         let firm = match PplPlace::of(self.freshest) {
             // Neither Linux nor mdadm says how far the first resync of an array came that is not clean.
-            Some(_) => log.agrees || log.holds && (!self.not_in_sync().is_empty() || tag_before == ppl::CONSISTENT),
-            None => log.holds,
+            Some(_) => {
+                log.makes_consistent || log.is_complete && (!self.not_in_sync().is_empty() || tag_before == ppl::CONSISTENT)
+            }
+            None => log.is_complete,
         };
         LogKeeping::new(log.off, tag_before, firm || self.freshest.header.resync_offset == CLEAN)
     }
@@ -1036,19 +1038,19 @@ impl Sorter<'_> {
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
-        let holds = !logs.iter().flatten().any(|log| log.is_damaged());
+        let is_complete = !logs.iter().flatten().any(|log| log.is_damaged());
         if logs.iter().flatten().any(|log| log.is_excessive) {
             return LastLog { off, excess: Some(format!("more than {RECORDS_MAX} records")), ..LastLog::default() };
         }
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // R18: rebuilding members have log records too, which count as far as the member is filled.
-        let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
+        let being_rebuilt = found.iter().filter(|found| match self.verdicts[&found.drive] {
             Verdict::Rebuilding { .. } => true,
             Verdict::Replacement { recovered, .. } => recovered != Synced::All,
             _ => false,
         });
         let (mut theirs, mut silent) = (Vec::new(), Vec::new());
-        for found in in_the_making {
+        for found in being_rebuilt {
             match found.member.log.as_ref().filter(|log| log.is_of(session)) {
                 Some(log) => theirs.push(log),
                 None => silent.push(found.drive),
@@ -1068,7 +1070,7 @@ impl Sorter<'_> {
             let excess = format!("{} records, and {} MiB to be replayed", records.len(), replay_sectors >> 11);
             return LastLog { off, excess: Some(excess), ..LastLog::default() };
         }
-        LastLog { off, holds, agrees: false, silent, excess: None, records }
+        LastLog { off, is_complete, makes_consistent: false, silent, excess: None, records }
     }
 
     /// The contents of the partial parity logs of the members together, if the array was not stopped cleanly.
@@ -1078,7 +1080,7 @@ impl Sorter<'_> {
         }
         // Before the end of the first resync parity may match nowhere.
         let consistent = self.freshest.utime_micros() != ppl::INCONSISTENT;
-        let mut all = LastLog { holds: consistent, agrees: consistent, ..LastLog::default() };
+        let mut all = LastLog { is_complete: consistent, makes_consistent: consistent, ..LastLog::default() };
         let in_sync = |slot: usize| self.verdicts.values().any(|verdict| *verdict == Verdict::InSync { slot });
         for found in found {
             let (slot, filled) = match self.verdicts[&found.drive] {
@@ -1090,12 +1092,12 @@ impl Sorter<'_> {
             let log = found.member.ppl.as_ref().filter(|log| log.is_sound());
             match log.and_then(|log| log.records(geometry, slot)) {
                 Some(records) => all.records.extend(records),
-                None if filled => all.holds = false,
+                None if filled => all.is_complete = false,
                 None => all.silent.push(found.drive),
             }
-            all.agrees &= !filled || log.is_some_and(FoundPpl::is_whole);
+            all.makes_consistent &= !filled || log.is_some_and(FoundPpl::is_whole);
         }
-        all.agrees &= all.holds && !all.records.is_empty();
+        all.makes_consistent &= all.is_complete && !all.records.is_empty();
         all
     }
 
@@ -1133,11 +1135,11 @@ struct Places {
 struct LastLog {
     /// The array is to have none.
     off: bool,
-    /// The records tell of every row where parity may disagree and matters.
-    holds: bool,
-    /// Redundancy agrees everywhere, once they are replayed.
-    agrees: bool,
-    /// Drives in the making that kept no records of their own: what they hold may have been torn.
+    /// The records tell of every row whose parity may not match and matters.
+    is_complete: bool,
+    /// Redundancy is consistent everywhere once they are replayed.
+    makes_consistent: bool,
+    /// Drives that were being rebuilt and kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
     /// It asks for more than a start may take, in words.
     excess: Option<String>,

@@ -394,8 +394,8 @@ impl FoundLog {
 
 /// The amount that replay computes of a record, in sectors: its parity, and the new data that the record holds.
 pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
-    let redone = if record.new_data_is_zeros { record.written.len() } else { record.new_data.len() };
-    record.rows.sectors() * (1 + redone as u64)
+    let new_strips = if record.new_data_is_zeros { record.written.len() } else { record.new_data.len() };
+    record.rows.sectors() * (1 + new_strips as u64)
 }
 
 impl FoundPart {

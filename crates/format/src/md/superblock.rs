@@ -28,7 +28,7 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the mark of a span lies, from the start of the superblock.
 pub(crate) const MARK_PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
 
-/// `resync_offset` of an array whose redundancy agrees everywhere.
+/// `resync_offset` of an array that is consistent everywhere.
 pub const CLEAN: u64 = u64::MAX;
 
 /// The meaning of an offset of a resync or a recovery (md_p.h: `MaxSector` is the end).
@@ -171,7 +171,7 @@ on_disk! {
         0xc0 utime: u64,
         /// Counts updates; the highest among the members is the truth.
         0xc8 events: u64,
-        /// Redundancy agrees before this sector; [`CLEAN`]: everywhere.
+        /// Redundancy is consistent before this sector; [`CLEAN`]: everywhere.
         0xd0 resync_offset: u64,
         /// Sum over the header and the roles.
         0xd8 sb_csum: u32,

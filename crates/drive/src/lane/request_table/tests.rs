@@ -60,7 +60,7 @@ fn a_client_alone_has_the_device_for_itself() {
 #[test]
 fn a_small_request_waits_for_a_window_at_most() {
     let mut bench = Bench::new();
-    let [greedy, small] = [0, 1].map(|room| bench.request_table.admit(room));
+    let [greedy, small] = [0, 1].map(|seat| bench.request_table.admit(seat));
     assert!(bench.ask(small, read(0, 4096)));
     (0..1024).for_each(|tag| {
         bench.ask(greedy, read(tag, MIB));
@@ -83,7 +83,7 @@ fn a_small_request_waits_for_a_window_at_most() {
 fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
     let mut bench = Bench::new();
     let sizes = [MIB, 64 << 10, 256 << 10];
-    let clients = [0, 1, 2].map(|room| bench.request_table.admit(room));
+    let clients = [0, 1, 2].map(|seat| bench.request_table.admit(seat));
     // All are there before one of them asks for much.
     clients.into_iter().for_each(|client| assert!(bench.ask(client, read(0, 512))));
     for (client, size) in clients.into_iter().zip(sizes) {
@@ -103,7 +103,7 @@ fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
 #[test]
 fn requests_of_one_client_keep_their_order_and_each_ends_once() {
     let mut bench = Bench::new();
-    let clients = [0, 1, 2, 3].map(|room| bench.request_table.admit(room));
+    let clients = [0, 1, 2, 3].map(|seat| bench.request_table.admit(seat));
     let mut state = 7_u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -132,7 +132,7 @@ fn requests_of_one_client_keep_their_order_and_each_ends_once() {
 #[test]
 fn what_is_held_of_a_client_that_leaves_goes_and_the_end_answers_the_rest() {
     let mut bench = Bench::new();
-    let [leaves, stays] = [0, 1].map(|room| bench.request_table.admit(room));
+    let [leaves, stays] = [0, 1].map(|seat| bench.request_table.admit(seat));
     bench.ask(stays, read(1000, 4096));
     for tag in 0..64 {
         bench.ask(leaves, read(tag, MIB));
