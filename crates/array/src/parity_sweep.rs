@@ -13,15 +13,18 @@ use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{Flaw, MemberId, MemberSector, StripSector, StripeMap};
+use crate::{Flaw, LogRecord, MemberId, MemberSector, StripSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use stria_block::{Buffer, Operation, bytes};
+use stria_block::{Buffer, Claim, Data, Operation, bytes};
 use stria_parity::Strip;
 
 /// The data of each slot's member in the window, as far as it was read.
 type Rows = BTreeMap<usize, Buffer>;
+
+/// A write that corrects a mismatch: slot, first row, content.
+type Repair = (usize, MemberSector, Buffer);
 
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
 /// another holds beside it.
@@ -44,7 +47,6 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
 /// Processes some stripes, or some rows of one. Returns `None` if not all could be read and `rows` is more than a page.
 async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
-    let sectors = rows.sectors();
     let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
     let mut known = loop {
         if let Some(known) = read_all(core, &rows, &mut unreadable).await {
@@ -54,107 +56,38 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
             return Ok(None);
         }
     };
-    // Slots whose content must be computed: rebuilding ones without a member to copy, and those that failed to read.
-    let wanted: SmallVec<[usize; 4]> = {
-        let rebuilt = work.targets.iter().map(|target| target.slot).filter(|slot| !known.contains_key(slot));
-        let mut wanted: SmallVec<[usize; 4]> = rebuilt.chain(unreadable.iter().copied()).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted
-    };
-    let strip = core.geometry.strip_sectors();
-    let mut lost = false;
-    let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.buffers.take(sectors))).collect();
-    let mut found = Found::default();
-    // The writes that correct mismatches, by slot and row.
-    let mut repairs: Vec<(usize, MemberSector, Buffer)> = Vec::new();
-    // By stripe: its first row, and the bytes of its rows in the window.
-    let stripes = || {
-        let mut next = rows.start;
-        std::iter::from_fn(move || {
-            let row = next;
-            next = rows.end.min(row + (strip - core.geometry.stripe_of_row(row).1.get()));
-            (row < rows.end).then(|| (row, bytes(row - rows.start)..bytes(next - rows.start)))
-        })
-    };
-    let map_of = |row| core.map(core.geometry.stripe_of_row(row).0);
-    if !wanted.is_empty() {
-        for (row, at) in stripes() {
-            if recover_stripe(core, map_of(row), &known, &mut computed, at).is_err() {
-                if !page {
-                    return Ok(None);
-                }
-                lost = true;
-            }
+    let Some(mut computed) = compute(core, work, &rows, &known, &unreadable) else {
+        if !page {
+            return Ok(None);
         }
-    }
-    if lost {
         drop(guard);
         return lose(core, work, &rows).await.map(Some);
-    }
+    };
     let is_resync_of_unreadable = work.kind == SweepKind::Resync && !unreadable.is_empty();
-    if is_resync_of_unreadable || (wanted.is_empty() && work.kind != SweepKind::Rebuild) {
+    let (mut found, repairs) = if is_resync_of_unreadable || (computed.is_empty() && work.kind != SweepKind::Rebuild) {
         // A strip that a resync could not read was recovered from the first parities; the other parities must follow. They do so
         // without a second look, as rewriting may not have healed the member, and an array that needs it keeps it (R7).
+        let wanted: SmallVec<[usize; 4]> = computed.keys().copied().collect();
         known.append(&mut computed);
-        for (row, at) in stripes() {
-            if let Some(supposed) = suppose(core, work.kind, map_of(row), &known, at.clone()) {
-                check_stripe(core, work.kind, row, &[&known, &supposed], at, &mut found, &mut repairs);
-                supposed.into_values().for_each(|buffer| core.buffers.give(buffer));
-            }
-        }
-        computed.extend(wanted.iter().filter_map(|&slot| Some((slot, known.remove(&slot)?))));
-    }
-    let mut batch = Batch::new();
-    let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
-    let mut claims = Vec::new();
-    let mut rewrites: SmallVec<[(MemberId, stria_block::Data); 2]> = SmallVec::new();
-    for (slot, buffer) in std::mem::take(&mut computed) {
-        claims.push(buffer.claim());
-        let data = buffer.freeze();
-        let holder = core.members.borrow().slots()[slot].member;
-        if unreadable.contains(&slot)
-            && let Some(member) = holder
-        {
-            rewrites.push((member, data.clone()));
-        }
-        for RebuildTarget { member, .. } in work.targets.iter().filter(|target| target.slot == slot) {
-            batch.push(write_io(*member, rows.start, data.clone(), false));
-            targets.push(*member);
-        }
-    }
-    for &RebuildTarget { slot, member, .. } in work.targets {
-        if let Some(buffer) = known.remove(&slot) {
-            claims.push(buffer.claim());
-            batch.push(write_io(member, rows.start, buffer.freeze(), false));
-            targets.push(member);
-        }
-    }
-    // R19: older log records would bring back the parity that is being repaired.
-    let mut bare = Vec::new();
-    for (slot, row, buffer) in &repairs {
-        let (stripe, start) = core.geometry.stripe_of_row(*row);
-        let rows = start..start + (buffer.len() / 512) as u64;
-        if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.needs_revoke(stripe, &rows) {
-            bare.push(core.revoke_records(stripe, &rows));
-        }
-    }
-    let logged = core.log_begin(bare).await.map_err(|error| error.to_string())?;
-    for (slot, row, buffer) in repairs {
-        let data = buffer.freeze();
-        for member in core.members.borrow().targets(slot) {
-            batch.push(write_io(member, row, data.clone(), false));
-            targets.push(member);
-        }
-    }
+        let checked = check(core, work.kind, &rows, &known);
+        computed.extend(wanted.into_iter().filter_map(|slot| Some((slot, known.remove(&slot)?))));
+        checked
+    } else {
+        (Found::default(), Vec::new())
+    };
+    let mut writes = Writes::default();
+    let rewrites = writes.add_computed(core, work, rows.start, computed, &unreadable);
+    writes.add_copied(work, rows.start, &mut known);
+    let logged = core.log_begin(revokes(core, &repairs)).await.map_err(|error| error.to_string())?;
+    writes.add_repairs(core, repairs);
     for (member, data) in rewrites {
         rewrite(core, member, rows.start, data).await;
     }
-    let outcomes = core.io(batch).await;
-    let rewritten = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let outcomes = core.io(writes.batch).await;
+    let rewritten = drop_failed_writes(core, &writes.targets, outcomes.iter().map(|(result, _)| result));
     core.log_end(core.geometry.stripe_of_row(rows.start).0, &[], logged);
     drop((outcomes, guard));
-    claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
+    writes.claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
     rewritten.map_err(|error| error.to_string())?;
     found.report(core, work.kind);
@@ -164,6 +97,119 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
         return Err(format!("member {} failed", members.get(target.member).config.name));
     }
     Ok(Some(found))
+}
+
+/// The parts of stripes in a window: the first row of each, and the bytes of its rows in the window.
+fn stripes(core: &Core, rows: &Range<MemberSector>) -> impl Iterator<Item = (MemberSector, Range<usize>)> {
+    let (strip, window) = (core.geometry.strip_sectors(), rows.clone());
+    let mut next = rows.start;
+    std::iter::from_fn(move || {
+        let row = next;
+        next = window.end.min(row + (strip - core.geometry.stripe_of_row(row).1.get()));
+        (row < window.end).then(|| (row, bytes(row - window.start)..bytes(next - window.start)))
+    })
+}
+
+/// What slots should hold whose content must be computed: rebuilding ones without a member to copy, and those that failed to
+/// read. Returns `None` if more is lost than redundancy replaces.
+fn compute(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows, unreadable: &[usize]) -> Option<Rows> {
+    let rebuilt = work.targets.iter().map(|target| target.slot).filter(|slot| !known.contains_key(slot));
+    let mut computed = Rows::new();
+    for slot in rebuilt.chain(unreadable.iter().copied()) {
+        computed.entry(slot).or_insert_with(|| core.buffers.take(rows.sectors()));
+    }
+    if computed.is_empty() {
+        return Some(computed);
+    }
+    let recovered = stripes(core, rows).try_for_each(|(row, at)| {
+        let map = core.map(core.geometry.stripe_of_row(row).0);
+        recover_stripe(core, map, known, &mut computed, at)
+    });
+    recovered.ok().map(|()| computed)
+}
+
+/// Checks the stripes of a window that have something to compare. Returns what was found, and the repairs.
+fn check(core: &Core, kind: SweepKind, rows: &Range<MemberSector>, known: &Rows) -> (Found, Vec<Repair>) {
+    let (mut found, mut repairs) = (Found::default(), Vec::new());
+    for (row, at) in stripes(core, rows) {
+        let map = core.map(core.geometry.stripe_of_row(row).0);
+        if let Some(supposed) = suppose(core, kind, map, known, at.clone()) {
+            check_stripe(core, kind, row, &[known, &supposed], at, &mut found, &mut repairs);
+            supposed.into_values().for_each(|buffer| core.buffers.give(buffer));
+        }
+    }
+    (found, repairs)
+}
+
+/// The log records that override older ones of the parity to be repaired, which would bring it back (R19).
+fn revokes(core: &Core, repairs: &[Repair]) -> Vec<SmallVec<[(MemberId, LogRecord); 2]>> {
+    let mut revokes = Vec::new();
+    for (slot, row, buffer) in repairs {
+        let (stripe, start) = core.geometry.stripe_of_row(*row);
+        let rows = start..start + (buffer.len() / 512) as u64;
+        if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.needs_revoke(stripe, &rows) {
+            revokes.push(core.revoke_records(stripe, &rows));
+        }
+    }
+    revokes
+}
+
+/// The writes that end a piece.
+#[derive(Default)]
+struct Writes {
+    batch: Batch,
+    /// The member of each.
+    targets: SmallVec<[MemberId; 8]>,
+    /// The memory, to be given back.
+    claims: Vec<Claim>,
+}
+
+impl Writes {
+    fn push(&mut self, member: MemberId, row: MemberSector, data: Data) {
+        self.batch.push(write_io(member, row, data, false));
+        self.targets.push(member);
+    }
+
+    /// Writes of what was computed, to rebuilding members. Returns what is to be rewritten on members that could not read it.
+    fn add_computed(
+        &mut self,
+        core: &Core,
+        work: &Work<'_>,
+        start: MemberSector,
+        computed: Rows,
+        unreadable: &[usize],
+    ) -> SmallVec<[(MemberId, Data); 2]> {
+        let mut rewrites = SmallVec::new();
+        for (slot, buffer) in computed {
+            self.claims.push(buffer.claim());
+            let data = buffer.freeze();
+            let holder = core.members.borrow().slots()[slot].member;
+            rewrites.extend(holder.filter(|_| unreadable.contains(&slot)).map(|member| (member, data.clone())));
+            for target in work.targets.iter().filter(|target| target.slot == slot) {
+                self.push(target.member, start, data.clone());
+            }
+        }
+        rewrites
+    }
+
+    /// Writes to replacements of members that were read.
+    fn add_copied(&mut self, work: &Work<'_>, start: MemberSector, known: &mut Rows) {
+        for &RebuildTarget { slot, member, .. } in work.targets {
+            if let Some(buffer) = known.remove(&slot) {
+                self.claims.push(buffer.claim());
+                self.push(member, start, buffer.freeze());
+            }
+        }
+    }
+
+    fn add_repairs(&mut self, core: &Core, repairs: Vec<Repair>) {
+        for (slot, row, buffer) in repairs {
+            let data = buffer.freeze();
+            for member in core.members.borrow().targets(slot) {
+                self.push(member, row, data.clone());
+            }
+        }
+    }
 }
 
 /// A page that is lost. It becomes a bad block of the rebuilding member, so that reading it fails instead of returning garbage,
@@ -294,7 +340,7 @@ fn check_stripe(
     known: &[&Rows; 2],
     at: Range<usize>,
     found: &mut Found,
-    repairs: &mut Vec<(usize, MemberSector, Buffer)>,
+    repairs: &mut Vec<Repair>,
 ) {
     let code = core.stripes.code();
     let map = core.map(core.geometry.stripe_of_row(row).0);

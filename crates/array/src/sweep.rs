@@ -36,6 +36,8 @@ const SPEED_OVER: Nanos = 20_000_000_000;
 const MARK_EVERY: Nanos = 1_000_000_000;
 /// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
+/// A bound that no sweep reaches, in sectors per second.
+const UNBOUNDED: u64 = u64::MAX;
 
 /// A running sweep.
 struct Sweep {
@@ -118,7 +120,7 @@ impl Sweeper {
             stopped: Cell::new(false),
             last_mismatch: Cell::new(None),
             speed_min: Cell::new(SPEED_MIN),
-            speed_max: Cell::new(u64::MAX),
+            speed_max: Cell::new(UNBOUNDED),
             next_allowed: Cell::new(0),
             bounds: Cell::new(0),
             pace_changed: Waiters::default(),
@@ -619,7 +621,7 @@ fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
     if !clients {
         core.steering.begin(core.now());
     }
-    if speed == u64::MAX {
+    if speed == UNBOUNDED {
         return None;
     }
     let due = core.now().max(sweeper.next_allowed.get());

@@ -224,70 +224,76 @@ impl Core {
                 self.member_requests.end_in_batch(&self.ready, batch, index, completion.result, completion.operation);
                 Then::Nothing
             }
-            Waiting::Client { tag, begun, array_sector } => {
-                match (completion.result, completion.operation) {
-                    // Redundancy may help.
-                    (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
-                        let parent = self.as_parent(tag, begun, array_sector);
-                        Then::Mend(smallvec![FailedPart {
-                            parent,
-                            offset_sectors: 0,
-                            array_sector,
-                            member: Some(member),
-                            start_sector,
-                            sectors,
-                            into,
-                            error
-                        }])
-                    }
-                    (result, operation) => {
-                        self.requests.end_passed_through();
-                        Then::Done(Completion { tag, result, operation })
-                    }
+            Waiting::Client { tag, begun, array_sector } => match (completion.result, completion.operation) {
+                // Redundancy may help.
+                (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
+                    let parent = self.as_parent(tag, begun, array_sector);
+                    let (offset_sectors, member) = (0, Some(member));
+                    Then::Mend(smallvec![FailedPart {
+                        parent,
+                        offset_sectors,
+                        array_sector,
+                        member,
+                        start_sector,
+                        sectors,
+                        into,
+                        error
+                    }])
                 }
-            }
-            Waiting::Part { parent, pieces } => {
-                let array_start = self.requests.start_sector(parent);
-                let failed = completion.result.is_err();
-                let Operation::Read { into } = completion.operation else {
-                    if let Operation::Extents { .. } = completion.operation {
-                        self.requests.set_operation(parent, completion.operation);
-                    }
-                    self.part_done(parent, None, completion.result);
-                    return Then::Nothing;
-                };
-                let mut memory = Cutter::new(into);
-                if !failed {
-                    let read = pieces
-                        .iter()
-                        .map(|&(offset, sectors)| (offset, memory.take(bytes(sectors))))
-                        .collect::<SmallVec<[_; 2]>>();
-                    self.part_read(parent, read);
-                    return Then::Nothing;
+                (result, operation) => {
+                    self.requests.end_passed_through();
+                    Then::Done(Completion { tag, result, operation })
                 }
-                let error = completion.result.expect_err("it failed");
-                self.requests.more_parts(parent, pieces.len() - 1);
-                let mut member_sector = start_sector;
-                let failed = pieces
-                    .into_iter()
-                    .map(|(offset_sectors, sectors)| {
-                        let start_sector = member_sector;
-                        member_sector += sectors;
-                        FailedPart {
-                            parent,
-                            offset_sectors,
-                            array_sector: array_start + offset_sectors,
-                            member: Some(member),
-                            start_sector,
-                            sectors,
-                            into: memory.take(bytes(sectors)),
-                            error: error.clone(),
-                        }
-                    })
-                    .collect();
-                Then::Mend(failed)
-            }
+            },
+            Waiting::Part { parent, pieces } => self.part_ended(parent, pieces, member, start_sector, completion),
         }
+    }
+
+    /// A part of a client's request has ended, in pieces of memory: offset and length in sectors.
+    #[inline]
+    fn part_ended(
+        &self,
+        parent: usize,
+        pieces: Pieces,
+        member: MemberId,
+        start_sector: MemberSector,
+        completion: Completion,
+    ) -> Then {
+        let Operation::Read { into } = completion.operation else {
+            if let Operation::Extents { .. } = completion.operation {
+                self.requests.set_operation(parent, completion.operation);
+            }
+            self.part_done(parent, None, completion.result);
+            return Then::Nothing;
+        };
+        let mut memory = Cutter::new(into);
+        let Err(error) = completion.result else {
+            let read =
+                pieces.iter().map(|&(offset, sectors)| (offset, memory.take(bytes(sectors)))).collect::<SmallVec<[_; 2]>>();
+            self.part_read(parent, read);
+            return Then::Nothing;
+        };
+        let array_start = self.requests.start_sector(parent);
+        self.requests.more_parts(parent, pieces.len() - 1);
+        let mut member_sector = start_sector;
+        let failed = pieces
+            .into_iter()
+            .map(|(offset_sectors, sectors)| {
+                let start_sector = member_sector;
+                member_sector += sectors;
+                FailedPart {
+                    parent,
+                    offset_sectors,
+                    array_sector: array_start + offset_sectors,
+                    member: Some(member),
+                    start_sector,
+                    sectors,
+                    into: memory.take(bytes(sectors)),
+                    error: error.clone(),
+                }
+            })
+            .collect();
+        Then::Mend(failed)
     }
 
     /// Parts of clients' reads that have run longer than is usual for their members (`slow`), with member and age.
