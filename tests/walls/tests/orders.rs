@@ -112,6 +112,16 @@ fn of_tools() {
         rig reproduce subject advice
         ",
     );
+    // Drives and what makes them wrong; arrays on them; what a seed draws; checkers; histories, and runs of many.
+    holds(
+        "tools/sim",
+        "
+        image mutant trace power drive swap member_drive ssd modelled beside
+        lanes setup partial_parity tree beyond crossed
+        workload hostile_client model reference world
+        campaign exhaustive price shrink
+        ",
+    );
 }
 
 #[test]

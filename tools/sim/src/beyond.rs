@@ -5,9 +5,10 @@
 
 use crate::chance::Chance;
 use crate::drive::{Drive, Keep, Refusal};
+use crate::lanes::Node;
 use crate::power::Power;
 use crate::setup::Setup;
-use crate::tree::{self, Node};
+use crate::tree;
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_block::{Buffer, Completion, ErrorKind, Nanos, Operation, Request, bytes};

@@ -10,7 +10,6 @@ use crate::image::Image;
 use crate::mutant::{self, Mutant};
 use crate::power::Power;
 use crate::trace::request_words;
-use crate::world::Witness;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,6 +17,9 @@ use std::rc::Rc;
 use stria_block::{
     BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
 };
+
+/// Data that should be on a drive, and its position.
+pub type Witness = (u64, Vec<u8>);
 
 /// The kind of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

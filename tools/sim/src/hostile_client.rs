@@ -6,8 +6,10 @@
 
 use crate::chance::Chance;
 use crate::drive::Drive;
+use crate::lanes::Node;
+use crate::member_drive::{SUPERBLOCK, superblock_of};
 use crate::trace::places_of;
-use crate::tree::{self, Drives, Node};
+use crate::tree::Drives;
 use std::collections::BTreeMap;
 use stria_block::SECTOR_BYTES;
 use stria_format::md::superblock::{CLEAN, MAGIC, SUPERBLOCK_BYTES};
@@ -84,10 +86,10 @@ impl HostileClient {
     }
 
     fn superblock(&mut self, at: u64, place: Place, drive: &Drive) -> Vec<u8> {
-        let own = tree::superblock_of(drive);
+        let own = superblock_of(drive);
         match (place, own) {
             (Place::OnArray { minor: 2 }, _) if self.chance.one_in(3) => {
-                drive.image().bytes_of(tree::SUPERBLOCK.start, (SUPERBLOCK_BYTES / SECTOR_BYTES) as u64)
+                drive.image().bytes_of(SUPERBLOCK.start, (SUPERBLOCK_BYTES / SECTOR_BYTES) as u64)
             }
             (Place::Old, _) | (_, None) => {
                 let words = [MAGIC, 0, 90, 0, 0, 0x1234_5678, 1_700_000_000, 1, 64, 2, 2, 0];

@@ -5,19 +5,14 @@
 //! done here by turns.
 
 use crate::chance::Chance;
-use crate::drive::DriveHandle;
+use crate::member_drive::{Attached, Checked, MountError, OnLane, PATIENCE, Prepared, Ready, UNIX_SECONDS};
 use crate::power::Power;
-use crate::tree::{Attached, MountError, OnLane, PATIENCE, Prepared, Ready, UNIX_SECONDS};
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use stria_array::{ArrayStatus, CommandId, Engine, Event, Geometry, LaneEvents, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::{Candidate, MdMetadata};
-use stria_integrity::IntegrityDevice;
 use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
-
-/// A drive with checksums.
-pub type Checked = IntegrityDevice<DriveHandle>;
 
 /// The number under which a drive joins; one joins at a time.
 const OFFER: u64 = 0;

@@ -2,7 +2,7 @@
 //! modelled drives that forget, tear, stall, fail and vanish.
 //!
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
-//! runs them. [`tree`] provides modelled drives to `stria-tree`, which opens arrays as on the host; [`lanes`] runs their lanes in one
+//! runs them. [`tree`] provides modelled drives ([`member_drive`]) to `stria-tree`, which opens arrays as on the host; [`lanes`] runs their lanes in one
 //! thread; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
 //! places only faults that the redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
 //! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`mod@reference`]
@@ -22,6 +22,7 @@ pub mod exhaustive;
 pub mod hostile_client;
 pub mod image;
 pub mod lanes;
+pub mod member_drive;
 pub mod model;
 pub mod modelled;
 pub mod mutant;
@@ -32,6 +33,7 @@ pub mod reference;
 pub mod setup;
 pub mod shrink;
 pub mod ssd;
+mod swap;
 pub mod trace;
 pub mod tree;
 pub mod workload;

@@ -43,7 +43,7 @@ impl Modelled {
                 as Box<dyn BlockDevice>
         };
         let devices = (0..start.drives.len()).map(drive).collect();
-        let array = ArrayDevice::new(&start.config, devices, start.recorder, crate::tree::UNIX_SECONDS);
+        let array = ArrayDevice::new(&start.config, devices, start.recorder, crate::member_drive::UNIX_SECONDS);
         Ok((array, start.config.geometry.capacity_sectors()))
     }
 }
@@ -94,7 +94,7 @@ impl Created {
             checksums: false,
             assume_clean: true,
             span_of: None,
-            unix_seconds: crate::tree::UNIX_SECONDS,
+            unix_seconds: crate::member_drive::UNIX_SECONDS,
         };
         create.plan().map_err(|error| error.to_string())
     }

@@ -1,8 +1,8 @@
 //! A new array with md's partial parity log, as mdadm makes it (`--consistency-policy=ppl`): `stria-format` makes none by itself.
 
 use crate::drive::Drive;
+use crate::member_drive::{SUPERBLOCK, superblock_of};
 use crate::setup::PartialParity;
-use crate::tree::{SUPERBLOCK, superblock_of};
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_array::Geometry;

@@ -1,13 +1,12 @@
 //! Prints a history while it runs, one line for each event: see docs/SIM.md.
 
-use crate::tree::Attached;
 use std::cell::RefCell;
 use std::ops::Range;
 use stria_array::ArraySector;
 use stria_block::{Operation, Request};
 use stria_format::md::log::{AppendHead, Entry, LogHead};
 use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
-use stria_tree::Tree;
+use stria_tree::{MemberDrive, Tree};
 
 /// The listener of a trace, and what it wants to see. At first there is none.
 #[derive(Default)]
@@ -65,7 +64,7 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The sectors of drives on which a range of an array lies, parity included; empty beyond its end.
-pub(crate) fn places_of(array: &Tree<Attached>, range: Range<u64>) -> Vec<Range<u64>> {
+pub(crate) fn places_of<D: MemberDrive>(array: &Tree<D>, range: Range<u64>) -> Vec<Range<u64>> {
     let geometry = array.geometry();
     let data_start = array.recorder().superblock().header.data_offset;
     let slots = array.status().slots;

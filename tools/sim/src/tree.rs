@@ -4,67 +4,34 @@
 //! clock) is replaced by bytes of modelled drives and a clock that jumps.
 
 use crate::chance::Chance;
-use crate::drive::{Drive, DriveHandle, Presence};
-pub use crate::lanes::{Array, Checked, Node};
-use crate::mutant::{Mutant, Swap, Swapped};
+use crate::drive::{Drive, Presence};
+use crate::lanes::{Array, Node};
+use crate::member_drive::{MountError, Prepared, Ready, SUPERBLOCK, UNIX_SECONDS, drive_name};
+use crate::mutant::Mutant;
 use crate::partial_parity;
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{MemberId, MetadataWrite};
-use stria_block::{BlockDevice, Buffer, ErrorKind, IoError, Nanos, Operation, bytes};
+use stria_block::{Buffer, ErrorKind, IoError, Operation, bytes};
 use stria_format::detect::{detect, wipes_in_turn};
-use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
+use stria_format::md::assemble::{Assembly, Verdict};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{
     BitmapChoice, Candidate, Change, Create, CreateMember, Creation, LogChoice, Options, Superblock, assemble,
 };
-use stria_integrity::{Header, IntegrityDevice};
-use stria_tree::{
-    Aim, ArrayCreation, Binder, JoinError, Maker, MemberDrive, Nested, NewDrive, NewTree, Plan, Provider, SpanIdentity, nest,
-    plan_new,
-};
+use stria_tree::{ArrayCreation, JoinError, Maker, Nested, NewDrive, NewTree, Plan, Provider, SpanIdentity, nest, plan_new};
 
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
-
-/// The reason why an array does not open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MountError {
-    /// The power went meanwhile.
-    PowerLost,
-    /// The reason, in words.
-    Refused(String),
-}
-
-impl From<AssembleError> for MountError {
-    fn from(error: AssembleError) -> Self {
-        Self::Refused(error.to_string())
-    }
-}
-
-/// The position of md's superblock on a drive.
-pub const SUPERBLOCK: Range<u64> = 8..16;
-
-/// The start of virtual time, in seconds since 1970.
-pub const UNIX_SECONDS: u64 = 1_700_000_000;
-
-/// The longest time that anything may take in virtual time: far beyond every stall and timer.
-pub const PATIENCE: Nanos = 600_000_000_000;
 
 /// The identity of the `n`-th thing that needs one.
 fn identity(kind: u8, n: usize) -> [u8; 16] {
     let mut uuid = [kind; 16];
     uuid[8..].copy_from_slice(&(n as u64 + 1).to_be_bytes());
     uuid
-}
-
-fn drive_name(index: usize) -> String {
-    format!("drive{index}")
 }
 
 /// True if a mutant takes a superblock at the end of a drive for the drive's own because it is younger.
@@ -116,13 +83,6 @@ pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
         Ok(if hidden && start == SUPERBLOCK.start { vec![0; bytes(sectors)] } else { found })
     };
     Candidate::read(name, size_sectors, block, &mut read)
-}
-
-/// Its superblock alone, if it has one that can be read.
-pub fn superblock_of(drive: &Drive) -> Option<Superblock> {
-    let Range { start, end } = SUPERBLOCK;
-    let readable = !drive.is_bad(&SUPERBLOCK);
-    readable.then(|| Superblock::parse(&drive.image().bytes_of(start, end - start), start, drive.sectors()).ok())?
 }
 
 /// Makes the array of `setup` on empty drives.
@@ -273,132 +233,6 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     Ok(node)
 }
 
-/// A drive that may be bound on any lane.
-#[derive(Clone)]
-pub struct Ready {
-    index: usize,
-    drive: Rc<RefCell<Drive>>,
-    name: String,
-    checksums: Option<Header>,
-}
-
-impl Ready {
-    /// Opens a drive, and voids its old checksums.
-    fn new(index: usize, drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> Self {
-        drive.borrow_mut().open();
-        let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
-        let checksums = found.map(|found| {
-            let (header, void) = found.open(0).expect("nobody else writes here");
-            if void {
-                drive.borrow_mut().put(header.sector(), &header.encode());
-            }
-            header
-        });
-        Self { index, drive: Rc::clone(drive), name: candidate.name.clone(), checksums }
-    }
-}
-
-/// A drive on a lane.
-#[derive(Clone)]
-pub struct Attached {
-    /// Its number.
-    pub index: usize,
-    drive: Rc<RefCell<Drive>>,
-    /// The device that verifies its data, if it has checksums.
-    pub checked: Option<Checked>,
-}
-
-impl Attached {
-    /// True while it has requests under way.
-    pub fn is_busy(&self) -> bool {
-        self.drive.borrow().is_busy()
-    }
-}
-
-impl MemberDrive for Attached {
-    /// The drive's number, and how often another drive took its place.
-    type Identity = (usize, u32);
-
-    fn identity(&self) -> (usize, u32) {
-        (self.index, self.drive.borrow().renewals())
-    }
-
-    fn name(&self) -> String {
-        drive_name(self.index)
-    }
-
-    fn is_cut_short(&self) -> bool {
-        self.drive.borrow().is_cut()
-    }
-
-    fn close(&self) -> bool {
-        self.checked.as_ref().is_none_or(|checked| {
-            checked.close();
-            checked.closed().is_some()
-        })
-    }
-}
-
-/// Puts drives on a lane.
-pub(crate) struct OnLane<'a> {
-    power: &'a Rc<Power>,
-    lane: usize,
-    /// The exchange of P and Q that a mutant makes in each array that has both, by UUID.
-    swaps: BTreeMap<[u8; 16], Rc<Swap>>,
-}
-
-impl<'a> OnLane<'a> {
-    /// The lanes, the coordinator first.
-    pub fn new(power: &'a Rc<Power>) -> Self {
-        Self { power, lane: 0, swaps: BTreeMap::new() }
-    }
-
-    /// The drives that follow are bound on this lane.
-    pub fn turn_to(&mut self, lane: usize) -> &mut Self {
-        self.lane = lane;
-        self
-    }
-
-    /// A drive's device on this lane, behind its checksums if it has any.
-    pub fn attach(&self, ready: &Ready) -> (Box<dyn BlockDevice>, Attached) {
-        let handle = DriveHandle::new(&ready.drive, self.lane);
-        let attached = |checked| Attached { index: ready.index, drive: Rc::clone(&ready.drive), checked };
-        match &ready.checksums {
-            None => (Box::new(handle), attached(None)),
-            Some(header) => {
-                assert_eq!(self.lane, 0, "checksums are one lane's");
-                let checked = IntegrityDevice::new(handle, ready.name.as_str(), header.clone(), false);
-                (Box::new(checked.clone()), attached(Some(checked)))
-            }
-        }
-    }
-
-    fn swap(&mut self, array: &Plan<Ready>) -> Option<Rc<Swap>> {
-        let config = &array.start.config;
-        let wanted = self.power.mutant.get() == Some(Mutant::ParitySwapped) && config.geometry.level().parity_count() == 2;
-        let data_start =
-            || config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector.get());
-        let new = || Swap::new(config.geometry.clone(), data_start(), Rc::clone(self.power));
-        wanted.then(|| Rc::clone(self.swaps.entry(array.uuid).or_insert_with(new)))
-    }
-}
-
-impl Binder<Ready> for OnLane<'_> {
-    type Drive = Attached;
-
-    fn bind(&mut self, array: &Plan<Ready>, member: MemberId, ready: &Ready) -> (Box<dyn BlockDevice>, Attached) {
-        let slots = &array.start.config.slots;
-        let slot = slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id == member));
-        match (self.swap(array), slot) {
-            (Some(swap), Some(slot)) => {
-                let swapped = Swapped::new(slot, swap, DriveHandle::new(&ready.drive, self.lane));
-                (Box::new(swapped), Attached { index: ready.index, drive: Rc::clone(&ready.drive), checked: None })
-            }
-            _ => self.attach(ready),
-        }
-    }
-}
-
 /// Modelled drives, for arrays on as many lanes as they can have.
 struct Opener<'a> {
     drives: &'a Drives,
@@ -490,15 +324,6 @@ pub fn adoption(array: Array<'_>, drives: &Drives, drive: usize) -> Result<[Writ
     let adopt = newcomer(drives, drive).adopt;
     let metadata = array.metadata_of_spare(&adopt).map_err(|error| error.to_string())?;
     Ok(steps(drives, drive, metadata))
-}
-
-/// A drive that is to join, with its metadata on it.
-pub struct Prepared {
-    pub(crate) new: NewDrive<(usize, u32)>,
-    /// True if its metadata are new; otherwise it returns with its own.
-    pub is_new: bool,
-    pub(crate) aim: Aim,
-    pub(crate) ready: Ready,
 }
 
 /// Prepares a drive that is to join a leaf: it returns to its slot by the bitmap where that is possible; otherwise it becomes a

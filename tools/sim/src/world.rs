@@ -10,15 +10,16 @@ use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
 use crate::drive::{Drive, Keep, Presence};
 use crate::hostile_client::HostileClient;
+use crate::lanes::{Array, Node};
+use crate::member_drive::{MountError, PATIENCE, SUPERBLOCK, superblock_of};
 use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
 use crate::reference;
 use crate::trace::{place_words, places_of};
-use crate::tree::{self, Array, MountError, Node, PATIENCE};
+use crate::tree;
 use crate::workload::{History, Step};
 use commands::{AllLanes, Done, Ended};
-pub use faults::Witness;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -684,7 +685,7 @@ impl<'a> World<'a> {
     fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
-            let superblock = tree::superblock_of(&self.drives[drive].borrow());
+            let superblock = superblock_of(&self.drives[drive].borrow());
             superblock.is_some_and(|superblock| superblock.vouches_for_parity())
         })
     }
@@ -763,7 +764,7 @@ impl<'a> World<'a> {
     /// rebuilding again.
     fn is_in_sync_on_disk(&self, drive: usize) -> bool {
         let filled = feature::RECOVERY_OFFSET | feature::REPLACEMENT;
-        tree::superblock_of(&self.drives[drive].borrow()).is_none_or(|superblock| !superblock.has(filled))
+        superblock_of(&self.drives[drive].borrow()).is_none_or(|superblock| !superblock.has(filled))
     }
 
     // Steps.
@@ -1062,7 +1063,7 @@ impl<'a> World<'a> {
 
     /// True if the superblocks of the others record that a pulled drive is missing.
     fn is_told_of(&self, drive: usize) -> bool {
-        let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
+        let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(Superblock { header, .. }) = superblock(drive) else { return true };
         let leaves = self.node().leaves();
         let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
@@ -1095,12 +1096,12 @@ impl<'a> World<'a> {
             self.meet("refused as a member");
             return Ok(());
         }
-        let uuid = tree::superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
+        let uuid = superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::Engine(Flaw::StaleAccepted));
         // A drive that starts anew is as good as any other, unless one of its writes is still to fail.
-        let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
+        let anew = self.drives[drive].borrow().is_bad(&SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
         // As the host does before it reads the drive.
         if !AllLanes(self).commit_drops().done()? {

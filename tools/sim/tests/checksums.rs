@@ -10,9 +10,10 @@ use stria_block::{Buffer, Completion, Operation, Request, bytes};
 use stria_sim::chance::Chance;
 use stria_sim::drive::Drive;
 use stria_sim::exhaustive::{cut_everywhere, history};
+use stria_sim::lanes::Node;
 use stria_sim::power::Power;
 use stria_sim::setup::{FAMILIES, Setup};
-use stria_sim::tree::{self, Node};
+use stria_sim::tree;
 use stria_sim::{History, Rules, run};
 
 const DATA_START: u64 = 2048;

@@ -1,8 +1,9 @@
 //! Changes of an array's settings: of its metadata while it is stopped (R45), and of its write policy.
 
 use super::{Outcome, Stop, World, is_whole};
+use crate::lanes::Array;
 use crate::mutant::Mutant;
-use crate::tree::{self, Array, Write};
+use crate::tree::{self, Write};
 use stria_array::{MemberState, WritePolicy};
 use stria_format::md::{BitmapChoice, Change, LogChoice};
 

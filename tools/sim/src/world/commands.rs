@@ -1,7 +1,7 @@
 //! Changes of members, by the same steps as on the host ([`Lanes`]).
 
 use super::{Stop, World};
-use crate::tree::{Attached, Prepared};
+use crate::member_drive::{Attached, Prepared};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
 /// The reason why a command has no effect.

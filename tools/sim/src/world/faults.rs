@@ -1,12 +1,14 @@
-//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that
-//! one and leave the others as they are. Elsewhere it must report a mismatch and change nothing.
+//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array
+//! at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that one and
+//! leave the others as they are. Elsewhere it must report a mismatch and change nothing.
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
 use super::{Kind, Outcome, Stop, World, is_whole};
-use crate::drive::{Keep, Presence};
+use crate::drive::{Keep, Presence, Witness};
 use crate::image::Image;
-use crate::tree::{self, PATIENCE};
+use crate::member_drive::{PATIENCE, SUPERBLOCK};
+use crate::tree;
 use crate::workload::Rot;
 use std::ops::Range;
 use stria_array::{Command, Layout, Level, MemberSector, MemberState, SweepKind, WritePolicy};
@@ -19,9 +21,6 @@ pub(super) struct Scrubbed {
     /// The drives that it names.
     pub named: Vec<Option<usize>>,
 }
-
-/// Data that should be on a drive, and its position.
-pub type Witness = (u64, Vec<u8>);
 
 impl World<'_> {
     /// True if a scrub can name the member that is wrong.
@@ -277,7 +276,7 @@ impl World<'_> {
     pub(super) fn lose_with_power(&mut self, drive: usize, superblock: bool) {
         self.suspect[drive] = true;
         if superblock {
-            self.drives[drive].borrow_mut().spoil(tree::SUPERBLOCK);
+            self.drives[drive].borrow_mut().spoil(SUPERBLOCK);
         } else {
             self.meet("member lost with the power");
             let keep: Keep = self.keep();

@@ -6,7 +6,7 @@
 
 use super::{Outcome, World};
 use crate::drive::Presence;
-use crate::tree;
+use crate::member_drive::superblock_of;
 use stria_format::md::{Role, Superblock};
 
 impl World<'_> {
@@ -42,7 +42,7 @@ impl World<'_> {
     /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts without the
     /// found drive know nothing of it, and the next one goes by it.
     pub(super) fn is_dropped_by(&self, found: &[usize], drive: usize) -> bool {
-        let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
+        let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(own) = superblock(drive) else { return false };
         let drops = |other: Superblock| {
             let counts = matches!(other.roles.get(own.header.dev_number as usize), Some(Role::Slot(_)));
