@@ -14,8 +14,8 @@ use std::rc::Rc;
 use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
 use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
 use stria_format::md::{LogChoice, MdMetadata};
+use stria_sim::member_drive::UNIX_SECONDS;
 use stria_sim::modelled::Created;
-use stria_sim::tree::UNIX_SECONDS;
 
 /// The member that the array lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
