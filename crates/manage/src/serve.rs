@@ -8,6 +8,7 @@
 //! SIGHUP and `stria stop` stop the arrays cleanly; a later signal ends the process at once, as a power cut would. SIGHUP stays
 //! ignored if it was ignored at the start (`nohup`).
 
+use crate::api::{ApiError, Done};
 use crate::cli::{Clients, ServeOptions};
 use crate::free::check_free;
 use crate::lane_spec::LaneSpec;
@@ -18,7 +19,8 @@ use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::ublk::BlockSpec;
 use crate::{control, sockets};
 use serde_json::json;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use stria_front::Closing;
 use stria_host::{PlannedArray, choose, short_name};
 use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
+use tokio::task::{JoinError, JoinHandle};
 
 /// How long answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -147,27 +150,15 @@ async fn run(
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
 
     // On another thread, as this one must receive signals meanwhile.
-    let mut opening = tokio::task::spawn_blocking({
+    let opening = tokio::task::spawn_blocking({
         let (service, options, disks) = (Arc::clone(&service), options.clone(), disks.clone());
         move || open_all(&service, &planned, &names, &disks, &options)
     });
-    let opened = loop {
-        tokio::select! {
-            outcome = &mut opening => break outcome.map_err(Failure::failed)?,
-            end = wishes.next() => end.obey(&mut sockets),
-        }
-    };
-    let ways = opened?;
+    let ways = obey_until(opening, &mut wishes, &mut sockets).await.map_err(Failure::failed)??;
     if wishes.is_stop() {
         // Asked to stop before any client could connect.
-        let stopping = Arc::clone(&service);
-        let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect));
-        loop {
-            tokio::select! {
-                _ = &mut stopped => return ended(&service),
-                end = wishes.next() => end.obey(&mut sockets),
-            }
-        }
+        let _ = obey_until(stop_all(&service), &mut wishes, &mut sockets).await;
+        return ended(&service);
     }
     let control = sockets::listen(&socket)?;
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
@@ -185,27 +176,12 @@ async fn run(
     let metrics = match ready {
         Ok(metrics) => metrics,
         Err(error) => {
-            let stopping = Arc::clone(&service);
-            let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect)).await;
+            let _ = stop_all(&service).await;
             return Err(error);
         }
     };
-    let shown = socket.display().to_string();
-    let mut lines: String = ways
-        .iter()
-        .map(|(kind, name, uri)| line(json, || format!("{kind} {name} {uri}"), || json!({"array": name, *kind: uri})))
-        .collect();
-    for (name, path) in &disks {
-        let path = path.display().to_string();
-        lines += &line(json, || format!("vhost-user {name} {path}"), || json!({"array": name, "vhost_user": path}));
-    }
-    if let Some(address) = metrics {
-        let url = format!("http://{address}/metrics");
-        lines += &line(json, || format!("metrics {url}"), || json!({"metrics": url}));
-    }
-    lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
     // If nothing reads the output, `stria status` shows the addresses.
-    let _ = try_print(&lines);
+    let _ = try_print(&addresses(&ways, &disks, metrics, &socket, json));
 
     let mut over = service.shutdown().subscribe();
     loop {
@@ -214,8 +190,7 @@ async fn run(
                 let first = matches!(end, Wish::Stop);
                 end.obey(&mut sockets);
                 if first {
-                    let service = Arc::clone(&service);
-                    tokio::task::spawn_blocking(move || service.stop_all(true, Closing::Disconnect));
+                    drop(stop_all(&service));
                 }
             }
             _ = over.wait_for(|over| *over) => break,
@@ -232,6 +207,40 @@ async fn run(
         );
     }
     ended(&service)
+}
+
+/// Obeys signals until the work ends.
+async fn obey_until<T>(mut work: JoinHandle<T>, wishes: &mut Wishes, sockets: &mut Sockets) -> Result<T, JoinError> {
+    loop {
+        tokio::select! {
+            outcome = &mut work => return outcome,
+            end = wishes.next() => end.obey(sockets),
+        }
+    }
+}
+
+/// Begins to stop all arrays, on a thread that may wait.
+fn stop_all(service: &Arc<Service>) -> JoinHandle<Result<Done, ApiError>> {
+    let service = Arc::clone(service);
+    tokio::task::spawn_blocking(move || service.stop_all(true, Closing::Disconnect))
+}
+
+/// The lines that say where everything is reached.
+fn addresses(ways: &[Way], disks: &[(String, PathBuf)], metrics: Option<SocketAddr>, socket: &Path, json: bool) -> String {
+    let mut lines: String = ways
+        .iter()
+        .map(|(kind, name, uri)| line(json, || format!("{kind} {name} {uri}"), || json!({"array": name, *kind: uri})))
+        .collect();
+    for (name, path) in disks {
+        let path = path.display().to_string();
+        lines += &line(json, || format!("vhost-user {name} {path}"), || json!({"array": name, "vhost_user": path}));
+    }
+    if let Some(address) = metrics {
+        let url = format!("http://{address}/metrics");
+        lines += &line(json, || format!("metrics {url}"), || json!({"metrics": url}));
+    }
+    let shown = socket.display().to_string();
+    lines + &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}))
 }
 
 fn ended(service: &Service) -> Result<(), Failure> {

@@ -273,30 +273,42 @@ impl Service {
             let _ = self.end(&served);
             return Err(HostError::Refused(reason));
         }
-        let mut ways: Vec<(&str, String)> = self.nbd.uris(name).into_iter().map(|uri| ("nbd", uri)).collect();
-        if let Some(block) = &*lock(&served.block) {
-            let path = block.path().display().to_string();
-            if block.is_taken_over() {
-                let text = format!("{path}, which a dead server left, is served again; its requests go on");
-                self.events.push(view::plain_event(name, "taken_over", text));
-            }
-            ways.push(("ublk", path));
-        }
+        let ways = self.ways_to(&served);
         let places: Vec<&str> = ways.iter().map(|(_, place)| place.as_str()).collect();
         let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), places.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         let served = Arc::new(served);
+        self.set_kept_speed(&served);
+        // Remembers a first view, in case the array never answers.
+        let _ = self.view(&served, STATUS_WITHIN);
+        lock(&self.arrays).push(served);
+        Ok((ways, count))
+    }
+
+    /// The ways to an array that has just been exported, each with its kind.
+    fn ways_to(&self, served: &Served) -> Vec<(&'static str, String)> {
+        let mut ways: Vec<(&str, String)> = self.nbd.uris(&served.name).into_iter().map(|uri| ("nbd", uri)).collect();
+        if let Some(block) = &*lock(&served.block) {
+            let path = block.path().display().to_string();
+            if block.is_taken_over() {
+                let text = format!("{path}, which a dead server left, is served again; its requests go on");
+                self.events.push(view::plain_event(&served.name, "taken_over", text));
+            }
+            ways.push(("ublk", path));
+        }
+        ways
+    }
+
+    /// Applies the bounds on speed that were set before the last stop.
+    fn set_kept_speed(&self, served: &Served) {
+        let name = &served.name;
         if let Some(request) = self.ledger.get().and_then(|ledger| ledger.speed(&uuid_text(&served.uuid)))
-            && let Err(error) = set_speed(&served, &request)
+            && let Err(error) = set_speed(served, &request)
         {
             let text =
                 format!("the bounds on speed that \"{name}\" had do not apply: {error}; `stria speed {name}` sets new ones");
             self.events.push(view::plain_event(name, "warning", text));
         }
-        // Remembers a first view, in case the array never answers.
-        let _ = self.view(&served, STATUS_WITHIN);
-        lock(&self.arrays).push(served);
-        Ok((ways, count))
     }
 
     /// True while an array is served under this name, also if it is stopped for a moment to be changed.

@@ -1,6 +1,6 @@
 //! The text of `status`: within 80 columns, bad news first. One array is shown in full, several in a line each.
 
-use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, LatencyView, MemberView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
 use crate::progress::sweep_line;
 use crate::view::is_lost;
 use std::fmt::Write as _;
@@ -89,14 +89,8 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     if let Some(sweep) = &view.sweep {
         say("sweep", sweep_line(sweep));
     }
-    if let Some(count) = view.mismatch_sectors {
-        let outcome = match (count, view.mismatch_repaired) {
-            (0, _) => "found no mismatch".into(),
-            (_, true) => format!("found mismatches in {count} sectors, and repaired them"),
-            (_, false) => format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.name),
-        };
-        let date = view.last_scrub.and_then(|scrub| local(scrub.ended_s)).map_or_else(String::new, |date| format!(" on {date}"));
-        say("scrub", format!("the last one{date} {outcome}"));
+    if let Some(line) = scrub_line(view) {
+        say("scrub", line);
     }
     if let Some(next) = view.next_scrub_s.and_then(local) {
         say("next", format!("scrub due {next}"));
@@ -118,34 +112,8 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
         let chunk = size::show(bitmap.chunk_bytes);
         say("bitmap", format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
     }
-    match &view.log {
-        Some(log) if log.replaying => say("log", "being replayed after a crash".into()),
-        Some(log) => {
-            let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
-            let replayed = match log.replayed_count {
-                0 => String::new(),
-                count => format!("; {count} of a crash replayed"),
-            };
-            let full = match log.full_count {
-                0 => String::new(),
-                count => format!("; full {count} times"),
-            };
-            let counts = match verbose {
-                true => format!(
-                    "{} records in {} appends, {}, {} writes acknowledged by it since the start",
-                    log.record_count,
-                    log.append_count,
-                    size::show(log.append_bytes),
-                    log.early_count
-                ),
-                false => format!("{} records since the start", log.record_count),
-            };
-            say("log", format!("{kind}{counts}{full}{replayed}"));
-        }
-        None if ["4", "5", "6"].contains(&view.level.as_str()) => {
-            say("log", "none: a crash together with a lost drive can damage data that was not being written".into());
-        }
-        None => {}
+    if let Some(log) = log_line(view, verbose) {
+        say("log", log);
     }
     if view.write.is_some() && !view.read_only {
         say("writes", view.power_cut.clone());
@@ -156,24 +124,67 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     for lane in view.lanes.iter().filter(|_| verbose) {
         say("lane", lane.setup.clone());
     }
-    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
-    if !checked.is_empty() {
-        let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
-        let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
-        let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
-        let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
-        say(
-            "integrity",
-            format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}"),
-        );
+    if let Some(line) = integrity_line(view) {
+        say("integrity", line);
     }
     for client in &view.clients {
-        let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
-        let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
-        let tls = if client.tls { " over TLS" } else { "" };
-        say("client", format!("{}{tls}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests));
+        say("client", client_line(client));
     }
     rows
+}
+
+/// What the last scrub found; nothing before the first.
+fn scrub_line(view: &ArrayView) -> Option<String> {
+    let outcome = match (view.mismatch_sectors?, view.mismatch_repaired) {
+        (0, _) => "found no mismatch".into(),
+        (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
+        (count, false) => format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.name),
+    };
+    let date = view.last_scrub.and_then(|scrub| local(scrub.ended_s)).map_or_else(String::new, |date| format!(" on {date}"));
+    Some(format!("the last one{date} {outcome}"))
+}
+
+/// The write log, or its absence on a level that needs one.
+fn log_line(view: &ArrayView, verbose: bool) -> Option<String> {
+    let Some(log) = &view.log else {
+        let needs_one = ["4", "5", "6"].contains(&view.level.as_str());
+        return needs_one.then(|| "none: a crash together with a lost drive can damage data that was not being written".into());
+    };
+    if log.replaying {
+        return Some("being replayed after a crash".into());
+    }
+    let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
+    let counts = match verbose {
+        true => format!(
+            "{} records in {} appends, {}, {} writes acknowledged by it since the start",
+            log.record_count,
+            log.append_count,
+            size::show(log.append_bytes),
+            log.early_count
+        ),
+        false => format!("{} records since the start", log.record_count),
+    };
+    let full = if log.full_count > 0 { format!("; full {} times", log.full_count) } else { String::new() };
+    let replayed = if log.replayed_count > 0 { format!("; {} of a crash replayed", log.replayed_count) } else { String::new() };
+    Some(format!("{kind}{counts}{full}{replayed}"))
+}
+
+/// The blocks that checksums verified, of all members that have some.
+fn integrity_line(view: &ArrayView) -> Option<String> {
+    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
+    let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
+    let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
+    let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
+    let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
+    let line = format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}");
+    (!checked.is_empty()).then_some(line)
+}
+
+fn client_line(client: &ClientView) -> String {
+    let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
+    let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
+    let tls = if client.tls { " over TLS" } else { "" };
+    format!("{}{tls}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests)
 }
 
 /// Remarks on a member beyond its numbers.
