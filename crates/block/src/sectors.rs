@@ -1,12 +1,12 @@
 //! Requests of single sectors on a device of larger blocks.
 //!
-//! What covers whole blocks passes through. A read of less reads the blocks around it. A write of less is read, change, write:
-//! the blocks that it covers in part are read, its bytes are put in, and all of it is written at once. While that goes on no
-//! other write to these blocks is at the device, so that none is lost: a write that must wait is queued, and the queue goes on
-//! in its order. Reads wait for nothing: what they see of a block beside such a write is the same before and after.
+//! A request for whole blocks passes through. Any other read also reads the rest of its blocks. Any other write reads the blocks
+//! that it covers in part, puts its bytes in, and writes all of them at once. Meanwhile no other write to these blocks is at the
+//! device, so that none is lost: it waits in a queue, which is served in order. Reads do not wait: the rest of a block is the same
+//! before and after such a write.
 //!
-//! The block is written as a whole, so what a crash does to such a write is what it does to a write of the block: where the
-//! device leaves old or new data in each sector, the sectors beside it hold what they held.
+//! A crash during such a write is a crash during a write of the whole block. The device leaves old or new data in each sector,
+//! and in the sectors beside the client's the two are equal.
 
 use crate::{
     BlockDevice, Buffer, Claim, Completion, Extent, IoError, Limits, Nanos, Operation, Pool, Request, SECTOR_BYTES, Tag, bytes,

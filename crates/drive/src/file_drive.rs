@@ -81,7 +81,7 @@ impl Way {
     fn commands(self, step: Step) -> bool {
         match (self, step) {
             (Self::Passthrough { .. }, Step::Transfer) => true,
-            // A command without data cannot be polled for: Linux 6.1 takes what tells its end for what is to be polled, and oopses.
+            // A command without data cannot be polled for: Linux 6.1 mistakes its completion for one to poll, and oopses.
             (Self::Passthrough { polled }, Step::Sync) => !polled,
             _ => false,
         }

@@ -52,7 +52,7 @@ pub struct LaneHandle<D> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The lane has ended: it was stopped, or its device panicked, or that of a lane bound to it.
+/// The lane has ended: it was stopped, or its device panicked, or that of another lane of its [`PanicGroup`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lane {name} {}", if *.panicked { "broke off on an internal error (a panic, see the log)" } else { "has stopped" })]
 pub struct LaneStopped {
@@ -129,7 +129,7 @@ impl Lane {
         Self { takes_clients, ..self }
     }
 
-    /// A lane that breaks off when another lane of the same bond does.
+    /// A lane that breaks off when another lane of the same group does.
     pub fn bound_by(self, bond: &PanicGroup) -> Self {
         Self { bond: bond.clone(), ..self }
     }
@@ -377,7 +377,7 @@ impl<D: 'static> RemoteDevice for Shared<D> {
     }
 }
 
-/// The life of a lane's thread.
+/// Runs a lane's thread to its end.
 fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &PanicGroup) {
     let mut request_table = RequestTable::new(&shared.name, shared.limits.optimal_io_bytes);
     let mut clients = LaneClients::default();

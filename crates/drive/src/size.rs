@@ -108,14 +108,14 @@ impl Size {
         self.file.is_some()
     }
 
-    /// Whether the file has holes, which need room of its file system when they are written.
+    /// Whether the file has holes, which need space of its file system when they are written.
     pub(crate) fn has_holes(&self, own: &File) -> bool {
         let holes =
             |backing: &Backing| bytes_and_room(backing.other.as_ref().unwrap_or(own)).is_none_or(|(bytes, room)| room < bytes);
         self.file.as_ref().is_some_and(holes)
     }
 
-    /// A step that gives room back begins.
+    /// A step that gives space back begins.
     pub(crate) fn release_begins(&self) {
         self.releases_begun.fetch_add(1, Ordering::SeqCst);
     }

@@ -160,7 +160,7 @@ impl SyncDrive {
         self.lost()
     }
 
-    /// Whether it is a file with holes, or a loop device over one: a write there may find no room. Waits for nothing.
+    /// Whether it is a file with holes, or a loop device over one: a write there may find no space. Waits for nothing.
     pub fn has_holes(&self) -> bool {
         self.0.size.has_holes(self.file())
     }

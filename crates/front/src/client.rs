@@ -298,9 +298,9 @@ impl Transmission {
         Ok(session.wants_memory().then_some(now + LOOK_FOR_MEMORY_AFTER))
     }
 
-    /// The client is gone. Its requests at the device still hold memory, so its place and its lease stay taken until that
-    /// memory is free. Otherwise a client that connects, sends requests and leaves, again and again, could fill the machine's
-    /// memory through a slow device.
+    /// The client is gone. Its requests at the device still hold memory, so it counts as connected and keeps its lease until they
+    /// end. Otherwise a client that connects, sends requests and leaves, again and again, could fill the machine's memory through
+    /// a slow device.
     fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         let Self { session, entry: Entry { connection, shared }, .. } = self;
         ended.drain(..).for_each(|completion| session.forget(completion));

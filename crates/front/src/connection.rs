@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// It uses TLS.
     pub is_protected: AtomicBool,
     pub since: Instant,
-    /// Why it must make way for another client.
+    /// Why it is disconnected, if in favour of another client.
     pub evicted: OnceLock<&'static str>,
     pub wake: Arc<Wake>,
     /// The device on whose thread the client lives.

@@ -155,6 +155,7 @@ impl Link {
         }
     }
 
+    /// Returns the memory that an idle connection does not need.
     pub fn cool(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.cool();

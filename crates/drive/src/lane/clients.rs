@@ -106,7 +106,7 @@ impl LaneClients {
         mut submit: impl FnMut(&mut RequestTable, Request),
     ) -> bool {
         let mut asked = false;
-        // a client that is called meanwhile gets its turn in the next round.
+        // A client that is called meanwhile gets its turn in the next round.
         let count = self.due.len();
         for index in 0..count {
             let seat = self.due[index];

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use stria_block::{Completion, KeepOn, LaneClient, Limits, Mailbox, Nanos, RemoteDevice, Request};
 
-/// Lanes any of which takes any request of one device. An on-lane client lives on the lane that has the fewest. A client on a
-/// thread of its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
+/// The lanes of one device; each takes any request. An on-lane client lives on the lane that has the fewest. The requests of a
+/// client on a thread of its own go to the lane that owns their first sector; if sectors have no owners, the lanes take turns.
 pub struct LaneRouter {
     lanes: Vec<Arc<dyn RemoteDevice>>,
     /// The number of consecutive sectors that one lane owns before the next lane's begin.
@@ -17,8 +17,8 @@ pub struct LaneRouter {
 }
 
 impl LaneRouter {
-    /// Distributes requests over these lanes. `group_sectors`: so many consecutive sectors belong to one lane, from the first
-    /// lane on.
+    /// Distributes requests over these lanes. `group_sectors`: the number of consecutive sectors that belong to one
+    /// lane, dealt out in turn from the first lane on.
     ///
     /// # Panics
     /// Without lanes.

@@ -290,7 +290,8 @@ impl RequestTable {
         self.put(self.current, request.complete(Err(error)));
     }
 
-    /// Sends the answers, each client's with one lock and at most one wake-up. On-lane clients are called by their rooms.
+    /// Sends the answers, each client's with one lock and at most one wake-up. `call` is given the seat of
+    /// each on-lane client that has answers.
     pub(super) fn send(&mut self, mut call: impl FnMut(u32)) {
         for client in self.waiting.drain(..) {
             let client = &mut self.clients[client];
