@@ -81,7 +81,7 @@ struct Given {
 /// Puts drives on a lane's ring.
 struct OnRing<'a> {
     ring: &'a Ring,
-    /// The notices for the administrator about them.
+    /// What the administrator must know about these drives.
     told: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ impl HostedArray {
         &self.ring
     }
 
-    /// Tells the engines of the whole tree which arrays have members whose writes may find no room.
+    /// Tells the engines of the whole tree which arrays have members whose writes may find no space.
     pub(crate) fn look_for_holes(&self) {
         let has_holes = |member: &Member<HostedDrive>| {
             member.drive().and_then(|drive| drive.watch.drive()).is_some_and(|drive| drive.has_holes())
@@ -269,7 +269,7 @@ impl HostedArray {
         Ok(result.expect("it was answered")?)
     }
 
-    /// The drive at `path`, as long as this is held: the last owner may have to wait for the drive when it drops it.
+    /// The open drive at `path`. Its last owner may have to wait for the drive when it drops it: hold this, and no lane is the last.
     pub(crate) fn opened(&self, path: &Path) -> Option<SyncDrive> {
         let (index, member) = self.place_of(path).ok()?;
         self.array(index).members()[member.0].drive().and_then(|drive| drive.watch.drive())

@@ -220,8 +220,8 @@ impl ArrayLanes {
         self.let_in(new, Aim { span, force, replaces: None })
     }
 
-    /// Adds a drive. It is written on another thread than the lanes', and other commands go on meanwhile; so what holds is asked
-    /// again when it joins.
+    /// Adds a drive. Its metadata are written on a thread of their own, beside other commands. So the array may have changed, and the
+    /// drive is checked again when it joins.
     fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
         let (found, first) = (new.found(), aim.clone());
         let metadata = self.home(move |array| array.metadata_for(&found, &first))??;

@@ -1,8 +1,9 @@
 //! The way of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
 //! spare, or fills the slot of a member that it replaces.
 //!
-//! On the coordinator [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks again, since the array may have changed meanwhile, and says by which command the drive joins. Then every other lane is
-//! offered the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
+//! On the coordinator [`Tree::plan_join`] decides what is written to the drive. Once that is durable, [`Tree::offer_first`] decides
+//! again, since the array may have changed, and returns the command by which the drive joins. Every other lane is offered the drive
+//! ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
 
 use crate::ArrayCommand;
 use crate::tree::{MemberDrive, Tree};

@@ -40,8 +40,8 @@ pub trait Lanes {
     /// Why it may not join, or that a lane has ended.
     fn offer(&mut self, drive: Self::Prepared) -> Result<Joined, Self::Error>;
 
-    /// Makes every drop durable. Only superblocks that name a drive as failed tell what it lacks when it comes back, so this is
-    /// done before a drive that may come back is looked at.
+    /// Makes every drop durable. Only superblocks that name a drive as failed show what it lacks when it returns, so this comes
+    /// before a drive is examined that may return.
     ///
     /// # Errors
     /// As [`Lanes::command`].

@@ -48,13 +48,13 @@ pub struct Nested<R> {
     pub strangers: Vec<Stranger>,
 }
 
-/// The thing that a member is made of.
+/// What a member consists of.
 enum Source<D, R> {
     Drive(D),
     Array(Box<Plan<R>>),
 }
 
-/// Members with what they are made of, each to be taken once.
+/// Members with what they consist of, each to be taken once.
 type Sources<P> = Vec<(Candidate, Option<Source<<P as Provider>::Drive, <P as Provider>::Ready>>)>;
 
 fn plan<P: Provider>(

@@ -21,7 +21,7 @@ pub struct Plan<R> {
     ports: Ports<LogLayout>,
 }
 
-/// The thing that a member is made of.
+/// What a member consists of.
 #[derive(Clone)]
 pub enum PlannedMember<R> {
     /// A drive.

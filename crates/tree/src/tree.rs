@@ -24,7 +24,7 @@ pub trait MemberDrive: Clone {
     fn close(&self) -> bool;
 }
 
-/// The thing that a member is made of.
+/// What a member consists of.
 #[derive(Clone)]
 pub enum Member<D: MemberDrive> {
     /// A drive.
@@ -195,7 +195,7 @@ impl<D: MemberDrive> Tree<D> {
         self.device.group_sectors()
     }
 
-    /// The keeper of the metadata; on the coordinator only.
+    /// The array's recorder, which writes its metadata; on the coordinator only.
     ///
     /// # Panics
     /// On another lane.
