@@ -1,4 +1,4 @@
-//! From what lies on a set of drives to an array that can start, or to words why not.
+//! Assembly: decides from what lies on a set of drives which arrays can start, and why the others cannot.
 //!
 //! Drives come in any order, with strangers, lagging members and copies among them. They are sorted into arrays by identity.
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
@@ -25,7 +25,7 @@ use stria_array::{
 };
 use thiserror::Error;
 
-/// Permissions of the person who starts an array.
+/// What the administrator allows at a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Start although something may be lost: a degraded array that was not stopped, stale members where
@@ -37,7 +37,7 @@ pub struct Options {
     pub read_only: bool,
 }
 
-/// The role of a drive in the array.
+/// What a drive is in its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Holds its slot, up to date.
@@ -61,7 +61,7 @@ pub enum Verdict {
         /// Filled so far.
         recovered: Synced<MemberSpace>,
     },
-    /// Waits for a role.
+    /// Waits for a slot.
     Spare,
     /// Missed something; stays out.
     Away {
@@ -74,7 +74,7 @@ pub enum Verdict {
     },
     /// It says itself that it failed.
     Faulty,
-    /// Says it belongs to this array, but cannot be believed or used.
+    /// Names this array, but cannot be trusted or used.
     Unusable {
         /// Why.
         reason: String,
@@ -130,7 +130,7 @@ pub enum AssembleErrorKind {
     Missing,
     /// Degraded and not stopped cleanly; [`Options::force`] starts it.
     DirtyDegraded,
-    /// Two drives claim the same place.
+    /// Drives contradict each other.
     Conflict,
     /// It uses what Stria does not do.
     Unserved,
@@ -152,7 +152,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The same on so many lanes, which share the room of the members' logs; see [`MdMetadata::with_lanes`].
+    /// The same on so many lanes, which share the space of the members' logs; see [`MdMetadata::with_lanes`].
     #[must_use]
     pub fn with_lanes(mut self, count: usize) -> Self {
         self.recorder = self.recorder.with_lanes(count);
@@ -174,7 +174,7 @@ pub struct Assembly {
     pub freshest: Superblock,
     /// Every drive that says it belongs to it.
     pub drives: Vec<DriveReport>,
-    /// Slots that nobody in sync or rebuilding holds.
+    /// Slots without a member that is in sync or being filled.
     pub missing_slots: Vec<usize>,
     /// Start, or why not.
     pub outcome: Result<Start, AssembleError>,
@@ -264,14 +264,14 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     // Members of an array have superblocks of one version. One of 1.0 lies where the clients of a 1.2 write.
     let version = found.iter().map(|found| found.superblock().minor_version()).max().unwrap_or(0);
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
-    // Spares may sleep through superblock updates, and a spare's count says nothing about the data.
+    // A spare may miss superblock updates, and its count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
     let yields = |other: &Found, one: &Found| match counts(one.superblock(), other) {
         true => missed_last(other, one, &found),
         false => has_torn_update(other, one, &found),
     };
     let all_yield = |one: &Found| found.iter().filter(|other| are_rivals(other, one)).all(|other| yields(other, one));
-    // Of two torn updates the one that was written again drops nobody.
+    // Of two torn updates the one that was written again drops no member.
     let slots = |one: &Found| one.superblock().roles.iter().filter(|role| matches!(role, Role::Slot(_))).count();
     let freshest = found.iter().filter(holds).max_by_key(|one| (one.events(), all_yield(one), slots(one))).unwrap_or(&found[0]);
     let outdated = found.iter().filter(|other| has_torn_update(other, freshest, &found)).map(|found| found.drive).collect();
@@ -324,7 +324,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     assembly
 }
 
-/// The roles that a superblock tells of, as far as they are told of by every length of list.
+/// The roles in a superblock without the spares at the end, so that lists of different lengths compare.
 fn roles_of(superblock: &Superblock) -> &[Role] {
     let roles = &superblock.roles;
     &roles[..roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1)]
@@ -344,12 +344,12 @@ fn without_last_update(member: &Member) -> Member {
     before
 }
 
-/// True if two members have as many events, and yet tell of other members.
+/// True if two members have equal events and yet different roles.
 fn are_rivals(one: &Found, other: &Found) -> bool {
     one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock())
 }
 
-/// The members that have the last update of `one`, and hold a slot by it.
+/// The members that have the last update of `one`, and hold a slot according to it.
 fn side_of<'f, 'a>(one: &'f Found<'a>, found: &'f [Found<'a>]) -> impl Iterator<Item = &'f Found<'a>> {
     let is_beside = |other: &&Found| other.events() == one.events() && !are_rivals(other, one);
     found.iter().filter(is_beside).filter(|other| counts(other.superblock(), other))
@@ -360,22 +360,22 @@ fn is_whole(found: &Found) -> bool {
     !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
 }
 
-/// R27: true if `one` has as many events as `other`, but its last update was torn by a crash and is not theirs: it still counts
-/// the members on the side of `other` as members, so it never ran without them. They may have run without it since.
+/// R27: true if `one` has as many events as `other` and other roles, because a crash tore its last update. It still counts the
+/// members on the side of `other` as members, so it never ran without them. They may have run without it.
 fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
-    // The member that is being filled there may have come since.
+    // A member that is being filled there may have joined later.
     are_rivals(one, other) && side_of(other, found).filter(|side| is_whole(side)).all(|side| counts(one.superblock(), side))
 }
 
-/// R27: true if `one` missed no more than the last update of `other`, in whose place it has another. Both updates were torn, since each
-/// counts a member that has the other one. So nothing was acknowledged after either.
+/// R27: true if `one` has another update in place of the last one of `other`, and missed nothing else. Each of the two counts a
+/// member that has the other one, so both were torn, and nothing was acknowledged after either.
 fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
     let is_torn = || side_of(other, found).any(|side| is_whole(side) && counts(one.superblock(), side));
     are_rivals(one, other) && counts(other.superblock(), one) && is_torn()
 }
 
-/// R45: a crash has cut short the change by which the array got its bitmap, or lost it. A member that missed just that is read as the
-/// freshest superblock says: the array did not run in between. `None`: nothing is to be changed.
+/// R45: a crash cut short a change that adds or removes the bitmap. A member that missed only that change is read as the freshest
+/// superblock says, since the array did not run in between. `None`: the member is read as it is.
 fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
     let superblock = found.superblock();
     let missed_one = superblock.header.events.checked_add(1) == Some(freshest.header.events);
@@ -394,7 +394,7 @@ fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
 
 struct Sorter<'a> {
     freshest: &'a Superblock,
-    /// Drives that count as many superblock updates, of which the last was torn.
+    /// Drives with equal events whose last superblock update was torn.
     outdated: BTreeSet<usize>,
     verdicts: BTreeMap<usize, Verdict>,
     conflict: Option<String>,
@@ -420,7 +420,7 @@ impl Sorter<'_> {
         let own = superblock.role();
         if own == Role::Spare {
             return match header.data_size {
-                // It would keep saying so once it has a slot, as its superblock goes on as it is.
+                // Its superblock would keep this shape in a slot.
                 _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
                 room if room < truth.size => {
                     unusable(format!("it has space for {room} sectors, and {} are needed; use a larger drive", truth.size))
@@ -435,7 +435,7 @@ impl Sorter<'_> {
         let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
         let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
         if events_behind > 1 {
-            // Its demands do not concern the others, which ran without it.
+            // What it requires does not concern the others, which ran without it.
             if let Err(error) = superblock.servable() {
                 return unusable(error.to_string());
             }
@@ -481,7 +481,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// The freshest member tells the truth, unless its count of superblock updates cannot be true beside the others'.
+    /// The freshest member counts, unless its count of superblock updates contradicts those of the others.
     fn refuse_counts(&mut self, found: &[Found]) {
         for other in found {
             if let Some(why) = counts::contradiction(self.freshest, other.superblock(), found.iter().map(Found::superblock)) {
@@ -500,7 +500,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// Two drives with one identity: the older is a copy; of equals nobody can tell.
+    /// Of two drives with one identity the older is a copy. With equal events neither can be preferred.
     fn refuse_copies(&mut self, found: &[Found]) {
         for (index, one) in found.iter().enumerate() {
             for other in &found[index + 1..] {
@@ -546,8 +546,8 @@ impl Sorter<'_> {
         }
     }
 
-    /// Every member has a device number of its own; the roles are told by it. Who holds one keeps it before a spare, which may have
-    /// been prepared and then refused.
+    /// Every member has its own device number, the index of its role. If a spare has the number of a member, the member keeps it:
+    /// the spare may have been prepared and then refused.
     fn refuse_numbers(&mut self, found: &[Found]) {
         let mut taken = BTreeMap::new();
         let roles_max = found.iter().map(|found| found.superblock().roles_max()).min().unwrap_or(ROLES_MAX);
@@ -568,7 +568,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// Two members in one slot: the fresher, or else the one in sync; of equals nobody can tell.
+    /// Of two members in one slot the fresher holds it. With equal events neither can be preferred.
     fn refuse_rivals(&mut self, found: &[Found]) {
         let slot_of = |verdict: &Verdict| match *verdict {
             Verdict::InSync { slot } => Some((slot, false)),
@@ -694,8 +694,8 @@ impl Sorter<'_> {
         Ok(shape)
     }
 
-    /// What the members' logs of either kind say together. `warnings`: any so far mean that a stale member or no bitmap was accepted,
-    /// and then the logs do not count.
+    /// The records of the members' logs, of either kind, together. `warnings`: if there are any, a stale member or a lost bitmap was
+    /// accepted, and the logs do not count.
     fn last_log(
         &self,
         found: &[Found],
@@ -764,7 +764,7 @@ impl Sorter<'_> {
         let stale: Vec<u64> =
             bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
         if !stale.is_empty() {
-            // A member that has been away since before this update can no longer tell by the bits what it missed.
+            // The bits no longer show what a member missed that has been away since before this update.
             bitmap.header.events_cleared = self.freshest.header.events;
         }
         for chunk in stale {
@@ -814,7 +814,7 @@ impl Sorter<'_> {
     fn keeping(&self, log: &LastLog) -> LogKeeping {
         let tag_before = if log.is_complete { self.freshest.utime_micros() } else { 0 };
         let firm = match PplPlace::of(self.freshest) {
-            // Neither Linux nor mdadm says how far the first resync of an array came that is not clean.
+            // While an array is not clean, Linux and mdadm do not record how far its first resync has come.
             Some(_) => {
                 log.makes_consistent || log.is_complete && (!self.not_in_sync().is_empty() || tag_before == ppl::CONSISTENT)
             }
@@ -893,7 +893,7 @@ impl Sorter<'_> {
         Err(self.too_few(&self.not_in_sync(), found, &geometry.losses_survived().to_string()))
     }
 
-    /// With force: who is behind is taken as it is, the freshest first, until the array can start.
+    /// With force: takes members that are behind as they are, the freshest first, until the array can start.
     fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
         let mut away: Vec<_> = found
             .iter()
@@ -945,7 +945,7 @@ impl Sorter<'_> {
         matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered: Synced::All, .. })
     }
 
-    /// The bits that hold for the array: those of all filled members together.
+    /// The bitmap of the array: the union of those of all filled members (R28).
     fn bitmap(
         &self,
         found: &[Found],
@@ -1016,7 +1016,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// A member that is to get the bitmap, and has no room for it, cannot take part.
+    /// A member that is to get the bitmap, and has no space for it, cannot take part.
     fn refuse_cramped(&mut self, found: &[Found], bitmap: &Bitmap) {
         for found in found.iter().filter(|found| found.bitmap_room_sectors() < bitmap.size_sectors()) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
@@ -1058,7 +1058,7 @@ impl Sorter<'_> {
         }
         let mut records = Vec::new();
         for lane in 0..of_session.iter().map(|log| log.parts.len()).max().unwrap_or(0) {
-            // One that is damaged takes its lane's records from all, and no other's.
+            // A damaged part voids the records of its lane on all members, and of no other lane.
             let sound = |log: &&'a FoundLog| log.parts.get(lane).filter(|part| !part.damaged);
             let Some(parts) = of_session.iter().map(sound).collect::<Option<Vec<_>>>() else { continue };
             let retired_below = parts.iter().map(|part| part.retired_below).max().unwrap_or(0);
@@ -1135,13 +1135,13 @@ struct Places {
 struct LastLog {
     /// The array is to have none.
     off: bool,
-    /// The records tell of every row whose parity may not match and matters.
+    /// The records cover every row whose parity may be inconsistent and matters.
     is_complete: bool,
     /// Redundancy is consistent everywhere once they are replayed.
     makes_consistent: bool,
     /// Drives that were being rebuilt and kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
-    /// It asks for more than a start may take, in words.
+    /// By how much it exceeds what a start replays, in words.
     excess: Option<String>,
     records: Vec<LogRecord>,
 }

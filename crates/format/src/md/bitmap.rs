@@ -48,7 +48,7 @@ on_disk! {
         0x38 daemon_sleep: u32,
         /// Writes that may lag on write-mostly members.
         0x3c write_behind: u32,
-        /// Room for the bitmap in sectors; 0: not told.
+        /// Space for the bitmap in sectors; 0: not recorded.
         0x40 sectors_reserved: u32,
         /// Nodes of a cluster.
         0x44 nodes: u32,
@@ -59,7 +59,7 @@ on_disk! {
     }
 }
 
-/// A record is written to bitmap and superblocks one after the other, and a start may tell it again as one more.
+/// A superblock update writes superblocks and bitmap in any order, and a start may repeat it with one more event.
 const AHEAD_MAX: u64 = 2;
 
 /// The fault of a bitmap.
@@ -131,7 +131,7 @@ impl Bitmap {
         Self::sectors_for(header.sync_size, header.chunksize, room_sectors)
     }
 
-    /// Sectors of a bitmap of this shape in this room. Asked before any memory is taken for one.
+    /// Sectors of a bitmap of this shape in this space. Computed before any memory is taken for one.
     ///
     /// # Errors
     /// [`BitmapError::Damaged`], when it has no place there.
@@ -203,7 +203,7 @@ impl Bitmap {
         }
     }
 
-    /// Whether it may stand for a sync space of this size in this room.
+    /// Whether it suits a sync space of this size and fits in this space.
     ///
     /// # Errors
     /// [`BitmapError::Damaged`]: its chunks are too small for that.
@@ -243,7 +243,7 @@ impl Bitmap {
         chunk < self.chunk_count() && self.bits.get((chunk / 8) as usize).is_some_and(|byte| byte >> (chunk % 8) & 1 == 1)
     }
 
-    /// Sets or clears the bit of `chunk`, and tells whether it changed.
+    /// Sets or clears the bit of `chunk`. Returns whether it changed.
     ///
     /// # Panics
     /// Beyond the end.
@@ -332,10 +332,10 @@ pub fn room_sectors(member_sectors: u64) -> u64 {
     }
 }
 
-/// Bytes per bit: what was asked for, else 64 MiB or as much as the room demands.
+/// Bytes per bit: what was asked for, else 64 MiB or as much as the space demands.
 ///
 /// # Errors
-/// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the room.
+/// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the space.
 pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors: u64) -> Result<u32, String> {
     let room_bytes = room_sectors(member_sectors) * 512;
     if room_bytes == 0 {

@@ -1,10 +1,9 @@
 //! Checksums of a member's data, in a region that lies between the end of its data, by the superblock, and that of the drive.
 //!
 //! md uses `data_size` sectors of a drive and leaves what follows alone, so a kernel runs such an array as any other, and
-//! writes data without their sums. It tells so by the microseconds of `utime`: Linux and mdadm write zeros there, and while
-//! an array has checksums Stria never does. Whoever finds zeros voids the sums before it writes another superblock. A kernel
-//! that ran an array of a level without redundancy leaves no trace at all; there a wrong sum says no more than that somebody else
-//! wrote.
+//! writes data without their checksums. The microseconds of `utime` show it: Linux and mdadm write zeros there, and while an array
+//! has checksums Stria never does. A start that finds zeros voids the checksums before it writes another superblock. A kernel that
+//! ran an array of a level without redundancy leaves no trace; there a wrong checksum only shows that other software wrote.
 
 use super::superblock::Superblock;
 use crate::read::Read;
@@ -18,7 +17,7 @@ pub(crate) const WITNESSED: u64 = 1_000_000;
 pub struct Checksums {
     /// Its head, or what is wrong with that.
     pub header: Result<Header, HeaderError>,
-    /// Nobody has written to the data but with their sums, says the superblock.
+    /// According to the superblock no data was written without its checksums.
     pub witnessed: bool,
     fresh: Header,
 }

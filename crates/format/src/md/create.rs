@@ -36,7 +36,7 @@ pub enum BitmapChoice {
     /// No.
     #[default]
     None,
-    /// On every member; `chunk_bytes`: what one bit stands for, `None`: 64 MiB or what the room demands.
+    /// On every member; `chunk_bytes`: what one bit stands for, `None`: 64 MiB or what the space demands.
     Internal {
         /// Bytes of the sync space for each bit.
         chunk_bytes: Option<u32>,
@@ -46,7 +46,7 @@ pub enum BitmapChoice {
 /// Whether parity levels keep a write log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogChoice {
-    /// Where the room between metadata and data suffices.
+    /// Where the space between metadata and data suffices.
     #[default]
     Auto,
     /// No: a crash together with a lost member may harm what was not being written.
@@ -58,7 +58,7 @@ pub enum LogChoice {
 pub struct Create {
     /// The array's name, without host.
     pub name: String,
-    /// Put before the name, `host:name`, if there is room: tells whose array it is.
+    /// Put before the name, `host:name`, if there is space: the machine that owns the array.
     pub homehost: Option<String>,
     /// The array's identity, random.
     pub uuid: [u8; 16],
@@ -70,7 +70,7 @@ pub struct Create {
     pub strip_sectors: u64,
     /// The members, by slot; `None`: missing from the start.
     pub members: Vec<Option<CreateMember>>,
-    /// Drives that wait for a role.
+    /// Drives that wait for a slot.
     pub spares: Vec<CreateMember>,
     /// Where data start on the drives; `None`: where mdadm lets them.
     pub data_offset_sectors: Option<u64>,
@@ -82,7 +82,7 @@ pub struct Create {
     pub log: LogChoice,
     /// Keep checksums of the members' data behind it.
     pub checksums: bool,
-    /// The members already agree (or it does not matter): no first resync.
+    /// Redundancy is consistent already, or it does not matter: no first resync.
     pub assume_clean: bool,
     /// The array of which this one is to be a span.
     pub span_of: Option<[u8; 16]>,
@@ -170,7 +170,7 @@ impl Create {
     /// The bytes of the array asked for.
     ///
     /// # Errors
-    /// [`CreateError`], in words for the person who asked. Nothing was changed.
+    /// [`CreateError`], in words for the administrator. Nothing was changed.
     pub fn plan(&self) -> Result<Creation, CreateError> {
         let redundant = self.level.is_redundant();
         let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };

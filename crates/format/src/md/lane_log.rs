@@ -30,7 +30,7 @@ pub struct MdLog {
     memory: Memory,
 }
 
-/// One of them is used.
+/// The state of a member's log; one of the two is used.
 #[derive(Debug, Default)]
 struct Kept {
     ring: Ring,

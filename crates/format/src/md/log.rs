@@ -68,8 +68,8 @@ on_disk! {
     pub struct LogHead [128] {
         /// `StriaLog`.
         0x00 magic: [u8; 8],
-        /// 1, or 2 where there are several parts or lives, which programs of before would misread. What precedes `ring_sectors`
-        /// is for good.
+        /// 1, or 2 where there are several parts or incarnations, which older programs would misread. The fields before
+        /// `ring_sectors` never change.
         0x08 version: u32,
         /// Sum of the page, this field taken as zero.
         0x0c crc: u32,
@@ -87,7 +87,7 @@ on_disk! {
         0x40 ring_sectors: u64,
         /// Bit 0: the array is to have no log.
         0x48 flags: u64,
-        /// 0. Before there was `life`: appends with smaller sequence numbers are of an earlier life of the member.
+        /// 0. Before `life` existed: appends with smaller sequence numbers are of an earlier incarnation of the member.
         0x50 sequence_from: u64,
         /// The number of the member's returns in this session: appends of its earlier incarnations do not count.
         0x58 life: u32,

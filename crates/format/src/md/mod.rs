@@ -1,9 +1,9 @@
 //! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
 //!
-//! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
-//! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place, and [`checksums`] behind the data; [`create`] makes them
-//! for a new array, [`mod@assemble`] makes an array of them, [`recorder`] keeps them true while it runs; [`raw`] shows them byte
-//! by byte. An array that is a member of another one is marked as its `span`.
+//! [`superblock`], [`bitmap`], [`badblocks`], [`log`] (Stria's write log, or [`ppl`], md's) and [`checksums`] are the structures.
+//! [`member`] reads those of one drive, [`create`] makes them for a new array, [`mod@assemble`] makes an array of them, and
+//! [`recorder`] updates them while it runs. [`raw`] shows them byte by byte. An array that is a member of another one is marked as its
+//! `span`.
 
 pub mod assemble;
 pub mod badblocks;

@@ -3,8 +3,8 @@
 //! ```text
 //! … superblock │ bad blocks │ header (4 KiB) │ partial parity of its entries │ header │ … │ data …
 //! ```
-//! The superblock names the area where it has a bitmap's place otherwise. A header and what it speaks of are one write to
-//! the member that holds the parity. It is found again by walking from the start, from header to header, as long as
+//! The superblock names the area in the field that otherwise names the bitmap. A header and its partial parity are one write to the
+//! member that holds the parity. It is found again by walking from the start, from header to header, as long as
 //! generations grow; only the last one counts. So the next is not written before all records in the one before are
 //! retired. Older kernels knew areas for one. With [`MULTIPLE_PPLS`](super::superblock::feature::MULTIPLE_PPLS) they follow one
 //! another around the area.
@@ -15,12 +15,13 @@
 //!
 //! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
 //! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
-//! format; Linux writes pages. A run of the array begins with an empty header: Linux erases the area first, and counts from 1. Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and an older one left,
-//! whose entries are void.
+//! format; Linux writes pages. A run of the array begins with an empty header. Linux erases the area first, and counts generations
+//! from 1; Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and an older one
+//! left, whose entries are void.
 //!
-//! Linux replays when the superblock says dirty, and if it found records, and all of them whole, it takes redundancy to
-//! agree everywhere: every write in flight had one. So do we, unless a superblock of ours says that a resync was due: an array that is
-//! not clean says nothing else of how far its first resync came.
+//! Linux replays when the superblock says dirty. If it found records, none of them torn, it takes redundancy as consistent
+//! everywhere, since every write in flight had one. So does Stria, unless a superblock of its own says that a resync was due: nothing
+//! else shows how far the first resync of an array came that is not clean.
 //!
 //! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
 

@@ -1,8 +1,8 @@
 //! Keeps the members' metadata up to date while an array runs.
 //!
-//! The engine says what is so; the recorder answers with superblocks and bitmap pages to write to the members. Every superblock
-//! update counts `events` up by one, and a member that missed an update is recognised by that (R27). Fields that Stria does not
-//! change stay as they were read.
+//! The engine gives the state of the array. The recorder, [`MdMetadata`], returns the superblocks and bitmap pages to write to the
+//! members. Every superblock update counts `events` up by one, which shows that a member missed an update (R27). Fields that Stria
+//! does not change stay as they were read.
 //!
 //! `events_cleared` of the bitmap moves when the array becomes optimal, when a slot of an optimal array changes its member, and
 //! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R28). While a member
@@ -112,7 +112,7 @@ impl LogKeeping {
     }
 }
 
-/// What a superblock update says of a member or spare.
+/// What a superblock update records about a member or spare.
 struct Place {
     /// `None`: a spare.
     slot: Option<usize>,
@@ -331,7 +331,7 @@ impl MdMetadata {
         }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
-        // The next record of the state writes all of it again: what is given here may be written some time before the member joins.
+        // These writes may reach the drive some time before the member joins, so the next superblock update repeats them.
         self.keepers.get_mut(&member).expect("put there above").log_current = false;
         Ok((config, writes))
     }
@@ -394,10 +394,10 @@ impl MdMetadata {
         self.keepers.iter().find(|(_, keeper)| same(keeper)).map(|(member, _)| *member)
     }
 
-    /// Says whether a member that was away may return by the bitmap, and to which slot; with the reason if not.
+    /// The slot to which a member that was away may return by the bitmap.
     ///
     /// # Errors
-    /// A sentence: why it may only join as a new spare.
+    /// Why it may only join as a new spare, in a sentence.
     pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
@@ -473,9 +473,9 @@ impl MdMetadata {
         if tag == 0 && self.checksums { checksums::WITNESSED } else { tag.into() }
     }
 
-    /// Begins a session of partial parity logs. They do not name it: each has its number from a superblock update that came before.
+    /// Begins a session of partial parity logs. They do not name it: its number comes from the superblock update before.
     fn begin_ppl(&mut self, members: &[MemberId]) -> Vec<MetadataWrite> {
-        // Such a log speaks for superblocks without a tag.
+        // Such a log belongs to superblocks without a tag.
         let session = Session { tag: 0, tag_before: 0, ..Session::after(self.common.header.events, 0) };
         self.log.session = Some(session);
         let place = |member: &MemberId| PplPlace::of(&self.keepers.get(member)?.superblock);
@@ -611,7 +611,7 @@ impl MdMetadata {
         for (member, _) in &state.failed {
             if self.keepers.contains_key(member) && !places.contains_key(member) {
                 let number = number_of(member);
-                // Its successor may have the same number when it came back under a new handle.
+                // If it came back under a new handle, that one may have the same number.
                 if !places.keys().any(|other| number_of(other) == number) {
                     set_role(&mut roles, number, Role::Faulty);
                 }
@@ -621,7 +621,7 @@ impl MdMetadata {
         roles
     }
 
-    /// What this update says of the array as a whole. `holders`: the members that hold a slot, by slot.
+    /// Writes the array's state into the common superblock and the bitmap's header. `holders`: the members that hold a slot, by slot.
     fn begin_update(&mut self, state: &ArrayState, roles: Vec<Role>, holders: Vec<MemberId>, unix_seconds: u64) {
         let resync_offset = match (self.redundant, state.clean) {
             (false, _) => CLEAN,
@@ -656,7 +656,7 @@ impl MdMetadata {
         }
     }
 
-    /// Brings a member's superblock to what the common one and its place say.
+    /// Updates a member's superblock from the common one and its place.
     fn superblock_of(&mut self, member: MemberId, place: &Place) -> MetadataWrite {
         let keeper = self.keepers.get_mut(&member).expect("only members that are kept have a place");
         let superblock = &mut keeper.superblock;

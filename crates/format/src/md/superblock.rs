@@ -386,7 +386,7 @@ impl Superblock {
         None
     }
 
-    /// The numbers that tell an array's shape, and are the same on all its members.
+    /// The numbers of an array's shape, the same on all its members.
     pub(crate) fn shape(&self) -> impl PartialEq + use<> {
         let header = &self.header;
         (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size)
@@ -491,7 +491,7 @@ impl Superblock {
         (self.header.utime >> 40) as u32
     }
 
-    /// Whether the redundancy agreed everywhere when this was written.
+    /// Whether redundancy was consistent everywhere when this was written.
     pub fn clean(&self) -> bool {
         self.header.resync_offset == CLEAN
     }

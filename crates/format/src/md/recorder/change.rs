@@ -54,8 +54,8 @@ fn free_from(superblock: &Superblock) -> u64 {
 
 impl MdMetadata {
     /// The steps of a change: the writes of each may be done in any order. No steps: the array is as wanted already. `runs`: the array
-    /// is being served, and the steps are not carried out; they only tell whether the change would be possible. `candidate`: what was
-    /// found on a member's drive.
+    /// is being served, and the steps are not taken; they only show that the change would be possible. `candidate`: what was found on
+    /// a member's drive.
     ///
     /// # Errors
     /// The reason why it is impossible, and the remedy.
