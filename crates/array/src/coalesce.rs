@@ -23,7 +23,7 @@ use stria_block::{Data, Segments};
 /// 64: stripes, by number, in which writes are open at once; more than there are streams.
 const OPEN_COUNT: usize = 64;
 
-/// 8: streams that are told apart.
+/// 8: streams that are tracked at once.
 const STREAM_COUNT: usize = 8;
 
 /// A part of a client's write within one stripe.

@@ -14,8 +14,8 @@ pub enum Command<N = ()> {
     Fail(MemberId),
     /// Takes out a failed member or a spare. Its device is released when everything it was given has ended.
     Remove(MemberId),
-    /// Waits until the array has started, and superblocks name every dropped member as failed. What a drive lacks that comes
-    /// back can be told only then.
+    /// Waits until the array has started, and superblocks name every dropped member as failed. Only then do they show what a
+    /// returning drive lacks.
     CommitDrops,
     /// Adds a drive that every lane was [offered](crate::ArrayDevice::offer): as a spare, or, if it was away, into the slot it
     /// had. Waits as [`Command::CommitDrops`] does (R11, R31).
@@ -77,8 +77,8 @@ pub struct CommandId(u64);
 pub enum Step {
     /// Waits until the log records of the last run are replayed (R30).
     EndReplay,
-    /// Acknowledges no more writes early on the word of this member's log alone, and waits until those that were are in place,
-    /// or the member hangs (R26).
+    /// Acknowledges no write early of which this member would be the sole log holder, and waits until those that were are in
+    /// place, for one second at most (R26).
     StopRelyingOn(MemberId),
     /// Relies on every log holder again.
     RelyOnAll,

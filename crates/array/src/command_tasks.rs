@@ -13,7 +13,7 @@ use crate::log::StartStage;
 use crate::{Command, CommandId, Flaw, MemberId, MemberState, Refusal, Step};
 use stria_block::Nanos;
 
-/// 5 s: how long a command waits for what takes moments, unless there is much to replay after a crash.
+/// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
 const PATIENCE: Nanos = 5_000_000_000;
 /// 1 s: how long a member that is failed by command may remain a sole log holder (R26).
 const RELIED_ON_MAX: Nanos = 1_000_000_000;

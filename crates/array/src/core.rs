@@ -1,7 +1,8 @@
 //! The state that the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
 //!
-//! [`member_io`] sends member requests and hands back their completions. [`metadata`] keeps metadata ahead of the data it
-//! speaks of. [`failures`] is what a failed member request costs. [`client`] tracks clients' requests while parts of them run.
+//! [`member_io`] sends member requests and hands back their completions. [`metadata`] makes metadata durable before the data that
+//! relies on it. [`failures`] drops members whose requests fail. [`client`] tracks clients' requests while parts of them run.
+//! [`peers`] speaks to other lanes. [`gates`] asserts what must hold.
 
 mod client;
 mod failures;

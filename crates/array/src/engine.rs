@@ -48,7 +48,7 @@ use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operati
 /// 1 s after the last write the superblocks say "clean". Sooner would cost a superblock update for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
 
-/// 1 s: where flushes are not waited for, members are flushed so long after a client asked for it.
+/// 1 s: with the write policy *back*, members are flushed this long after a client asked for it.
 const FLUSH_BEHIND_AFTER: Nanos = 1_000_000_000;
 
 /// A RAID engine without I/O, clock or thread.
@@ -322,14 +322,14 @@ impl Engine {
         core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
     }
 
-    /// A member request has ended. Says what its completion is now. If it is [`Fate::Open`], give it to [`Engine::complete`].
+    /// A member request has ended. Returns what its completion has become. [`Fate::Open`]: give it to [`Engine::complete`].
     pub(crate) fn ends_client(&mut self, completion: &mut Completion) -> Fate {
         self.members_answered = true;
         self.core.ends_client(completion)
     }
 
-    /// A member request has ended that does not end a client's request by itself. Returns the client's completion if it failed
-    /// with it.
+    /// A member request has ended that does not end a client's request by itself. Returns the client's completion if that request
+    /// failed with it.
     pub fn complete(&mut self, completion: Completion) -> Option<Completion> {
         let failed = match self.core.complete(completion) {
             Then::Nothing => return None,
@@ -381,7 +381,7 @@ impl Engine {
         self.core.log_full(member, records);
     }
 
-    /// Some member is a file with holes, so a write to it may find no room: none is acknowledged ahead of its place.
+    /// Some member is a file with holes, so a write to it may find no space: no write is acknowledged early (R40).
     pub fn expect_no_space(&mut self) {
         self.core.no_space.expect();
     }
@@ -483,7 +483,7 @@ impl Engine {
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// Stops this lane, which is a step of this number.
+    /// Stops this lane: the step of this number of [`Command::Stop`](crate::Command).
     pub(crate) fn stop(&mut self, number: u64) {
         self.core.run.set_stopping();
         self.sweeper.pause(&self.core, true);
@@ -528,7 +528,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     }
 }
 
-/// A client's flush: write-behind first, then the members, then what dropped members hold back (R24, R9, R6, R40).
+/// A client's flush: write-behind is in place (R24, R40), members are flushed (R9), and drops are durable (R6).
 async fn flush(core: Rc<Core>, parent: usize) {
     let result = flush_all(&core).await.and_then(|()| core.run.take_flush_error());
     core.part_done(parent, None, result);

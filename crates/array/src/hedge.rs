@@ -5,8 +5,8 @@
 //! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that has not answered after four times as long is **unresponsive** (`is_unresponsive`). Until it has answered all of
-//! these reads, others are asked first, and it only where they cannot tell. If more members are unresponsive than parity
-//! replaces, none counts as such: what holds all of them up would only get more to do. See docs/MEMBERS.md.
+//! these reads, others are asked first, and it only where they lack the data. If more members are unresponsive than parity
+//! replaces, none counts as such: more reads would only add to what holds all of them up. See docs/MEMBERS.md.
 
 use crate::MemberId;
 use crate::core::{Core, FailedPart};
@@ -130,14 +130,14 @@ async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors):
     of_level!(core, P => P::others_say(core, member, (array_sector, row, sectors)).await)
 }
 
-/// Another lane's read, for which `member` is slow: the others are asked, and none if they cannot tell.
+/// Another lane's read, for which `member` is slow: only the others are asked.
 pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, slow: MemberId) {
     let found = others_say(&core, slow, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));
 }
 
-/// A part of a client's read whose member is unresponsive: the others are asked, and this one only if they cannot tell.
+/// A part of a client's read whose member is unresponsive: the others are asked first, and this one if they lack the data.
 pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart, member: MemberId) {
     let found = others_say(&core, member, (part.array_sector, part.start_sector, part.sectors)).await;
     if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {

@@ -21,7 +21,7 @@ struct Chunk {
     on_members: bool,
     /// A resync is due here since before the array started.
     needs_resync: bool,
-    /// Written while a member was missing.
+    /// Written while a member was missing, which may need the bit.
     kept: bool,
     last_write: Nanos,
 }

@@ -34,7 +34,7 @@ pub(crate) enum Message<P> {
     Ended(Completion),
     /// A lane wants a metadata update.
     Update { lane: usize, update: MetadataUpdate },
-    /// The one that you wanted has ended, with failures on these members.
+    /// The metadata update that you wanted has ended, with failures on these members.
     Updated { end: UpdateEnd, failures: IoFailures },
     /// An instruction that follows from what other lanes want.
     Instruction(Instruction),
@@ -128,7 +128,7 @@ impl<P> Ports<P> {
         self.ports[lane].mail.take(into);
     }
 
-    /// Publishes whether others may read a lane's partition directly: before its clients, and other lanes, hear of what makes
+    /// Publishes whether others may read a lane's partition directly: before its clients and other lanes get an answer that makes
     /// that untrue (R44).
     fn publish_direct_reads(&self, lane: usize, plain: bool) {
         let word = &self.ports[lane].plain.0;

@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::task::Poll;
 use stria_block::IoError;
 
-/// 512: so many writes that wait for nothing but a flush to be retired get one, so that logs do not fill up.
+/// 512: members are flushed when so many writes wait only for a flush to be retired, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
 
 /// Numbers that begin in order and end in any order.
@@ -127,7 +127,7 @@ impl Wait {
 pub(crate) enum Full {
     /// Its records wait.
     Waits,
-    /// It was only to declare space free, and there is none. What is retired later is declared then.
+    /// It had no records and was to declare space free, and there is none. The next retirement declares it.
     InVain,
     /// The same, and the log cannot be written either.
     Hopeless,
@@ -468,7 +468,7 @@ impl Log {
         self.covered.borrow().range(stripes).map(|(&stripe, _)| stripe).collect()
     }
 
-    /// From time to time: stripes whose records may be long retired, to keep the list short.
+    /// Stripes whose records may be long retired, now and then, to keep the list short.
     pub fn covered_to_prune(&self) -> Vec<u64> {
         let covered = self.covered.borrow();
         if covered.len() < 1 << 14 || !self.done.get().append_count.is_multiple_of(1 << 10) {

@@ -1,4 +1,4 @@
-//! Logging: what the engine does with the [write log](crate::log), from the records of a write to their end.
+//! The life of a log record: opening the [write log](crate::log), appending, making durable, retiring.
 
 use crate::action::Action;
 use crate::address::Sectors;
@@ -23,7 +23,7 @@ impl Core {
         members.active().any(|id| members.get(id).limits.volatile_cache)
     }
 
-    /// True if a write to a part of one strip asks nothing of the log but to hold its record.
+    /// True if a write to a part of one strip needs nothing of the log but to hold its record.
     pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
         let Some(config) = self.log.config else { return true };
         let fits = !config.newest_only && part.rows.sectors() <= BAND_SECTORS;

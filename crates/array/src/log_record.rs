@@ -17,8 +17,8 @@ pub struct LogConfig {
     pub append_sectors_max: u64,
     /// Requests up to this size log their new data where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
     pub redo_sectors_max: u64,
-    /// Only the newest append of a member can be found after a crash, and no bitmap tells of writes in flight, as with md's
-    /// partial parity log. So full-stripe writes have records too, and all records of a write for one member go into one
+    /// Only the newest append of a member can be found after a crash, and no bitmap marks writes in flight, as with md's partial
+    /// parity log. So full-stripe writes have records too, and all records of a write for one member go into one
     /// append.
     pub newest_only: bool,
 }

@@ -243,13 +243,13 @@ impl MetadataUpdates {
         self.end.get()
     }
 
-    /// The wait of the task of a superblock update: with the requests for more, so that after one that a member failed the next
-    /// is made before anything else follows from that.
+    /// Where the task of superblock updates waits for the end of one. It waits for requests there too, so if a member failed the
+    /// update, the next one, which drops that member, is made before other tasks go on.
     pub fn state_ended(&self) -> &Waiters {
         &self.state_changed
     }
 
-    /// The wait of the tasks of bitmap and bad-block updates.
+    /// Where the tasks of bitmap and bad-block updates wait for the end of one.
     pub fn other_ended(&self) -> &Waiters {
         &self.ended
     }

@@ -62,8 +62,8 @@ impl ArrayState {
     }
 }
 
-/// A metadata update: what must be durable in the members' metadata. At most one runs at a time (R5). Each kind is named here, and
-/// stays this value from the engine's wish to its end.
+/// A metadata update: what must be durable in the members' metadata. At most one runs at a time (R5). The engine, the coordinator
+/// and the driver pass on this value, from request to end.
 #[derive(Clone, Debug)]
 pub enum MetadataUpdate {
     /// This state, in the superblocks of the members.
@@ -120,8 +120,8 @@ pub trait MetadataWriter: Clone {
     /// A drive that joins a running array.
     type Newcomer;
 
-    /// Counts in a drive that joins as `member`: what it holds, and the slot that it comes back to; without one it is a spare. It
-    /// takes part from the next superblock update that names it.
+    /// Admits a drive as `member`. Returns what it holds, and the slot to which it returns (`None`: it is a spare). It takes part
+    /// from the next superblock update that names it.
     ///
     /// # Errors
     /// It may not join, which is the default.

@@ -10,7 +10,7 @@
 //!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
 //!   acknowledged early where its place may need space of a file system ([`NoSpace::expect`](crate::space::NoSpace::expect)).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
-//!   parity would move on with a write whose data another member has no space for, and could tell neither.
+//!   parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).

@@ -1,7 +1,7 @@
 //! A window of a parity level: the same rows of every member, stripe by stripe.
 //!
-//! Only P and Q together tell which strip is wrong. They cannot tell one case: a wrong strip that was overwritten by
-//! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
+//! Only P and Q together show which strip is wrong, with one exception: if a wrong strip was overwritten by read-modify-write before
+//! the scrub, its error is in both, and the new strip looks wrong.
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, drop_failed_writes, rewrite};

@@ -144,7 +144,7 @@ fn records<'a>(
     })
 }
 
-/// `claim` gets a claim on the memory of each.
+/// Parity as it is sent. `claim` gets a claim on the memory of each buffer, by which that returns to the pool.
 fn freeze(parities: Parities, mut claim: impl FnMut(Claim)) -> Frozen {
     few(parities.into_iter().map(|buffer| {
         claim(buffer.claim());
@@ -180,7 +180,7 @@ fn send(
 }
 
 /// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent again
-/// or bad blocks. `behind`: it was acknowledged early, so an error is the next flush's.
+/// or bad blocks. `behind`: it was acknowledged early, so the next flush reports its error.
 async fn finish(
     core: &Core,
     stripe: u64,

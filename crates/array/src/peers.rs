@@ -1,6 +1,6 @@
 //! The knowledge of one lane's engine about the others: which member fills which slot, and from when on.
 //!
-//! Each engine drops members by itself, and hears of those that others dropped. Every other change of slots begins on the
+//! Each engine drops members by itself, and those that other lanes report as dropped. Every other change of slots begins on the
 //! coordinator. A rebuilding member is in sync when every lane has rebuilt its partition of it (R43).
 
 use crate::member::{Members, RebuildTarget};
@@ -16,7 +16,7 @@ use stria_block::Completion;
 pub(crate) struct Peers {
     /// Spares that the coordinator gave a slot, and the slot.
     assigned: RefCell<Vec<(MemberId, usize)>>,
-    /// Members that others dropped before this lane was told of them.
+    /// Members that others dropped before this lane knew them.
     dropped: RefCell<BTreeSet<MemberId>>,
     /// Members whose partition here is rebuilt while others still rebuild theirs, and whether from the start.
     rebuilt: RefCell<BTreeMap<MemberId, (RebuildTarget, bool)>>,

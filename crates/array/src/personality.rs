@@ -60,7 +60,7 @@ pub(crate) struct Run {
 /// The source that a run is read from.
 pub(crate) enum Source {
     Member(MemberId),
-    /// The others, since this one is unresponsive; it is asked if they cannot tell.
+    /// The others, since this one is unresponsive; it is asked if they lack the data.
     OthersFirst(MemberId),
     /// The others: the member is missing, or does not hold it.
     Others,

@@ -13,7 +13,7 @@ use stria_block::Nanos;
 const REFILL_EVERY: Nanos = 2_000_000_000;
 
 /// Fills what members had no space for, as soon as they have some. Rows that a client has written meanwhile are good already.
-/// Rows that no other member can tell wait for a client's write.
+/// Rows that the other members cannot recover wait for a client's write.
 pub(crate) async fn refill_forever(core: Rc<Core>) {
     loop {
         core.ready.until(&core.no_space.refill, || core.no_space.has_unfilled()).await;

@@ -1,9 +1,9 @@
-//! Replay: what the log records of a crash demand is computed, and written, before parity is relied on.
+//! Replay: computes what the log records of the last run demand, and writes it before anything relies on parity.
 //!
-//! Of the records of a row the newest counts that every in-sync parity member has. A record that one of them lacks was not
+//! For each row one record counts: the newest that every in-sync parity member has. A record that one of them lacks was not
 //! durable, so its write had not begun (R29). First everything is computed into an overlay, which corrects what is read from
-//! members: new data where records hold it, and the parity that follows. Nothing is written so far, so the array can be looked
-//! at read-only. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
+//! members: new data where records hold it, and the parity that follows. Nothing is written so far, so a read-only array can be
+//! read. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
 //! and repeated any number of times, also with a member less.
 
 mod over;

@@ -24,7 +24,7 @@ impl Core {
             if !self.consistency.covers(&part) {
                 of_level!(self, P => P::resync(self, &part).await)?;
             }
-            // Also what was consistent before: it is read together with what lies beside it.
+            // Noted also where it was consistent before, so that one read later finds one range.
             self.consistency.note_resync(part);
             next += sectors;
         }

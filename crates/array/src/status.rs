@@ -50,7 +50,7 @@ pub struct MemberStatus {
     pub repaired_sectors: u64,
     /// Bad blocks: sectors recorded as holding nothing usable, until they are written.
     pub bad_sectors: u64,
-    /// It had no room for a write in the last minute.
+    /// It had no space for a write in the last minute.
     pub has_no_space: bool,
     /// Why it was dropped, or is gone.
     pub failure: Option<String>,

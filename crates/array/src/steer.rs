@@ -30,7 +30,7 @@ impl LatencyTarget {
 const PERIOD_MIN: Nanos = 100_000_000;
 /// The longest.
 const PERIOD_MAX: Nanos = 1_000_000_000;
-/// This many requests tell the 99th percentile well enough to end a period early.
+/// This many requests give the 99th percentile well enough to end a period early.
 const ENOUGH: u64 = 300;
 
 /// The speed that is tried, and how clients fare.

@@ -24,7 +24,7 @@ use stria_block::Nanos;
 /// The most windows at once: enough to keep members busy while parity is computed and other answers are on their way. With 2
 /// MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
 const WINDOW_COUNT_MAX: usize = 32;
-/// The most steps over places that are not due before clients get their turn.
+/// The most steps over ranges that are not due before clients get their turn.
 const SKIPS_MAX: u32 = 512;
 /// Clients count as working for this long after their last request.
 const CLIENT_PAUSE: Nanos = 20_000_000;
@@ -34,7 +34,7 @@ const CHECKPOINT: Nanos = 10_000_000_000;
 const SPEED_OVER: Nanos = 20_000_000_000;
 /// The time between two samples of progress for that.
 const MARK_EVERY: Nanos = 1_000_000_000;
-/// 20 MiB/s of each member, whatever clients feel.
+/// 20 MiB/s of each member: the lower bound, also while clients work.
 const SPEED_MIN: u64 = (20 << 20) / 512;
 /// A bound that no sweep reaches, in sectors per second.
 const UNBOUNDED: u64 = u64::MAX;

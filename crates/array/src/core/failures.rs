@@ -57,8 +57,8 @@ pub(crate) fn drop_failed_flushes<'a>(
     outcome
 }
 
-/// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
-/// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
+/// A write failed on a member that cannot be dropped, and parity may have moved on without it. Missing strips that only the two
+/// together could recover are lost. So these rows become bad blocks: a read must fail instead of returning garbage (R7).
 pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<MemberSector>) -> Result<(), IoError> {
     if core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
@@ -97,7 +97,7 @@ pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: MemberS
 }
 
 impl Core {
-    /// A member has no space for a write. Returns what the client is told.
+    /// A member has no space for a write. Returns the client's error.
     pub fn meet_no_space(&self, member: MemberId, error: &IoError) -> IoError {
         let now = self.now();
         if !self.no_space.is_careful(now) {

@@ -77,7 +77,7 @@ impl Core {
         assert!(!state.clean || self.metadata.is_clean(), "superblocks are to say \"clean\", and the array is not");
     }
 
-    /// Before a client is told of a write. `failed`: members that did not take it. One that cannot be spared keeps its slot, and the
+    /// Before a write is acknowledged. `failed`: members that did not take it. One that cannot be spared keeps its slot, and the
     /// write has failed (R7); such a member may be dropped later for another reason.
     pub fn gate_acknowledge(&self, result: &Result<(), IoError>, failed: impl IntoIterator<Item = MemberId>) {
         if result.is_err() {

@@ -87,7 +87,8 @@ impl Core {
         self.member_requests.reuse(ended);
     }
 
-    /// A member request has ended. If it was a client's unsplit request, or a copy of one, does everything that is usual.
+    /// A member request has ended. If it was a client's unsplit request, a copy of one, or of a write within one strip, and nothing
+    /// failed, ends it here.
     pub fn ends_client(&self, completion: &mut Completion) -> Fate {
         if completion.result.is_err() {
             return Fate::Open;
@@ -382,8 +383,8 @@ impl Core {
         self.sweep_changed.wake_all(&self.ready);
     }
 
-    /// Ends the requests that a dropped member has not answered, since it may never answer (R16). What waits for one is told
-    /// that the member is gone, and goes on with what is left.
+    /// Ends the requests that a dropped member has not answered, since it may never answer (R16). What waits for one gets an
+    /// error, and goes on with the remaining members.
     ///
     /// The member keeps the memory it was given until it has ended the request; a read is ended with other memory. A late write
     /// may still change the member. That does no harm: its data is not read before it has been added again, and the drive stays

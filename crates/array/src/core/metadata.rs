@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// The wait of the task of a metadata update.
+    /// Where the task of a metadata update waits for its end.
     fn waiters_of(&self, update: &MetadataUpdate) -> &Waiters {
         match update {
             MetadataUpdate::State(_) => self.metadata.state_ended(),

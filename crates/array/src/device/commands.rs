@@ -174,13 +174,13 @@ impl<R: MetadataWriter> Driver<R> {
         }
     }
 
-    /// Takes over where the logs lie, as the recorder knows it.
+    /// Gives every lane the positions of the logs, as the recorder knows them.
     pub(super) fn update_layout(&mut self) {
         let Some(recorder) = &self.recorder else { return };
         let layout = recorder.log_layout();
         if let Some(relay) = self.relay.as_mut().filter(|_| self.is_divided) {
             relay.tell_all(|| Message::LogLayout(layout.clone()));
-            // R39: another lane may be told of a new member next, and append to its log.
+            // R39: the next message may add a member on another lane, which then appends to its log.
             relay.post();
         }
         self.log.set_layout(0, layout);

@@ -100,7 +100,7 @@ impl<R: MetadataWriter> Driver<R> {
         self.elsewhere = ended;
     }
 
-    /// At the end of an iteration, before anyone hears what it has come to.
+    /// Publishes whether direct reads are allowed, and sends messages, before clients get the completions of this iteration (R44).
     fn post(&mut self) {
         let may_read_directly = self.engine.may_read_directly();
         let allows_direct_reads = may_read_directly && self.engine.allows_direct_reads();
@@ -183,7 +183,7 @@ impl<R: MetadataWriter> Driver<R> {
         }
     }
 
-    /// A metadata update has ended: the lanes that wanted it are told.
+    /// A metadata update has ended: answers the lanes that wanted it.
     pub(super) fn updated(&mut self, update: &MetadataUpdate, end: UpdateEnd, failures: &IoFailures) {
         let Some(home) = &mut self.home else { return self.end_update(end, failures) };
         if let MetadataUpdate::ResetLog = update {

@@ -144,7 +144,7 @@ impl Engine {
             return Err(Refusal(format!("{name} is not a spare: `add` one first")));
         }
         if core.partition.lane > 0 && core.slot_to_replace(member).is_err() {
-            // This lane has dropped the member, and the coordinator hears of that next: the spare takes the slot there, as here.
+            // This lane has dropped the member, and the coordinator will too: the spare takes the slot on every lane.
             self.assign_spare(spare, slot);
             return Ok(());
         }

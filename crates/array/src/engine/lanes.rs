@@ -3,9 +3,9 @@
 //! An owner publishes whether it allows them: redundancy is consistent, every slot has an in-sync member without bad blocks, no
 //! sweep runs, and everything acknowledged is in place on the members. Then a read finds on a member what the owner would find,
 //! which takes no lock for it either. The owner takes this back before it answers a client whose write makes it untrue; a read
-//! before that answer may find old or new data. A member that one lane drops or replaces is dropped by all lanes before any
-//! client hears of a write that it missed ([`coordinator`](crate::lanes)), and no member is in sync before all lanes have rebuilt
-//! it ([`peers`](crate::peers)).
+//! before that answer may find old or new data. A member that one lane drops or replaces is dropped by all lanes before a write
+//! that it missed is acknowledged ([`coordinator`](crate::lanes)), and no member is in sync before all lanes have rebuilt it
+//! ([`peers`](crate::peers)).
 //!
 //! The owner is asked for data that a member cannot read or is slow to answer: it has the locks that recovering data needs.
 

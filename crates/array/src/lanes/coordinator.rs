@@ -2,12 +2,12 @@
 //!
 //! Superblocks and bitmap pages belong to the whole array, so the coordinator makes all metadata updates, one at a time. A lane
 //! is answered when an update holds what it wants:
-//! - *State*: clean if all lanes are; resync position and recovery offset as far as the last lane (R43). A dropped member is
-//!   dropped for all: the others are told, and no update is made until each has reported the drop itself, since by then it has
-//!   done what it owed to that member (R42). In the same way a member is in sync when all lanes say so.
+//! - *State*: clean if all lanes are; the least resync position and recovery offset (R43). A member that one lane drops is
+//!   dropped by all. No update is made until each lane has reported the drop itself, since by then it has done what it owed to
+//!   that member (R42). In the same way a member is in sync once all lanes report it so.
 //! - *Write-intent bits*: set while any lane needs them.
 //! - *Bad blocks*: what any lane has added, without what any has removed.
-//! - *Log reset*: once. A lane that asks later is told that it is done.
+//! - *Log reset*: once. A lane that asks later is answered at once.
 
 use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MemberSector, MetadataUpdate, SlotState, Synced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +89,7 @@ impl Coordinator {
         self.bad.insert(member, blocks.to_vec());
     }
 
-    /// A lane wants something. Returns what other lanes must be told, in this order.
+    /// A lane wants a metadata update. Returns the instructions for other lanes, in this order.
     pub fn ask(&mut self, lane: usize, update: MetadataUpdate) -> Vec<(usize, Instruction)> {
         match update {
             MetadataUpdate::State(state) => return self.ask_state(lane, state),
@@ -106,14 +106,14 @@ impl Coordinator {
         self.drop_members(lane, &new)
     }
 
-    /// A lane has dropped members. Returns what other lanes must be told, in this order.
+    /// A lane has dropped members. Returns the instructions for other lanes, in this order.
     pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Instruction)> {
         let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
         let mut orders = Vec::new();
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
             orders.extend(new.iter().map(|&member| (other, Instruction::Drop(member))));
         }
-        // A lane that has not heard of a drop yet cannot be written as it is, nor be waited for: it asks again when it has.
+        // The state of a lane that does not know of a drop yet is neither written nor waited for: the lane asks again once it knows.
         for index in 0..self.lanes.len() {
             let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
             if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
@@ -256,7 +256,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         for state in states {
             let SlotState { member, replacement } = &state.slots[slot];
             let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
-            // A lane that has not been told of the member yet has rebuilt nothing.
+            // A lane that does not know of the member yet has rebuilt nothing.
             joined.recovered = joined.recovered.min(same.map_or(Synced::up_to(0), |same| same.recovered));
             joined.by_bitmap |= same.is_some_and(|same| same.by_bitmap);
         }

@@ -21,7 +21,7 @@ enum Ticket {
     Client(Tag),
     /// Another lane.
     Peer { lane: usize, tag: Tag },
-    /// This lane's engine, which asked an owner for a read: by which key.
+    /// This lane's engine, which asked an owner for a read; its key there.
     Engine(usize),
     /// A request in parts: which one, and the offset of this part.
     Part { parent: usize, offset_sectors: u64 },

@@ -1,5 +1,5 @@
-//! Early acknowledgement: writes that clients were told of when their new data was logged, and that are not in place yet (R23
-//! to R26).
+//! Early acknowledgement: writes that were acknowledged once their new data was logged, and that are not in place yet (R23 to
+//! R26).
 
 use super::Numbers;
 use crate::address::Sectors;
@@ -27,7 +27,7 @@ pub(crate) struct WriteBehind {
     /// The log holders of each write-behind, by its number.
     log_holders: RefCell<BTreeMap<u64, LogHolders>>,
     sectors: Cell<u64>,
-    /// A member that is about to be failed by command: no write is acknowledged early on the word of its log alone (R26).
+    /// A member that is about to be failed by command: no write is acknowledged early with it as sole log holder (R26).
     leaving: Cell<Option<MemberId>>,
     /// A write-behind has reached its place.
     changed: Waiters,
@@ -109,8 +109,8 @@ impl WriteBehind {
         self.log_holders.borrow().values().any(|log_holders| members.are_gone_but(log_holders, Some(member)))
     }
 
-    /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, nobody asks these
-    /// logs again (R25).
+    /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, these logs do not count
+    /// any more (R25).
     pub async fn wait_for_orphans(&self, ready: &Ready, members: &RefCell<Members>) {
         let is_orphan = |log_holders: &LogHolders| members.borrow().are_gone_but(log_holders, None);
         ready.until(&self.changed, || !self.log_holders.borrow().values().any(is_orphan)).await;

@@ -139,7 +139,7 @@ fn send_all(core: &Core, write: &mut StraightWrite, to: impl FnMut(MemberIo)) {
     send(core, write.stripe, &write.part, plan_of(core, write), from_ref(from), parity, fua, to);
 }
 
-/// Acknowledges a write, which keeps `operation`.
+/// Acknowledges a write. `operation` is what it keeps in place of the client's.
 fn acknowledge(core: &Core, write: &mut StraightWrite, result: Result<(), IoError>, operation: Operation) {
     core.coalescer.end(&core.ready, std::iter::once(write.start_sector + write.sectors()));
     core.steering.ended(write.begun, core.now());

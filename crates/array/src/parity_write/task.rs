@@ -63,7 +63,7 @@ async fn write_coalesced(core: &Rc<Core>, key: usize) {
     core.coalescer.reuse(coalesced.parts);
 }
 
-/// 50 µs: a client that was told of the end of its writes sends the next ones within that.
+/// 50 µs: within this time a client sends its next writes after the end of others.
 const TURN: Nanos = 50_000;
 
 /// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.

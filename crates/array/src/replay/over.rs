@@ -1,7 +1,8 @@
 //! Which record counts for which rows of a stripe: a walk over the rows, from where records begin to where they end.
 //!
-//! A log may hold a hundred thousand records of one stripe, by accident or as somebody wrote it so. So the walk costs each record
-//! its beginning and its end, and each piece of rows one look, and never looks at all records of a stripe for a piece of it.
+//! A log may hold a hundred thousand records of one stripe, by accident or because it is forged. So the walk takes one step for the
+//! beginning and one for the end of each record, and one for each piece of rows. It never looks at all records of a stripe for a
+//! piece of it.
 
 use crate::StripSector;
 use crate::log_record::LogRecord;
@@ -59,13 +60,13 @@ impl<'a> Over<'a> {
         }
     }
 
-    /// The first in the log counts of several records of one write and parity.
+    /// Of several records of one write and parity the first in the log counts.
     fn first(&self, number: u64, parity: usize) -> Option<&'a LogRecord> {
         self.steps.set(self.steps.get() + 1);
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
-    /// R29: the records that count here, where these parities are present: of each the newest that all of them have.
+    /// R29: the records that count here, where these parities are present: those of the newest write of which each has one.
     pub fn newest(&self, parities: &Strips) -> Newest<'a> {
         let set = parities.iter().fold(0, |set, parity| set | 1 << parity);
         let number = self.complete.get(set).and_then(|numbers| numbers.last());
