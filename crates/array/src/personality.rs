@@ -7,7 +7,7 @@
 //! | where | what | the compiler names it |
 //! | --- | --- | --- |
 //! | `level.rs` | its family, its count of parities, its default layout, which layouts suit it, its name | yes |
-//! | | that it reads back by its name, and the message that lists the names; `of_all_levels`, by which tests go; `ParityLayout::suits` | no |
+//! | | its name read back, and the message that lists the names; `of_all_levels`, which tests go through; `ParityLayout::suits` | no |
 //! | `geometry.rs` | the least members (the most follow from the code); `losses_survived` of a mirror | the first |
 //! | `geometry/parity.rs` | the slot of each parity: layouts place P and Q, and more fails an assertion at the start | no |
 //! | `parity_sweep.rs`, `parity/locate.rs` | a scrub finds the wrong strip by P and Q. R is not asked | no |
@@ -15,9 +15,9 @@
 //! | `format/md/shape.rs` | its number for md, and the way back (`level_of`) | the first |
 //! | `format/md/examine.rs` | its name, layouts and size, as mdadm prints them | no |
 //! | `host/create.rs` | the list of names with 50 and 60, and whether a RAID 0 may lie over it | no |
-//! | `manage` | help in `cli`, words in `status` and `plain_status`, offers in `wizard` and `forecast`; the page's `catalogue.ts` | no |
+//! | `manage` | help in `cli`, lists in `api` and `rest/types`, words in `status` and `plain_status`, offers in `wizard` and `forecast`; the page's `catalogue.ts` | no |
 //! | `tools` | `plan` (levels, advice, reliability), `lab` and `bench` (theory), `sim` (`setup.rs`, `reference.rs`) | in part |
-//! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, SIM; the README | no |
+//! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, SIM; the README; `packaging`'s deb and man | no |
 //!
 //! The code itself computes P, Q and R, and plans, log records and replay take any count up to
 //! [`PARITY_COUNT_MAX`](stria_parity::PARITY_COUNT_MAX). md has no level of three parities: superblocks would hold a number of Stria's
