@@ -2,9 +2,9 @@
 //! modelled drives that forget, tear, stall, fail and vanish.
 //!
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
-//! runs them. [`tree`] provides modelled drives ([`member_drive`]) to `stria-tree`, which opens arrays as on the host; [`lanes`] runs their lanes in one
-//! thread; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
-//! places only faults that the redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
+//! runs them. [`tree`] provides modelled drives ([`member_drive`]) to `stria-tree`, which opens arrays as on the host; [`lanes`]
+//! runs their lanes in one thread; [`drive`] stores the bytes and decides what a power cut leaves; [`power`] is clock and switch. The
+//! *atlas* in the world places only faults that redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
 //! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`mod@reference`]
 //! computes redundancy again from the bytes.
 //!

@@ -227,8 +227,8 @@ const AS_DRAWN: [(&str, u64); 11] = [
     ("60", 780_015_769),
 ];
 
-/// Seeds before these were kept when drives ended requests one by one, slow reads were not hedged, arrays had one lane, and lanes
-/// were never paused.
+/// Seeds below these bounds were kept when drives ended requests one by one, slow reads were not hedged, arrays had one lane, and
+/// lanes were never paused.
 const TOLD_AT_ONCE_FROM: u64 = 40_000_000;
 const HEDGED_FROM: u64 = 60_000_000;
 const LANES_FROM: u64 = 100_000_000;
