@@ -7,7 +7,7 @@ use std::time::Duration;
 use stria_drive::{Access, DriveError, IoOptions, NotInTime, SyncDrive, within_each};
 use stria_format::md::Candidate;
 
-/// 20 s: how long a drive may take to be opened and read, or to take its metadata. A hard disk that wakes up takes some ten.
+/// 20 s: the time in which a drive must be opened and read, or written with its metadata. A hard disk needs about ten to spin up.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Opens drives, and reads md's metadata from them, all at the same time.
@@ -28,19 +28,19 @@ pub(crate) fn open_each(paths: &[PathBuf], access: Access, io: IoOptions) -> Vec
     paths.iter().zip(opened).map(told).collect()
 }
 
-/// True if the drive might have answered later. Others may not be read, or are no drives.
+/// True if the drive might have answered later. With any other error it may not be read, or is no drive.
 pub(crate) fn is_silent(error: &HostError) -> bool {
     matches!(error, HostError::Refused(_) | HostError::Drive(DriveError::Silent { .. }))
 }
 
-/// The sentence for a drive that did not answer in time. `for_what`: what the time was for, and what has become of the drive.
+/// The sentence for a drive that did not answer in time. `for_what`: the purpose of the time, and the state of the drive now.
 pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> String {
     let (path, seconds) = (path.display(), ANSWERS_WITHIN.as_secs());
     match error {
         NotInTime::Late => format!(
             "{path} does not answer: it was given {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
         ),
-        NotInTime::NoThread(error) => format!("{path}: there is no thread to open it on: {error}; try again"),
+        NotInTime::NoThread(error) => format!("{path}: no thread could be started to reach it: {error}; try again"),
         NotInTime::Panicked => format!("{path}: it could not be read because of an internal error; please report it"),
     }
 }

@@ -1,4 +1,4 @@
-//! What `format` reads from an open drive.
+//! Reads from an open drive for `format`.
 
 use stria_block::{IoError, bytes};
 use stria_drive::SyncDrive;

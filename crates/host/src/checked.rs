@@ -16,7 +16,7 @@ pub(crate) const ADVICE: &str = ": the drive changed them, or Linux wrote to the
 /// An array of this machine's drives that can be bound on any lane.
 pub(crate) type ArrayPlan = Plan<ReadyDrive>;
 
-/// A member that is to be put on a ring: all that waits for the drive is done.
+/// A member, ready for a ring: nothing that is left to do waits for the drive.
 #[derive(Clone)]
 pub(crate) struct ReadyDrive {
     pub drive: SyncDrive,
@@ -25,10 +25,10 @@ pub(crate) struct ReadyDrive {
     warning: Option<String>,
 }
 
-/// Looks at a member's checksums, where it has some, and makes old ones void.
+/// Reads the header of a member's checksums, if it has some, and makes them void if Linux wrote to the member.
 ///
 /// # Errors
-/// The checksums are a later program's, or old ones cannot be made void.
+/// A newer Stria wrote the checksums, or the header cannot be written.
 pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<ReadyDrive, HostError> {
     let name = &candidate.name;
     let Some(found) = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref()) else {
@@ -39,13 +39,13 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
     let (mut header, mut void) = opened.map_err(|error| HostError::Refused(format!("{name}: {error}; use a newer Stria")))?;
     let mut warning = void.then(|| match &found.header {
         Ok(_) => format!(
-            "Linux wrote to {name} since: its checksums are void, and learned again as it is read; `stria scrub` reads everything"
+            "Linux wrote to {name}: its checksums are void, and are learned again as it is read; `stria scrub` reads everything"
         ),
         Err(error) => format!("{name}: {error}; they are learned again as it is read"),
     });
     if forget && !void {
         (header, void) = (header.void(), true);
-        warning = Some(format!("{name}: its checksums are forgotten as asked, and learned again as it is read"));
+        warning = Some(format!("{name}: its checksums are forgotten as asked, and are learned again as it is read"));
     }
     let read_only = drive.access() == Access::ReadOnly;
     if void && !read_only {
@@ -57,7 +57,7 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
 }
 
 impl ReadyDrive {
-    /// Puts the member on the ring, behind its checksums where it has some; and what is to be told of both. Waits for nothing.
+    /// Puts the member on the ring, behind its checksums if it has some. Returns also the warnings about both. Waits for nothing.
     pub fn bind(self, ring: &Ring, redundant: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
         let read_only = self.drive.access() == Access::ReadOnly;
         let device = FileDrive::new(self.drive, ring);

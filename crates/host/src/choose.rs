@@ -64,11 +64,11 @@ pub fn stays_out(assembly: &Assembly) -> Vec<String> {
     assembly.drives.iter().filter_map(told).collect()
 }
 
-/// The arrays that were asked for, all of which can start. They lie on these drives, or on any block device if there are none.
-/// `warn` receives what stays out.
+/// The arrays that were asked for, all of which can start. They are searched for on these drives, or on all block devices if none
+/// are named. `warn` receives a sentence for each array or drive that stays out.
 ///
 /// # Errors
-/// The first array that cannot start, or a name that was not found.
+/// An array cannot start, or a name was not found.
 pub fn choose(
     drives: &[PathBuf],
     names: &[String],
@@ -79,7 +79,7 @@ pub fn choose(
     let (found, refused) = if scanned { find_everywhere(options)? } else { (find(drives, options)?, Vec::new()) };
     refused.iter().filter(|error| is_silent(error)).for_each(|error| warn(format!("left out: {error}")));
     let Found { mut arrays, assemblies, strangers } = found;
-    // A stranger may be a member whose superblock is damaged.
+    // A drive without an array may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);
     let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
     for assembly in named(&assemblies, names) {
@@ -107,7 +107,7 @@ pub fn choose(
     if let Some(first) = spans.first().filter(|_| names.is_empty() || !arrays.iter().any(|array| is_named(&array.name, names))) {
         let all = spans.join(", ");
         let told = format!(
-            "{all}: by name, spans of a RAID 50 or 60 that an early Stria made and did not mark; serve the array over them with \
+            "{all}: the names are those of spans of a RAID 50 or 60, which early versions of Stria did not mark; serve the array over them with \
              --nested, which marks them for good, or one by itself by its name (stria serve {first} DRIVE…)"
         );
         // All arrays were asked for: those that can start do.
@@ -122,12 +122,12 @@ pub fn choose(
     match missing {
         Some(name) => {
             let place = match scanned {
-                true => "this machine's block devices, and image files are not searched for",
+                true => "this machine's block devices (image files are not searched for)",
                 false => "these drives",
             };
-            Err(HostError::Refused(format!("no array \"{name}\" lies on {place}: name its drives, or see `stria assemble`")))
+            Err(HostError::Refused(format!("no array \"{name}\" found on {place}: name its drives, or see `stria assemble`")))
         }
-        None if arrays.is_empty() => Err(HostError::Refused("no array lies on these drives: see `stria examine`".into())),
+        None if arrays.is_empty() => Err(HostError::Refused("no array found on these drives: see `stria examine`".into())),
         None => Ok(arrays),
     }
 }

@@ -59,7 +59,7 @@ pub struct CreateSpec {
     pub level: ArrayLevel,
     /// The layout of the array, or of each span; `None`: the level's default.
     pub layout: Option<Layout>,
-    /// The strip; `None`: by drive count and kind.
+    /// The strip; `None`: chosen by the number and kind of the drives.
     pub strip_sectors: Option<u64>,
     /// Spans of a striped level; `None`: two.
     pub span_count: Option<usize>,
@@ -69,7 +69,7 @@ pub struct CreateSpec {
     pub spares: Vec<PathBuf>,
     /// Keep a write-intent bitmap, with this many bytes a bit.
     pub bitmap: BitmapChoice,
-    /// Use at most so much of each drive.
+    /// The most that is used of each drive.
     pub member_sectors_max: Option<u64>,
     /// Keep a write log on parity levels.
     pub log: LogChoice,
@@ -93,11 +93,11 @@ pub fn default_strip_sectors(member_count: usize, rotational: bool) -> u64 {
     kib * 2
 }
 
-/// What [`create`] would write and make. Sectors are those of the drives.
+/// The plan of [`create`]: what it would write, and the array it would make. Sectors are those of the drives.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    /// For each drive: the ranges that metadata and zeros take. Signatures of what it carries are erased as well, and a first resync may
-    /// write all of it later.
+    /// For each drive: the ranges to which metadata and zeros are written. Signatures of old content are erased as well, and a first
+    /// resync may write all of the drive later.
     pub writes: Vec<(PathBuf, Vec<Range<u64>>)>,
     /// The size that clients would see.
     pub capacity_sectors: u64,
@@ -107,7 +107,7 @@ pub struct Preview {
     pub strip_sectors: Option<u64>,
 }
 
-/// What [`create`] would do. Drives are only read, and what they carry is no obstacle.
+/// The plan of [`create`]. Drives are only read, and old content on them is no error.
 ///
 /// # Errors
 /// Why it is impossible.
@@ -143,7 +143,7 @@ pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
     })
 }
 
-/// The ranges in order, those that touch as one.
+/// The ranges in order; adjacent ones are merged.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
@@ -161,7 +161,7 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// # Errors
 /// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise why it is impossible.
 pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
-    // Before any drive is locked: a second name of a drive would meet the lock of the first.
+    // Before any drive is locked: the second name of one drive would otherwise be refused as locked by the first.
     let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
     let open = |access| open_each(&paths, access, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>();
     refuse_twins(open(Access::ReadOnly)?.iter().map(|(drive, _)| drive.info()))?;

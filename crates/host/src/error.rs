@@ -6,7 +6,7 @@ use stria_drive::{DriveError, LaneStopped};
 use stria_format::md::assemble::AssembleError;
 use stria_tree::JoinError;
 
-/// An error, by what the caller does about it.
+/// An error. The variants differ in what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A drive could not be opened.
@@ -18,10 +18,10 @@ pub enum HostError {
     /// The array's thread has ended.
     #[error(transparent)]
     Lane(#[from] LaneStopped),
-    /// Refused for safety: data might be lost. Names the option that overrides it.
+    /// Refused for safety: data might be lost. The text names the option that overrides the refusal.
     #[error("{0}")]
     Unsafe(String),
-    /// The request is invalid, with any drives.
+    /// The request is invalid, whichever drives it names.
     #[error("{0}")]
     Usage(String),
     /// Cannot be done as asked.

@@ -24,7 +24,8 @@ pub struct Examined {
     pub candidate: Candidate,
 }
 
-/// Inspects drives. An error is that of a drive that cannot be opened or does not answer. Read errors are noted in the candidate.
+/// Inspects drives. The result is an error if a drive cannot be opened or does not answer. Read errors are noted in the
+/// candidate.
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
     opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
@@ -59,7 +60,7 @@ pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Zeroes sectors. Those that are zero already stay as they are: image files keep their holes.
+/// Zeroes sectors. Sectors that are zero already are not written: image files keep their holes.
 pub(crate) fn zero(drive: &SyncDrive, sectors: &Range<DriveSector>) -> Result<(), HostError> {
     for part in sectors.in_steps(ZERO_SECTORS) {
         let (start, count) = (part.start.get(), part.sectors());

@@ -1,4 +1,4 @@
-//! A running array, with the drives below it and the commands for it: all of it, or one lane's part, which
+//! A running array, with the drives below it and the commands for it: the entire array, or one lane's part, which
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
 use crate::checked::{ADVICE, ReadyDrive};
@@ -41,8 +41,8 @@ pub enum NoticeKind {
     Answers,
 }
 
-/// Five seconds: a drive that leaves a request unanswered for so long is reported. SSDs take milliseconds, and a hard disk that
-/// spins up is worth a line.
+/// Five seconds: a drive that leaves a request unanswered for so long is reported. SSDs answer in milliseconds; a hard disk that
+/// spins up is reported too.
 const SILENT_AFTER: Nanos = 5_000_000_000;
 /// The time between two checks of drives: for their size, and for unanswered requests.
 const LOOK_EVERY: Nanos = 1_000_000_000;
@@ -69,7 +69,7 @@ pub struct HostedArray {
     given: Vec<Given>,
 }
 
-/// A command that was given, and where its answer is awaited.
+/// A command that was given, and the channel for its answer.
 #[derive(Clone)]
 struct Given {
     /// The array, by index.
@@ -104,7 +104,7 @@ impl Deref for HostedArray {
 }
 
 impl HostedArray {
-    /// Binds a lane's part of an array. Returns also what the administrator must know about its drives.
+    /// Binds a lane's part of an array. Returns also the warnings about its drives.
     pub(crate) fn bind(plan: &Plan<ReadyDrive>, ring: &Ring, lane: usize) -> (Self, Vec<String>) {
         let nudge = ring.nudge();
         plan.on_mail(lane, &move || nudge());
@@ -163,7 +163,7 @@ impl HostedArray {
                 array.members().iter().zip(&status.members).filter_map(|(source, member)| Some((source.drive()?, member)))
             {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
-                // A failed drive's answers are not waited for.
+                // A failed drive is not waited for.
                 if member.state == MemberState::Failed && silent > 0 {
                     continue;
                 }
@@ -218,7 +218,7 @@ impl HostedArray {
     /// # Errors
     /// No array of the tree uses it.
     pub(crate) fn place_of(&self, path: &Path) -> Result<(usize, MemberId), HostError> {
-        // Asks no file system: it may wait for a drive that hangs.
+        // Makes no call to a file system: it might wait for a drive that hangs.
         let is_it = |known: &HostedDrive| known.path == path || known.real_path == path;
         self.find(is_it).ok_or_else(|| {
             let known: Vec<String> = self.drives().map(|path| path.display().to_string()).collect();
@@ -289,10 +289,10 @@ impl HostedArray {
         Ok(self.tree.plan_join(new, &self.aim(aim)?)?.writes)
     }
 
-    /// Offers a drive on the coordinator under a number, and says by which command it joins.
+    /// Offers a drive on the coordinator under a number. Returns the command by which it joins.
     ///
     /// # Errors
-    /// The drive may not join, or not as it was prepared to.
+    /// The drive may not join, or not in the way for which it was prepared.
     pub(crate) fn offer_first(&mut self, prepared: PreparedDrive, aim: &Aim, number: u64) -> Result<Joined, HostError> {
         let PreparedDrive { new, ready, is_new } = prepared;
         let (aim, ring) = (self.aim(aim)?, self.ring.clone());
@@ -318,14 +318,14 @@ impl HostedArray {
         &mut self.tree
     }
 
-    /// Whether the drive at `path` waits here, or in a span, for a slot.
+    /// True if the drive at `path` is a spare of this array or of a span.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
         let state = |(index, member): (usize, MemberId)| self.array(index).status().members[member.0].state;
         self.place_of(path).is_ok_and(|place| state(place) == MemberState::Spare)
     }
 
-    /// The command by which a spare that is there already replaces a member, the array's index in the tree, and what it does in
-    /// words.
+    /// The command by which an existing spare replaces a member, with the array's index in the tree and a sentence that tells
+    /// what it does.
     ///
     /// # Errors
     /// The drives belong to different spans.
@@ -347,8 +347,8 @@ impl HostedArray {
         work(&mut SyncIo::new(self, &ring))
     }
 
-    /// The contents of the array: the superblock of the array above, of which this one is marked as a span, or of any array.
-    /// Clients may have written it.
+    /// The contents of the array: the superblock of an array. It belongs to the array above if this one is marked as its span;
+    /// otherwise clients may have written it.
     pub(crate) fn candidate(&mut self, upper_uuid: Option<&[u8; 16]>) -> Candidate {
         let (name, limits) = (self.name().to_owned(), self.limits().clone());
         let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
@@ -408,7 +408,7 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         ),
         Event::Unreadable { sync_sector, sectors } => {
             format!(
-                "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads fail there until they are rewritten"
+                "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads of them fail until they are rewritten"
             )
         }
         Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
@@ -426,7 +426,7 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
                 }
                 (None, false) => "redundancy cannot name the wrong member".into(),
                 (None, true) => match array.geometry().level().parity_count() {
-                    0 => "redundancy cannot name the wrong copy, so all were made like the first".into(),
+                    0 => "redundancy cannot name the wrong copy, so the first was copied to all".into(),
                     _ => "redundancy cannot name the wrong member, so parity was made to match the data".into(),
                 },
             };
@@ -469,7 +469,7 @@ impl SyncIo<'_, HostedArray> {
     /// Stops the array cleanly.
     ///
     /// # Errors
-    /// The superblocks of some array of the tree cannot say clean.
+    /// The superblocks of an array of the tree could not be marked clean.
     pub fn stop(&mut self) -> Result<(), HostError> {
         self.device.begin_stop();
         self.run_until(|array, _| array.is_stopped());
@@ -480,7 +480,7 @@ impl SyncIo<'_, HostedArray> {
         match self.device.tree().iter().find(is_left) {
             None => Ok(()),
             Some(array) => Err(HostError::Refused(format!(
-                "array \"{}\" has stopped, but its drives took no last flush or superblock: they are as after a power cut, and the next \
+                "array \"{}\" has stopped, but the last flush or superblock update failed: its drives are as after a power cut, and the next \
                  start resyncs",
                 array.name()
             ))),

@@ -1,4 +1,4 @@
-//! Warnings to the administrator about an array that starts: what it lacks, and what a crash left behind.
+//! Warnings to the administrator about an array that starts: its missing redundancy, and the work that a crash left.
 
 use stria_array::{ArrayConfig, SlotConfig, Synced};
 

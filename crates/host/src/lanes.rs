@@ -1,8 +1,8 @@
 //! An array on its lanes, and the commands for it.
 //!
-//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the coordinator. A command is given
-//! to the engine there, which has the other lanes take part and answers it; all waiting is in the engine. Here paths become
-//! members, and drives that join are opened and offered to every lane.
+//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the coordinator. Its engine
+//! receives each command, makes the other lanes take part, and answers; all waiting is in the engine. This module turns paths into
+//! members, opens drives that join, and offers them to every lane.
 
 use crate::hosted::EventSender;
 use crate::merger::EventMerger;
@@ -19,7 +19,7 @@ use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
-/// The time between two looks of a stop whether it is done.
+/// The time between two checks whether a stop is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// The time that looking up a path may take; a file system that hangs does not answer.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -41,8 +41,8 @@ pub struct ArrayLanes {
 }
 
 impl ArrayLanes {
-    /// Opens the one array that lies on `drives`, on as many of `lanes` as it can have, and sends its events to `notices`.
-    /// Returns also what the administrator must know about the start.
+    /// Opens the one array on `drives`, on as many of `lanes` as it can have, and sends its events to `notices`. Returns also the
+    /// warnings about its start.
     ///
     /// # Errors
     /// As [`open`](crate::open), or when the lanes cannot be started; then nothing was written.
@@ -63,7 +63,7 @@ impl ArrayLanes {
         let home = home.spawn(move |ring| {
             let (array, plan, warnings) = open_at_home(&drives, ring, options, lanes_wanted)?;
             let _ = found.send((array.group_sectors(), plan, warnings));
-            // Such arrays run on one lane, so all writes to a block meet here.
+            // Such arrays run on one lane, so all writes to a block pass here.
             let serves_sectors = array.has_checksums();
             Ok::<_, HostError>(SectorDevice::new(array, serves_sectors))
         })?;
@@ -101,7 +101,7 @@ impl ArrayLanes {
         Arc::clone(&self.remote)
     }
 
-    /// Whether on-lane clients may live on the lanes.
+    /// True if on-lane clients may run on the lanes.
     pub fn takes_clients(&self) -> bool {
         self.lanes[0].takes_clients()
     }
@@ -151,7 +151,7 @@ impl ArrayLanes {
     ) -> Result<(), HostError> {
         let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.give(index, command));
         let Ok(answer) = self.home(begin)??.recv() else {
-            // The lane has ended, and says why.
+            // The lane has ended, and the error has the reason.
             self.home(|_| ())?;
             unreachable!("a lane answers its commands")
         };
@@ -198,12 +198,12 @@ impl ArrayLanes {
     /// Removes a failed drive or a spare, and closes it.
     ///
     /// # Errors
-    /// The drive holds a slot.
+    /// The drive is in a slot.
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         let path = self.known(path)?;
         let opened = path.clone();
-        // Closed here, and not on a lane: that may wait for the drive.
+        // Closed here, and not on a lane: the close may wait for the drive.
         let _opened = self.home(move |array| array.opened(&opened))?;
         let (index, member) = self.home(move |array| array.place_of(&path))??;
         AllLanes(self).remove(index, member)
@@ -246,7 +246,7 @@ impl ArrayLanes {
     /// As [`ArrayLanes::replace`], with a spare that is there already; `None`: `spare` is not one.
     ///
     /// # Errors
-    /// The drive `old` is not in sync, or they belong to different spans.
+    /// The drive `old` is not in sync, or the drives belong to different spans.
     pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
         let _turn = self.one_at_a_time();
         let (old, spare) = (self.known(old)?, self.known(spare)?);
@@ -259,7 +259,8 @@ impl ArrayLanes {
         Ok(Some(text))
     }
 
-    /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was stopped.
+    /// Starts a scrub of the array and its spans at a position of the sync space: 0, or the position at which an earlier scrub
+    /// was stopped.
     ///
     /// # Errors
     /// Another sweep runs on some lane, or there is nothing to compare.
@@ -317,7 +318,7 @@ impl ArrayLanes {
         })
     }
 
-    /// Sets when writes are acknowledged, and what flushes mean. Spans do what the array above them is asked.
+    /// Sets when writes are acknowledged, and what flushes mean. Spans follow the array above them.
     ///
     /// # Errors
     /// When a lane has ended.
@@ -351,7 +352,7 @@ impl ArrayLanes {
         self.lanes.iter().any(LaneHandle::is_awake)
     }
 
-    /// The lane that has stood still longest: for how long, its name, and where in the kernel its thread waits.
+    /// The lane that has made no progress for longest: for how long, its name, and where in the kernel its thread waits.
     pub fn stands_still(&self) -> (Duration, String, Option<String>) {
         let longest = self.lanes.iter().max_by_key(|lane| lane.stands_still()).expect("an array runs on a lane");
         let (name, place) = longest.whereabouts();
@@ -391,8 +392,8 @@ impl ArrayLanes {
         Ok(needed)
     }
 
-    /// Waits for the end of submitted requests, marks the members clean, and ends the lanes. Returns the last state. Drives
-    /// that do not answer are not waited for without limit, see `ArrayLanes::stop_without`; `told` receives what was done.
+    /// Waits for the end of submitted requests, marks the members clean, and ends the lanes. Returns the last state. The wait for
+    /// drives that do not answer is limited, see `ArrayLanes::stop_without`; `told` receives what was done about them.
     ///
     /// # Errors
     /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer.

@@ -1,7 +1,7 @@
 //! From drives to a running array and back.
 //!
 //! Opens drives, lets `format` parse their content, and binds arrays, nested ones too, into one block device on one lane or
-//! several. Makes no policy: the engine decides when to rebuild, the caller what to serve.
+//! several. Has no policy: the engine decides when to rebuild, and the caller what to serve.
 #![forbid(unsafe_code)]
 
 mod answers;

@@ -1,9 +1,9 @@
-//! Marks for arrays over arrays that an early Stria made, which marked no spans.
+//! Marks for nested arrays that early versions of Stria made, which did not mark spans.
 //!
-//! With `--nested` the administrator has said that the arrays on the drives are spans. If their names are those that `create`
+//! With `--nested` the administrator declares that the arrays on the drives are spans. If their names are those that `create`
 //! gives to spans of the array found on them, they get the marks that they would have today, and start without `--nested` from
-//! then on. Other nested arrays, such as mdadm's, get none: their content may be a client's after all, and the mark would make
-//! it permanent.
+//! then on. Other nested arrays, such as mdadm's, get none: a client may have written their content, and the mark would make the
+//! mistake permanent.
 
 use crate::HostError;
 use crate::candidate::candidate_of;

@@ -13,7 +13,7 @@ use stria_block::Nanos;
 pub(crate) struct EventMerger {
     lane_count: usize,
     heard: Mutex<Heard>,
-    /// Sweeps are paused: a sweep that stops will go on.
+    /// True if sweeps are paused: a sweep that stops then will continue.
     paused: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl EventMerger {
         heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).merge(lane, event, paused)
     }
 
-    /// On this lane the drive's oldest request has waited for `silent`. It is reported from `after` on.
+    /// On this lane the drive's oldest request has waited for `silent`. It is reported once it has waited for `after`.
     pub fn waits(&self, lane: usize, drive: &Path, silent: Nanos, after: Nanos) -> Hush {
         let mut heard = self.lock();
         match heard.silent.get_mut(drive) {

@@ -18,7 +18,7 @@ use stria_format::md::recorder::Adopt;
 use stria_tree::NewMetadata;
 use uuid::Uuid;
 
-/// A drive that joins, as the coordinator must know it.
+/// A drive that joins: what the coordinator must know of it.
 pub(crate) type NewDriveFound = stria_tree::NewDrive<Identity>;
 
 /// A drive that was opened and inspected.
@@ -33,7 +33,7 @@ pub struct NewDrive {
 pub(crate) struct Aim {
     /// The array of the tree, by name.
     pub span: Option<String>,
-    /// True if data that is found on it may be overwritten.
+    /// True if data on it may be overwritten.
     pub force: bool,
     /// The drive that it replaces, which still works.
     pub replaces: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(crate) struct PreparedDrive {
 }
 
 impl NewDrive {
-    /// Opens a drive for an array, to be reached in the same way as its others.
+    /// Opens a drive for an array, in the same I/O mode as the array's other drives.
     ///
     /// # Errors
     /// The drive is in use, cannot be opened, or does not answer in time.
@@ -104,8 +104,8 @@ impl NewDrive {
     }
 }
 
-/// Runs `work`, which may wait for a drive, on a thread. `for_what` completes the sentence of the error: what the time was for, and
-/// what has become of the drive. `work` is given a flag that is set once its result is no longer wanted.
+/// Runs `work`, which may wait for a drive, on a thread. `for_what` completes the sentence of the error: the purpose of the time,
+/// and the state of the drive now. `work` is given a flag that is set once its result is no longer wanted.
 fn in_time<T: Send + 'static>(
     path: &Path,
     for_what: &str,

@@ -1,6 +1,6 @@
-//! Finds the arrays on a set of drives, nested arrays included.
+//! Finds the arrays on a set of drives, including nested ones.
 //!
-//! Which array lies on which is decided by [`nest`], as in the simulator.
+//! The function [`nest`] decides which array lies on which, as in the simulator.
 //!
 //! Everything is read before anything is written: arrays are planned level by level, bound on every lane from their plans, and
 //! activated only then.
@@ -26,9 +26,10 @@ pub struct OpenOptions {
     pub force: bool,
     /// Serve reads only. Nothing is written to any member.
     pub read_only: bool,
-    /// Trust what the drives hold, whatever its checksums say, and record the checksums again.
+    /// Trust the data on the drives even where it does not match its checksums, and record the checksums again.
     pub forget_checksums: bool,
-    /// Search for another array on arrays without a mark, so many levels deep. mdadm marks none, nor did Stria up to 2026.
+    /// Search for another array on unmarked arrays, this many levels deep. mdadm marks no spans, and neither did Stria until
+    /// 2026.
     pub nested: u8,
     /// The way in which requests should reach the drives.
     pub io: IoOptions,
@@ -62,19 +63,19 @@ pub struct Found {
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
 
-/// A hint for several arrays that may be spans without a mark.
+/// A hint for several arrays that may be unmarked spans.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
 
 /// Finds the arrays on `paths`. Nothing is written, no drive is locked.
 ///
 /// # Errors
-/// A drive cannot be opened or is named twice. An array that cannot start says so in its assembly.
+/// A drive cannot be opened or is named twice. For an array that cannot start, its assembly has the reason.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default());
     find_on(opened.into_iter().collect::<Result<_, _>>()?, options)
 }
 
-/// The same on all block devices of this machine, and why some could not be looked at.
+/// The same on all block devices of this machine. Returns also the errors of those that could not be read.
 ///
 /// # Errors
 /// As [`find`].
@@ -82,7 +83,7 @@ pub fn find_everywhere(options: OpenOptions) -> Result<(Found, Vec<HostError>), 
     find_readable(&block_devices(), options)
 }
 
-/// The same on those of `paths` that can be looked at, and why others could not.
+/// The same on those of `paths` that can be read. Returns also the errors of the others.
 ///
 /// # Errors
 /// As [`find`].
@@ -167,7 +168,7 @@ fn look_and_mark(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result
     if options.read_only || !crate::marks::is_ours_without_marks(&plan) {
         return Ok((plan, warnings));
     }
-    // So far it was only read from: looked at again, its spans have their marks.
+    // The drives were only read so far. They are read again once the marks are written.
     let told = crate::marks::write(&plan)?;
     drop(plan);
     let (plan, mut warnings) = look(paths, ring, options)?;
@@ -181,7 +182,7 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(ArrayPl
     let Nested { mut arrays, assemblies, strangers } = plan(drives, ring, options)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
-            // A stranger may be a member whose superblock is damaged.
+            // A drive without an array may be a member whose superblock is damaged.
             let told = strangers.first().map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
             return Err(match error.kind {
                 AssembleErrorKind::DirtyDegraded => HostError::Unsafe(told),
@@ -208,7 +209,7 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(ArrayPl
     Ok((plan, warnings))
 }
 
-/// A warning for each array of the tree some members of which have checksums, and others none.
+/// A warning for each array of the tree in which only some members have checksums.
 fn lacks_checksums(plan: &ArrayPlan) -> Vec<String> {
     let mut told: Vec<String> = plan.spans().flat_map(lacks_checksums).collect();
     let drives =
@@ -258,7 +259,7 @@ impl Provider for Opener<'_> {
 
     fn read(&mut self, array: &ArrayPlan, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, HostError> {
         let candidate = HostedArray::bind(array, self.ring, 0).0.candidate(upper_uuid);
-        // The array is bound again when all is known: until then its drives have nothing to do.
+        // The array is bound again once everything is known; until then its drives are idle.
         self.ring.drain();
         Ok(candidate)
     }

@@ -89,7 +89,7 @@ impl ArrayReport {
         let mut spans: Vec<Vec<Self>> = Vec::new();
         for lane in lanes {
             statuses.push(lane.status);
-            // A drive that is just joining may not be known to all lanes.
+            // Not all lanes may know a drive that is just joining.
             for (index, (known, other)) in all.members.iter_mut().zip(lane.members).enumerate() {
                 match (known, other) {
                     (MemberReport::Drive(known), MemberReport::Drive(other)) => {

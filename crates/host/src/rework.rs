@@ -1,6 +1,8 @@
-//! Metadata of arrays that do not run: another name, a bitmap or log more or less, or none at all.
+//! Changes to the metadata of arrays that do not run: renames them, adds or removes bitmaps, logs and checksums, or erases all of
+//! it.
 //!
-//! Every drive is locked before the first byte is written, so an array that is served, here or by Linux, is refused as a whole.
+//! Every drive is locked before the first byte is written, so an array that is served, by Stria or by Linux, is refused and not
+//! changed in part.
 
 use crate::HostError;
 use crate::answers::open_each;
@@ -19,18 +21,18 @@ use stria_tree::span_name;
 /// 1 MiB of the data is zeroed as well, where an array above or a file system has its superblock.
 const HEAD_SECTORS: u64 = 2048;
 
-/// The place of a superblock of version 1.2.
+/// The sector of a superblock of version 1.2.
 const UPPER_SECTOR: u64 = 8;
 
 fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError> {
     let open = |access| open_each(paths, access, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>();
-    // A second name of a drive would meet the lock of the first.
+    // The second name of one drive would otherwise be refused as locked by the first.
     refuse_twins(open(Access::ReadOnly)?.iter().map(|(drive, _)| drive.info()))?;
     open(Access::Exclusive)
 }
 
-/// Gives the array `uuid` on these drives another name. A crash between two drives leaves both names, of which the one on the drive with the
-/// most superblock updates counts, as always: repeat the command. Returns how many drives were written.
+/// Renames the array `uuid` on these drives. A crash between two drives leaves both names. As always, the drive with the most superblock
+/// updates decides which name is valid; repeat the command. Returns how many drives were written.
 ///
 /// # Errors
 /// The name is invalid, or a drive is in use or cannot be written.
@@ -51,18 +53,18 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
     Ok(count)
 }
 
-/// Gives the array `upper`, which lies on spans, another name: in its superblocks, which are written through the spans so that their redundancy
-/// follows, and then in the names of the spans. `spans`: the identity and the drives of each, in the order of their numbers. What a crash leaves is
-/// as with [`rename`]. Returns how many drives were written.
+/// Renames the array `upper`, which lies on spans. Its superblocks come first; they are written through the spans, so that the spans' redundancy
+/// stays consistent. The names of the spans follow. `spans`: the identity and the drives of each, in the order of their numbers. A crash has
+/// the same effect as in [`rename`]. Returns how many drives were written.
 ///
 /// # Errors
-/// When the name cannot be one, a span was not stopped cleanly, or a drive is in use or cannot be written.
+/// The name is invalid, a span was not stopped cleanly, or a drive is in use or cannot be written.
 pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: &str) -> Result<usize, HostError> {
     let usage = |error: CreateError| HostError::Usage(error.to_string());
     let set_name = name_bytes(name).map_err(usage)?;
     let names: Vec<String> = (0..spans.len()).map(|index| span_name(name, index)).collect();
     names.iter().try_for_each(|name| name_bytes(name).map(drop)).map_err(usage)?;
-    // All are locked and looked at before the first is written.
+    // All drives are locked and read before the first is written.
     let mut locked = Vec::new();
     for (uuid, paths) in spans {
         let drives = lock_all(paths)?;
@@ -92,7 +94,7 @@ pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: 
                     block[..encoded.len()].copy_from_slice(&encoded);
                     io.write(sector, &block).map_err(HostError::from)
                 }
-                Ok(_) => Err(HostError::Refused("another array lies on its spans".into())),
+                Ok(_) => Err(HostError::Refused("there is another array on its spans".into())),
                 Err(error) => Err(error),
             };
             io.stop().and(outcome)
@@ -102,7 +104,7 @@ pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: 
     renamed.sum()
 }
 
-/// Writes a superblock in place. What lies behind it in its 4 KiB stays.
+/// Writes a superblock in place. The rest of its 4 KiB stays as it is.
 fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
     let start_sector = superblock.start_sector().get();
     let mut block = vec![0; SUPERBLOCK_BYTES];
@@ -113,12 +115,12 @@ fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
     Ok(drive.sync()?)
 }
 
-/// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for what a crash leaves. `runs`:
-/// the array is being served, and nothing is written; it is only asked whether the change would be possible. Returns whether anything
-/// differs.
+/// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for the effect of a crash.
+/// `runs`: the array is being served; nothing is written, and only the errors of the change are reported. Returns true if the change makes a
+/// difference.
 ///
 /// # Errors
-/// When a change is impossible, or a drive is in use or cannot be written.
+/// The change is impossible, or a drive is in use or cannot be written.
 pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool, HostError> {
     let drives = if runs {
         open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>()?
@@ -127,7 +129,7 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
     };
     let mut differs = false;
     for &change in changes {
-        // Each is planned on what the one before has left.
+        // Each step is planned on the result of the one before.
         let candidates: Vec<Candidate> = drives.iter().map(|(drive, _)| candidate_of(drive)).collect();
         for assembly in assemble(&candidates, &Options { read_only: true, force: runs, ..Options::default() }).0 {
             let refuse = |why: String| HostError::Refused(format!("array \"{}\" cannot be changed: {why}", assembly.name));
@@ -158,7 +160,7 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
     for (drive, candidate) in &drives {
         let Ok(member) = &candidate.found else { continue };
         let header = &member.superblock.header;
-        // A superblock of version 1.0 lies behind the data, and its bitmap behind that.
+        // A superblock of version 1.0 is located behind the data, and its bitmap behind the superblock.
         let start = header.super_offset.min(header.data_offset);
         let end = (header.data_offset + HEAD_SECTORS).min(drive.info().limits.size_sectors);
         let block = u64::from(drive.info().limits.logical_block_bytes) / bytes(1) as u64;

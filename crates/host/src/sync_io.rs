@@ -4,7 +4,7 @@ use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Operation, Request, SECTOR_BYTES, bytes};
 use stria_drive::{Ring, monotonic_now};
 
-/// A device that only this code drives meanwhile.
+/// A device that only this code drives.
 pub struct SyncIo<'a, D: ?Sized> {
     pub(crate) device: &'a mut D,
     ring: &'a Ring,

@@ -67,13 +67,13 @@ impl Tank {
         (array, warnings.join("; "))
     }
 
-    /// How many blocks were wrong by their checksums.
+    /// The number of blocks that did not match their checksums.
     fn wrong(&self, array: &HostedArray) -> u64 {
         let counts = |index| array.checksum_counts(MemberId(index)).expect("it has checksums").wrong;
         (0..self.paths.len()).map(counts).sum()
     }
 
-    /// Turns a byte of the first member over, in a strip that holds data at every level here.
+    /// Flips a bit of the first member, in a strip that is data at every level here.
     fn rot(&self) {
         let image = File::new().read(true).write(true).open(&self.paths[0]).expect("an image");
         let mut byte = [0];
@@ -165,13 +165,13 @@ fn what_the_kernel_writes_is_never_called_wrong() {
         assert_eq!(tank.wrong(&array), 0, "{}", tank.name);
         stop(&mut array);
         drop(array);
-        // From here on they count again.
+        // From here on the checksums are valid again.
         tank.rot();
         let (mut array, warnings) = tank.open(false);
         assert_eq!(warnings, "");
         match tank.level {
             "0" => drop(read_all(&mut array).expect_err("nothing replaces it")),
-            // Which copy is read is chance.
+            // The copy that is read is left to chance.
             "1" | "10" => assert!(read_all(&mut array).expect("readable") == kernels),
             _ => {
                 assert!(read_all(&mut array).expect("readable") == kernels, "{}: healed", tank.name);

@@ -1,7 +1,7 @@
 //! Goal: Stria and the real Linux md read and write the same bytes on the same drives.
-//! Method: an array is created by the kernel or by Stria. Stria reads it, writes to it, goes through one story (clean stop,
-//! loss, interrupted rebuild, crash), and hands the images back: the kernel must find every byte and no mismatch, and finish
-//! what was left to do. Many arrays share one guest, on loop devices. A sample always runs, all with `--ignored`.
+//! Method: an array is created by the kernel or by Stria. Stria reads it, writes to it, goes through one story (clean stop, loss,
+//! interrupted rebuild, crash), and hands the images back. The kernel must find every byte and no mismatch, and finish what was
+//! left to do. Many arrays share one guest, on loop devices. A sample always runs, all with `--ignored`.
 
 use harness::{End, Guest};
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ enum Story {
     MidRebuild,
     /// Write, and end without a stop.
     Crash,
-    /// Made with one member missing; the kernel gets it.
+    /// Created with one member missing, which the kernel adds.
     Missing,
     /// Write, stop, take the bitmap away, write, stop, add it and the log anew, write, stop.
     Changed,
@@ -50,7 +50,7 @@ struct Case {
     strip_kib: u64,
     count: usize,
     unequal: bool,
-    /// So many members, from the first, have blocks of 4096 bytes.
+    /// The number of members, from the first, that have blocks of 4096 bytes.
     large_block_count: usize,
 }
 
@@ -82,7 +82,7 @@ impl Case {
         usize::from(matches!(self.story, Story::Rebuilt | Story::MidRebuild))
     }
 
-    /// Images that the array lies on while Stria has it.
+    /// The images of the array while Stria runs it.
     fn used(&self) -> usize {
         self.count + self.spares() - usize::from(self.story == Story::Missing)
     }
@@ -200,7 +200,8 @@ impl Case {
         .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
     }
 
-    /// Stria reads the array, overwrites parts of it, and leaves it as the story says. Returns what the array must hold.
+    /// Stria reads the array, overwrites parts of it, and leaves it as the story demands. Returns the expected content of the
+    /// array.
     fn stria_lives(&self, share: &Path, paths: &[PathBuf]) -> Vec<u8> {
         let name = self.name();
         let ring = Ring::new().expect("a ring");
@@ -362,7 +363,7 @@ fn prove(name: &str, cases: &[Case]) {
     if !harness::wanted() {
         return;
     }
-    // The images lie in the shared folder; a guest needs a disk all the same.
+    // The images are in the shared folder; a guest needs at least one disk.
     let guest = Guest::new(name, &[1 << 20]);
     let share = guest.share();
     cases.iter().for_each(|case| case.make_images(&share));
@@ -392,7 +393,7 @@ fn prove(name: &str, cases: &[Case]) {
             assert!(!mismatch.is_empty() && mismatch.lines().all(|line| line == "0"), "{name}: mismatch_cnt {mismatch}");
             assert!(told("degraded").lines().all(|line| line == "0"), "{name}: degraded\n{}", told("detail"));
         }
-        // What the kernel has run is still the same array.
+        // The array is still the same after the kernel ran it.
         let drives = Drives::new(case, &share);
         let found = find(&drives.0, case.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let arrays: Vec<&str> = found.arrays.iter().map(|array| &*array.name).collect();
@@ -496,7 +497,7 @@ fn spans_keep_their_mark_while_linux_runs_them() {
             .is_some()
     };
     assert!(paths.iter().all(is_marked));
-    // A drive of the first span is failed, wiped and added by mdadm, which knows of no mark.
+    // mdadm fails, wipes and adds a drive of the first span, and knows nothing of marks.
     let name = case.name();
     guest.run(
         End::Stop,
@@ -562,7 +563,7 @@ fn shapes() -> Vec<(&'static str, &'static str, u64, usize)> {
     shapes
 }
 
-/// mdadm has no name for parity-last RAID 4 or for a RAID 5 of two that it would not rebuild first; the rest is common.
+/// mdadm cannot name parity-last RAID 4, and it would first rebuild a RAID 5 of two. The other shapes are common.
 fn every_shape(story: Story) {
     for maker in [Maker::Kernel, Maker::Stria] {
         let cases: Vec<Case> =

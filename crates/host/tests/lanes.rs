@@ -1,7 +1,6 @@
-//! Goal: an array on several lanes keeps its bytes through every command, and is the same array on any number of lanes, and for
-//! the kernel.
-//! Method: members are image files. Clients on threads of their own write and read back stamped units at a depth, through the
-//! interface that front ends use. Events report what happened, once.
+//! Goal: an array on several lanes keeps its bytes through every command. It is the same array on any number of lanes, and for
+//! the kernel. Method: members are image files. Clients on threads of their own write and read back stamped units at a depth,
+//! through the interface that front ends use. Events report what happened, once.
 
 use harness::{End, Guest};
 use std::fs::{self, File};
@@ -27,7 +26,7 @@ fn drive_bytes(level: &str) -> u64 {
 const UNIT_SECTORS: u64 = 40;
 const CLIENT_COUNT: usize = 4;
 
-/// Image files, and what the array on them must hold: the stamp of each unit.
+/// Image files, and the expected content of the array on them: the stamp of each unit.
 struct Tank {
     folder: PathBuf,
     paths: Vec<PathBuf>,
@@ -82,7 +81,7 @@ impl Tank {
         Self { folder, paths, stamps: Vec::new() }
     }
 
-    /// Opens it; the first time it holds zeros.
+    /// Opens it; the first time its content is zeros.
     fn open(&mut self, lanes: usize) -> Running {
         let (sender, notices) = channel();
         let lanes_wanted = (0..lanes).map(|index| Lane::new(format!("lane{index}"))).collect();
@@ -316,7 +315,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
             std::thread::sleep(Duration::from_millis(50));
             array.fail(first.clone()).expect("redundant");
             running.settle();
-            // The member was dropped, and not stopped: it has nothing to return.
+            // The member was dropped and not stopped, so it cannot return.
             array.remove(first.clone()).expect("it has failed");
             let text =
                 array.add(NewDrive::open(&first, IoOptions::default()).expect("it is free"), None, true).expect("it suits");
@@ -352,7 +351,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         tank.verify(&remote);
         assert!(array.fail(second).is_err(), "it was removed");
         array.stop(|_| ()).expect("in good order");
-        // Without the drive that was replaced.
+        // The replaced drive is left out.
         tank.paths.remove(1);
         let running = tank.open(1);
         tank.verify(&running.array.remote());
@@ -362,7 +361,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
 }
 
 /// Seed 60:961200011: a client had written the superblock of a member of another span to the end of a drive whose own superblock could not
-/// be read. The drive was overwritten unasked, and joined that span.
+/// be read. The drive was overwritten without permission, and joined that span.
 #[test]
 fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
     let mut tank = Tank::make("50", 6, 0, LogChoice::Auto);
@@ -436,7 +435,7 @@ fn a_raid_0_stops_before_the_spans_it_writes_to_on_whichever_lane() {
         let remote = running.array.remote();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // A command that comes during a stop is carried out.
+            // A command that arrives during a stop is carried out.
             scope.spawn(|| tank.load(&remote, lanes as u64, |_| over.load(Ordering::SeqCst)));
             std::thread::sleep(Duration::from_millis(100));
             over.store(true, Ordering::SeqCst);
@@ -446,7 +445,8 @@ fn a_raid_0_stops_before_the_spans_it_writes_to_on_whichever_lane() {
     }
 }
 
-/// The kernel continues an array that ran on three lanes, after a stop and after a crash, and what it wrote we read on two lanes.
+/// The kernel continues an array that ran on three lanes, after a stop and after a crash. Stria then reads on two lanes what the
+/// kernel wrote.
 #[test]
 fn the_kernel_takes_over_what_ran_on_three_lanes() {
     if !harness::wanted() {

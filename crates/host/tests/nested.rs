@@ -1,6 +1,6 @@
 //! Goal: what clients write into an array never decides how it starts, and arrays over arrays start all the same.
-//! Method: arrays on image files. Clients write superblocks of every version, whole and half arrays, and images of members
-//! where md looks for them; every start must find the same array with the same bytes. Spans are recognized by their mark;
+//! Method: arrays on image files. Clients write superblocks of every version, complete and incomplete arrays, and images of
+//! members where md looks for them. Every start must find the same array with the same bytes. Spans are recognized by their mark;
 //! without marks, as an early Stria or mdadm leaves them, only on command. New arrays on used drives are independent of the old
 //! ones.
 
@@ -107,7 +107,7 @@ struct Written {
     data: Vec<u8>,
 }
 
-/// The superblock of a client's own array, seen from one of its members of `sectors`.
+/// The superblock of a client's own array, as one of its members of `sectors` has it.
 fn guest(level: Level, count: usize, slot: usize, sectors: u64) -> Superblock {
     let member = |index: usize| {
         let device_uuid = [0x60 + index as u8; 16];
@@ -135,7 +135,7 @@ fn guest(level: Level, count: usize, slot: usize, sectors: u64) -> Superblock {
     plan.superblocks.swap_remove(slot).expect("all are there")
 }
 
-/// The same superblock, as version 1.`minor` of a drive of `sectors`; and where it lies.
+/// The same superblock, as version 1.`minor` of a drive of `sectors`, and its position.
 fn placed(mut superblock: Superblock, minor: u8, sectors: u64) -> (u64, Vec<u8>) {
     let at = Superblock::sector_of(minor, sectors).expect("large enough");
     let header = &mut superblock.header;
@@ -234,7 +234,7 @@ fn superblock_written_through_the_array_to_the_end_of_its_members_is_not_taken_f
         let (at, block) = placed(forged, 0, member_sectors);
         let mut array = opened(&images.paths, OpenOptions::default());
         let sectors = array.limits().size_sectors;
-        // At each position on a member's end where it may come to lie.
+        // At each position at a member's end where it may be stored.
         let mut start = 0;
         while start < sectors {
             let runs = array.geometry().footprint(ArraySector::new(start).run(1));
@@ -275,7 +275,7 @@ fn guest_array_in_halves_on_two_arrays_is_not_put_together() {
         for (paths, uuid) in [(first, uuids[0]), (second, uuids[1])] {
             assert_eq!(opened(paths, OpenOptions::default()).uuid(), uuid);
         }
-        // With --nested it is what it would be under mdadm; and nothing is marked.
+        // With --nested it is the same as under mdadm, and nothing is marked.
         for _ in 0..2 {
             let array = opened(&images.paths, NESTED);
             assert_eq!((array.name(), array.spans().count()), ("guest", 2));
@@ -285,7 +285,7 @@ fn guest_array_in_halves_on_two_arrays_is_not_put_together() {
     }
 }
 
-/// As an early Stria left the drives.
+/// As early versions of Stria left the drives.
 fn unmark(paths: &[PathBuf]) {
     for path in paths {
         let image = FileOptions::new().read(true).write(true).open(path).expect("an image");
@@ -384,7 +384,7 @@ fn span_alone_is_not_served_in_place_of_the_array_above() {
     assert!(refused.contains("tank-span0") && refused.contains("superblock is not on it"), "{refused}");
 }
 
-/// A block that begins like many kinds of metadata, wherever it lies.
+/// A block that begins like many kinds of metadata, at any position.
 fn dirt() -> Vec<u8> {
     let mut block = vec![0xa5; 4096];
     block[..4].copy_from_slice(&MAGIC.to_le_bytes());
