@@ -1,4 +1,4 @@
-//! How many requests a lane passes: a RAM device behind it, one client thread, several queue depths.
+//! The number of requests per second that a lane passes on: a RAM device behind it, one client thread, several queue depths.
 //!
 //! `bare`: the device on the client's own thread, the upper bound. `parked`: the client sleeps while there is no answer.
 //! `spinning`: it does not.

@@ -10,9 +10,9 @@ use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_B
 
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
-/// The amount that is bounced, or zeroed by writing, at once.
+/// The bytes that are copied to aligned memory, or zeroed by writing, at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
-/// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
+/// The number of times that a system call is repeated if it returns `EAGAIN` or `EINTR`, or moves nothing.
 const RETRIES_MAX: u8 = 16;
 
 /// Why a request failed.
@@ -144,7 +144,7 @@ fn free(drive: &SyncDrive, flags: FallocateFlags, start: u64, len: u64) -> Resul
     fallocate(drive.file(), flags | FallocateFlags::KEEP_SIZE, start, len)
 }
 
-/// Zeros in the quickest way that keeps to what was asked: a hole, a command, or zeros written.
+/// Writes zeros in the quickest way that the request allows: by a hole, by a command, or by writing them.
 fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: bool) -> Result<(), Trouble> {
     let info = drive.info();
     // On block devices without a command for it the kernel would write the zeros itself.

@@ -1,4 +1,4 @@
-//! Why a drive cannot be used, and how the system's error numbers become [`IoError`]s.
+//! The errors of opening a drive, and the [`IoError`]s that stand for the system's error numbers.
 
 use rustix::io::Errno;
 use std::io;
@@ -8,14 +8,16 @@ use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
 /// Why a drive, a ring or a lane cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// There is nothing at this path.
+    /// The path does not exist.
     #[error("{path} does not exist: check the name")]
     Missing {
         /// As it was given.
         path: PathBuf,
     },
     /// The user lacks the permission.
-    #[error("{path} may not be opened {how}: {source}; run as a user who may (for block devices root, or the group disk)")]
+    #[error(
+        "{path} may not be opened {how}: {source}; run as a user with this permission (for block devices root, or the group disk)"
+    )]
     Denied {
         /// As it was given.
         path: PathBuf,
@@ -29,7 +31,7 @@ pub enum DriveError {
     Busy {
         /// As it was given.
         path: PathBuf,
-        /// The user of the drive, as far as it can be found out.
+        /// The user of the drive, as far as it is known.
         holder: String,
     },
     /// The drive does not answer.
@@ -47,7 +49,7 @@ pub enum DriveError {
     Unfit {
         /// As it was given.
         path: PathBuf,
-        /// The cause, and what would do.
+        /// The cause and the remedy.
         reason: String,
     },
     /// The drive takes no commands past the block layer.

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use stria_block::{Extent, SECTOR_BYTES};
 
-/// The most extents in one answer; the caller continues where it ended.
+/// The most extents in one answer. The caller continues at its end.
 const EXTENTS_MAX: usize = 256;
 
 /// The extents of `sectors` from `start_sector` on, in units of `block_sectors`. A block that is partly a hole is data. On a

@@ -1,6 +1,6 @@
 //! A drive as a [`BlockDevice`]: requests become jobs on the ring.
 //!
-//! It decides which way a request takes. Transfers go to the ring, and the kernel is told not to wait. What the kernel cannot
+//! It decides the way that a request takes. Transfers go to the ring, and the kernel is told not to wait. What the kernel cannot
 //! take without waiting, and everything else, goes to threads that belong to this drive alone ([`crate::workers`]). So nothing
 //! blocks the lane, and a drive that hangs occupies nothing that another drive needs.
 //!
@@ -36,7 +36,7 @@ pub struct FileDrive {
     at_hand: Vec<(Job, i32)>,
     completions: Vec<Completion>,
     workers: Workers,
-    /// The number of its requests that are with its threads, as last reported to the ring.
+    /// The number of its requests that its threads carry out, as last reported to the ring.
     told_count: usize,
     flushes: Flushes,
     spare_pieces: Vec<Pieces>,
@@ -47,7 +47,7 @@ pub struct FileDrive {
     /// Why the drive is not reached in the way that was asked for.
     way_note: Option<String>,
     watched: Rc<Watched>,
-    /// The space that its file took when last seen, and the turn of that look.
+    /// The space that its file occupied at the last check, and the turn of that check.
     room: Room,
     looked_at: Option<Nanos>,
 }
@@ -57,7 +57,7 @@ pub struct FileDrive {
 struct Flushes {
     /// The flushes that the one in flight stands for.
     running: Vec<Request>,
-    /// Flushes that arrived since.
+    /// Flushes that have arrived since it was sent.
     next: Vec<Request>,
 }
 
@@ -93,7 +93,7 @@ impl Way {
 struct Watched {
     way: Cell<Way>,
     timings: RefCell<Timings>,
-    /// The arrival time of the oldest request that is with the drive's threads.
+    /// The arrival time of the oldest request that the drive's threads carry out.
     oldest_of_workers: Cell<Option<Nanos>>,
 }
 
@@ -193,7 +193,7 @@ impl FileDrive {
 
     fn check(&mut self, request: &Request) -> Result<(), IoError> {
         request.check(self.limits())?;
-        // Nothing may be written behind the end of a file that has become shorter.
+        // A file that has become shorter must not be written behind its end.
         if !matches!(request.operation, Operation::Read { .. } | Operation::Extents { .. })
             && self.looked_at != Some(self.ring.now())
         {
@@ -215,7 +215,7 @@ impl FileDrive {
         }
     }
 
-    /// The result of a request. If the drive has become smaller, it is an error: what was read or written cannot be relied on.
+    /// The result of a request. It is an error if the drive has become smaller, as the data cannot be relied on then.
     fn unless_lost(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         if result.is_err() {
             self.drive.look_at_size();
@@ -350,7 +350,7 @@ impl FileDrive {
         let is = |errno: Errno| result == -errno.raw_os_error();
         let refused = is(Errno::OPNOTSUPP) || is(Errno::NOSYS);
         if refused && job.step == Step::Transfer && way == Way::Polled {
-            // The driver has given up its polled queues since.
+            // The driver has removed its polled queues since.
             self.watched.way.set(Way::Usual);
             return self.enter(job);
         }
@@ -359,10 +359,11 @@ impl FileDrive {
             && self.drive.waits() == Waits::Told
             && (refused || is(Errno::AGAIN))
         {
-            // The kernel would have to wait. The whole request runs again: what was moved already is moved once more.
+            // The kernel would have to wait. The request runs again from its start: data that was transferred already is
+            // transferred once more.
             let (since, part_of) = (job.since, job.part_of);
             let request = self.take_apart(job);
-            // The kernel also waits for a write behind the end of a file: here it is kept from growing the file.
+            // The kernel also waits for a write behind the end of a file. Here such a write is kept from growing the file.
             self.look_at_file();
             if let Some(lost) = self.drive.lost() {
                 return self.end_part(part_of, request, Err(lost));
@@ -416,7 +417,7 @@ fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
     };
     match ring.open_side(polled) {
         Ok(()) => (way, note),
-        Err(error) => (Way::Usual, Some(format!("{name} is reached in the usual way, as there is no second io_uring: {error}"))),
+        Err(error) => (Way::Usual, Some(format!("{name} is reached through the block layer, as a second io_uring cannot be set up: {error}"))),
     }
 }
 
@@ -475,7 +476,7 @@ mod tests {
     use stria_block::{Buffer, ErrorKind, Segments};
     use stria_testkit::nvme;
 
-    /// Not a test of its own: the guest's half of the next one.
+    /// Not a test by itself: the part of the next one that runs in the guest.
     #[test]
     fn guests_half() {
         if !nvme::is_guest() {
@@ -490,7 +491,7 @@ mod tests {
             let start_sector = drive.limits().size_sectors - 8;
             for (sectors, kind) in [(8, None), (16, Some(ErrorKind::Medium))] {
                 let into = Segments::from_iter([Buffer::zeroed(stria_block::bytes(sectors))]);
-                // Not by `submit`, which asks whether the drive is so large.
+                // Not by `submit`, which checks the size of the drive.
                 drive.transfer(Request { tag: 1, start_sector, sectors, operation: Operation::Read { into } });
                 let mut ended = Vec::new();
                 ring.drain();
@@ -500,7 +501,7 @@ mod tests {
         }
     }
 
-    /// The block layer would not let it pass: the answer is the drive's own.
+    /// The block layer would refuse the request, so the answer comes from the drive.
     #[test]
     fn errors_of_commands_are_the_members() {
         if nvme::wanted() {

@@ -31,7 +31,7 @@ pub(crate) enum Waits {
 }
 
 impl Waits {
-    /// The things that requests to this open drive wait for.
+    /// Whether requests to this open drive may wait.
     pub(crate) fn of(file: &File, kind: DriveKind, block_bytes: u32) -> Self {
         /// linux/magic.h: tmpfs, ramfs.
         const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -133,7 +133,7 @@ pub(crate) struct Sysfs {
 }
 
 impl Sysfs {
-    /// The same of the device with this number. `None` for a file system without a device.
+    /// The same of the device with this number. `None`: a file system without a device.
     pub(crate) fn of(number: u64) -> Option<Self> {
         let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         let device = Path::new(&link).canonicalize().ok()?;

@@ -1,8 +1,8 @@
 //! One request on its way through the kernel: the next step, and the memory it uses.
 //!
-//! A transfer may take several system calls: the kernel cut one short, or it is larger than one call may be. A job knows how
-//! far it is and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer. Any other
-//! request is a command past the block layer, or goes to the drive's own threads, see [`crate::workers`].
+//! A transfer may take several system calls: the kernel cut one short, or it is larger than one call may be. A job counts the
+//! bytes that are done, and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer.
+//! Any other request is a command past the block layer, or goes to the drive's own threads, see [`crate::workers`].
 
 use crate::SyncDrive;
 use crate::error::{Action, io_error};
@@ -27,9 +27,9 @@ const RWF_NOWAIT: i32 = 8;
 const PIECES_MAX: usize = 1024;
 /// One system call moves less than 2 GiB (`MAX_RW_COUNT`); this is aligned and well below.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
-/// The amount that is bounced at once.
+/// The bytes that are copied to aligned memory at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
-/// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
+/// The number of times that a system call is repeated if it returns `EAGAIN` or `EINTR`, or moves nothing.
 const RETRIES_MAX: u8 = 16;
 
 /// `struct iovec`.
@@ -218,7 +218,7 @@ impl Job {
     /// refuses it each time it is sent.
     pub(crate) fn is_unsplit(&self) -> bool {
         let Some(first) = self.pieces.first() else { return false };
-        // Whatever a queue allows, adjacent pages are no gap.
+        // Adjacent pages are no gap in any queue.
         let follows = |pair: &[Piece]| {
             (pair[0].start as usize + pair[0].len).is_multiple_of(BLOCK_ALIGN)
                 && (pair[1].start as usize).is_multiple_of(BLOCK_ALIGN)

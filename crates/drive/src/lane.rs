@@ -70,13 +70,13 @@ enum Message<D> {
     LaneClient(Box<dyn LaneClient>),
     Stir,
     Stop,
-    /// End now; open requests end with an error.
+    /// End at once; open requests end with an error.
     Leave,
     /// End as if the device had panicked.
     BreakOff,
 }
 
-/// The time at which the lane was to take its next turn, or began this one. `None`: it sleeps until a message arrives.
+/// The time at which the lane began its turn, or at which the next one was due. `None`: it sleeps until a message arrives.
 struct TurnDue(AtomicU64);
 
 impl TurnDue {
@@ -256,12 +256,12 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         Duration::from_nanos(due.map_or(0, |due| monotonic_now().saturating_sub(due)))
     }
 
-    /// True if the lane is at work, or will be at some time without a message.
+    /// True if the lane is at work, or will be without a message.
     pub fn is_awake(&self) -> bool {
         self.shared.turn_due.get().is_some()
     }
 
-    /// Its name, and the kernel function in which its thread waits, if the kernel reports one: for a lane that stands still.
+    /// Its name, and the kernel function in which its thread waits if the kernel reports one: for a lane that makes no progress.
     pub fn whereabouts(&self) -> (String, Option<String>) {
         let path = format!("/proc/self/task/{}/wchan", self.shared.thread_id.load(Ordering::Relaxed));
         let place = std::fs::read_to_string(path).ok().filter(|place| !place.is_empty() && place != "0");
@@ -285,7 +285,7 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
     pub fn stop(&self) -> Result<(), LaneStopped> {
         self.shared.send([Message::Stop]);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic while serving is in `panicked`; one in the device's drop was printed.
+            // A panic of the lane's turns is in `panicked`; a panic in the device's drop was printed.
             if thread.join().is_err() {
                 self.shared.panicked.store(true, Ordering::SeqCst);
             }
@@ -296,7 +296,7 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         }
     }
 
-    /// Whether on-lane clients may live on it.
+    /// True if on-lane clients may run on it.
     pub fn takes_clients(&self) -> bool {
         self.shared.takes_clients
     }
@@ -319,7 +319,8 @@ impl<D> Drop for LaneHandle<D> {
 impl<D> Shared<D> {
     fn send(&self, messages: impl IntoIterator<Item = Message<D>>) {
         self.mailbox.push_all(messages);
-        // The lane sets this before it takes the mailbox for the last time: either it saw our messages, or we see this.
+        // The lane sets this before it takes the mailbox for the last time: either the lane saw our messages, or we see
+        // `stopped`.
         if self.stopped.load(Ordering::SeqCst) {
             self.refuse(&mut Vec::new());
         }
@@ -399,7 +400,7 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     let _ = catch_unwind(AssertUnwindSafe(|| clients.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));
 }
 
-/// The end of a lane's work, if not by a panic of its own.
+/// The reason why a lane ends, other than a panic of its own.
 enum End {
     Stopped,
     BrokenOff,

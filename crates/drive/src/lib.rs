@@ -1,10 +1,10 @@
-//! Drives as members, and the thread an array lives on.
+//! Drives as members, and the thread that an array runs on.
 //!
 //! [`probe`] and [`SyncDrive`] inspect and hold a block device or a file. [`FileDrive`] makes a
 //! [`BlockDevice`](stria_block::BlockDevice) of it over io_uring. All drives of one thread share a [`Ring`]. A [`Lane`] is that
 //! thread; it serves a device of any kind by message.
 //!
-//! This crate knows nothing of RAID: neither what the sectors mean, nor what a failed member costs.
+//! This crate knows nothing of RAID: neither the meaning of sectors, nor the effect of a failed member.
 
 mod access;
 mod blocking;

@@ -1,7 +1,7 @@
-//! One user at a time: `O_EXCL` for block devices, `flock` for files, and which process holds them.
+//! One user at a time: `O_EXCL` for block devices, `flock` for files. Finds the process that has a drive open.
 //!
-//! A block device has a shared `flock` besides, by which its user is found. An exclusive one would stop udev, which puts off for three minutes
-//! what it has to do for a device that is locked so, and `udevadm settle` with it.
+//! A block device has a shared `flock` besides, by which its user is found. An exclusive one would stop udev: it postpones its work for a
+//! device that is locked so by three minutes, and `udevadm settle` waits for it.
 
 use crate::info::Sysfs;
 use crate::within::{NotInTime, within, within_each};
@@ -11,17 +11,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A block device may be busy for moments without a user: a partitioner locks it, and the kernel closes a file of io_uring a little after its
-/// last completion.
+/// A block device may be busy for moments without a lasting user: a partitioner locks it, or the kernel closes a file of io_uring a little
+/// after its last completion.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kernel closes files of a killed process's ring in its own time, and late on a busy machine.
+/// The kernel closes the files of a killed process's ring later, and much later on a busy machine.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
 
-/// The time in which the files behind loop devices must be compared with one that is open.
+/// The time limit for comparing the files behind loop devices with one that is open.
 const LOOP_FILE_WITHIN: Duration = Duration::from_millis(500);
 
-/// The time that a look at the file behind a loop device may take before the device is read.
+/// The time limit for a check of the file behind a loop device, before the device is read.
 const LOOP_DEVICE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Repeats `attempt` until it returns `Some`, or patience ends.
@@ -39,7 +39,7 @@ fn try_for<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Opt
     }
 }
 
-/// Repeats an attempt that found the device `busy`: for a moment, and longer while the user that is known is about to end.
+/// Repeats an attempt that found the device `busy`: for a moment, and longer while its known user is about to end.
 pub(crate) fn outlast<T>(path: &Path, mut attempt: impl FnMut() -> Option<T>, busy: impl Fn() -> T) -> T {
     let holder = || std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata));
     let patient = |attempt: &mut dyn FnMut() -> Option<T>| {
@@ -143,7 +143,7 @@ pub(crate) fn exclusive_holder(path: &Path, number: u64) -> String {
     }
 }
 
-/// The loop device that makes a block device of this file. Its users know nothing of our lock. A file that cannot be looked at in
+/// The loop device that makes a block device of this file. Its users know nothing of our lock. A file that does not answer in
 /// time is another one, as this one is open and answers.
 pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
     let backing = |device: &DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
@@ -156,8 +156,8 @@ pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
 }
 
 /// The file behind the loop device `number` (or a partition of it), if that file does not answer. A read of the device would then
-/// wait in the kernel where nothing ends it, not even the end of the process; a look at the file waits where the end of the process
-/// does.
+/// wait in the kernel, and nothing would end it, not even the end of the process. A check of the file waits too, but the end of the
+/// process ends it.
 pub(crate) fn silent_loop_file(number: u64) -> Option<PathBuf> {
     let file = PathBuf::from(Sysfs::of(number)?.text("loop/backing_file")?);
     let asked = file.clone();

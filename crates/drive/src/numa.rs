@@ -1,4 +1,4 @@
-//! Which processors are near a drive, on machines whose memory lies in several nodes (NUMA).
+//! Finds the processors near a drive, on machines whose memory is in several nodes (NUMA).
 
 use crate::info::Sysfs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,7 +12,7 @@ pub fn node_of(path: &Path) -> Option<u32> {
     node_above(Sysfs::of(number)?.device())
 }
 
-/// The node that the page of a device reports, or else that of what the device is attached to.
+/// The node in the sysfs page of a device, or else in the page of the device above it.
 fn node_above(device: &Path) -> Option<u32> {
     let told = |folder: &Path| std::fs::read_to_string(folder.join("numa_node")).ok()?.trim().parse::<i64>().ok();
     // -1: none in particular.
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(numbers("\n"), [] as [usize; 0]);
     }
 
-    /// `/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1`: the page is the controller's or that of the slot it is in.
+    /// `/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1`: the page is that of the controller or of its slot.
     #[test]
     fn a_drive_is_where_what_it_is_attached_to_is() {
         let top = std::env::temp_dir().join(format!("stria-numa-{}", std::process::id()));
@@ -60,7 +60,7 @@ mod tests {
         std::fs::write(slot.join("numa_node"), "1\n").unwrap();
         assert_eq!(node_above(&drive), Some(1));
         std::fs::write(slot.join("nvme/nvme0/numa_node"), "-1\n").unwrap();
-        assert_eq!(node_above(&drive), Some(1), "what does not tell is passed over");
+        assert_eq!(node_above(&drive), Some(1), "a page without a node is skipped");
         std::fs::remove_dir_all(&top).unwrap();
     }
 

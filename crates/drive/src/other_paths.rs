@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time that each other path has to be opened, and each file behind a loop device to be looked at. What takes longer is left alone: a
-/// dead path, for example. Longer than the patience with a path that is busy.
+/// The time that each other path has to be opened, and each file behind a loop device to be looked at. A path that takes longer, such as
+/// a dead one, is skipped. Longer than the patience with a path that is busy.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// The time in which the files behind loop devices must be compared with one that answers.
+/// The time limit for comparing the files behind loop devices with one that answers.
 const LOOP_FILES_WITHIN: Duration = Duration::from_millis(500);
 
 /// Claims all other paths to the block device `number` for as long as the files are open. `path`: as it was given.
@@ -42,14 +42,14 @@ pub(crate) fn claim(path: &Path, number: u64) -> Result<Vec<File>, DriveError> {
                 let holder = exclusive_holder(&node, number);
                 return Err(busy(format!("{holder} by another path to the same drive, {}", node.display())));
             }
-            // A path that is dead reaches nothing.
+            // Nothing can use the drive through a dead path.
             Err(_) => {}
         }
     }
     Ok(claimed)
 }
 
-/// Opened for reading, as udev looks again at a device that was open for writing. The lock names its holder.
+/// Opened for reading, as udev probes a device again that was open for writing. The lock identifies its owner.
 fn open(node: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let open = || rustix::fs::open(node, flags, Mode::empty()).map(File::from);
@@ -90,14 +90,15 @@ fn unit(whole: &Path) -> Option<String> {
     ["naa.", "eui.", "uuid."].iter().any(|kind| unit.starts_with(kind)).then(|| unit.to_owned())
 }
 
-/// The part of its file that a loop device is over.
+/// The part of its file that a loop device covers.
 fn bytes_of_file(whole: &Path) -> Option<Range<u64>> {
     let number = |page| read_to_string(whole.join(page)).ok()?.trim().parse::<u64>().ok();
     let start = number("loop/offset")?;
     Some(start..number("loop/sizelimit").filter(|&limit| limit > 0).map_or(u64::MAX, |limit| start.saturating_add(limit)))
 }
 
-/// Those loop devices that have bytes of one in common. `aligned`: at the same places only, as their partitions are compared.
+/// The other loop devices that share bytes with one. `aligned`: only those with the same offset, as their partitions are
+/// compared.
 fn over_the_same_file(whole: &Path, bytes: &Range<u64>, devices: impl Iterator<Item = PathBuf>, aligned: bool) -> Vec<PathBuf> {
     let Some(file) = backing_file_of(whole).map(|(_, metadata)| Identity::of(&metadata)) else { return Vec::new() };
     let overlaps = |other: &PathBuf| bytes_of_file(other).is_some_and(|theirs| share_bytes(bytes, &theirs, aligned));

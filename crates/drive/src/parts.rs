@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use stria_block::{Buffer, Completion, Data, IoError, Operation, Request, SECTOR_BYTES, Segments, Tag};
 
-/// Where a part belongs: the index of its transfer, and its index there.
+/// The position of a part: the index of its transfer, and its index there.
 pub(crate) type PartOf = (u32, u32);
 
 /// The transfers of one drive that were cut.

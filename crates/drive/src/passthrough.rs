@@ -1,8 +1,8 @@
-//! Commands for NVMe drives past the block layer: `/dev/ngXnY`, which lies beside the block device `/dev/nvmeXnY`.
+//! Commands for NVMe drives past the block layer: `/dev/ngXnY`, the character device beside the block device `/dev/nvmeXnY`.
 //!
-//! The work that the block layer would do for a request is done here: address logical blocks, keep to the size that the controller
-//! takes at once, and read its status. The block device stays open, exclusively, so that nothing else uses the drive, and for
-//! requests that have no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
+//! This module does what the block layer would do for a request: it addresses logical blocks, respects the controller's largest
+//! transfer, and reads the status. The block device stays open, exclusively, so that nothing else uses the drive, and for requests
+//! that have no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
 use crate::{Access, DriveInfo, DriveKind, Identity};
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use stria_block::{BLOCK_ALIGN, Buffer};
 
-/// `struct nvme_passthru_cmd`, and `struct nvme_uring_cmd`, which is the same but for an answer at the end.
+/// `struct nvme_passthru_cmd`, and `struct nvme_uring_cmd`, which is the same except for a result at the end.
 const COMMAND_BYTES: usize = 72;
 /// `NVME_URING_CMD_IO`: `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 const URING_CMD_IO: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x80);
@@ -62,7 +62,7 @@ impl Passthrough {
         if Path::new(&page).join("partition").exists() {
             return Err("it is a partition, and commands are for whole drives".into());
         }
-        let no_nvme = || "it is no NVMe drive, or its driver is older than Linux 5.19".to_owned();
+        let no_nvme = || "it is no NVMe drive, or its driver is older than that of Linux 5.19".to_owned();
         let device = Path::new(&page).canonicalize().map_err(|_| no_nvme())?;
         let sysfs = Sysfs::of(rustix::fs::makedev(major, minor)).ok_or_else(no_nvme)?;
         let name = device.file_name().and_then(|name| name.to_str()?.strip_prefix("nvme")).map(|place| format!("ng{place}"));
@@ -139,7 +139,7 @@ fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
     let (metadata_bytes, block_shift) = (u16::from_le_bytes([format[0], format[1]]), u32::from(format[2]));
     if metadata_bytes != 0 {
         return Err(format!(
-            "its format keeps {metadata_bytes} bytes beside each block; a format without them would do (nvme format)"
+            "its format keeps {metadata_bytes} bytes beside each block; choose a format without them (nvme format)"
         ));
     }
     let (block_bytes, limits) = (1_u64.checked_shl(block_shift).unwrap_or(0), &info.limits);
@@ -160,7 +160,7 @@ pub(crate) fn may_be_sent_again(status: i32) -> bool {
     status & DO_NOT_RETRY == 0 && (status >> 8) & 7 != 2
 }
 
-/// The error that the block layer makes of a drive's status.
+/// The error number that the block layer returns for a drive's status.
 pub(crate) fn errno_of(status: i32) -> Errno {
     match status & 0x7ff {
         // Invalid opcode, field or namespace; unsupported.

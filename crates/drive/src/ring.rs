@@ -4,12 +4,12 @@
 //! the drives' own queues; [`Ring::wait`] does the same and sleeps. The ring knows nothing of requests: it stores each entry's
 //! [`Job`] and returns it with the kernel's result.
 //!
-//! Why the `unsafe` here is sound. The kernel reads and writes memory named by an entry between its submission and its
+//! Why the `unsafe` here is sound: The kernel accesses the memory that an entry names only between its submission and its
 //! completion. That memory (buffers, the list of segments, the open file behind the descriptor) is owned by the entry's job, at
-//! addresses that do not change when the job moves. The job lies in a slot of the ring from before the entry is queued until
-//! its completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring
-//! waits until none is left, or, if a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs.
-//! One thread has the ring (`Rc`), as single-issuer mode requires.
+//! addresses that do not change when the job moves. The job lies in a slot of the ring from before the entry is queued until its
+//! completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring waits
+//! until none is left, or, if a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs. Only one
+//! thread uses the ring (`Rc`), as single-issuer mode requires.
 
 mod entry;
 mod setup;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_block::{Arena, Buffer, Nanos};
 
-/// The time that a ring that is dropped waits for its drives. Memory that a hanging drive may still access is never freed.
+/// The time that a dropped ring waits for its drives. Memory that a hanging drive may still access is never freed.
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Files that a ring can have registered, its sides as many; further drives use their descriptors.
@@ -67,13 +67,13 @@ struct Inner {
     /// Rings beside this one: at most one that is polled and one that is not.
     sides: Vec<Side>,
     has_files: bool,
-    /// Requests of its drives that are with the drives' own threads.
+    /// Requests of its drives that the drives' own threads carry out.
     outside: usize,
     /// Memory that is registered, here and with the sides, as the first buffer.
     memory: Option<&'static Arena>,
     /// Free indices for registered files; empty if the kernel does not support them.
     free_files: Vec<u32>,
-    /// Indices whose last user is gone, while their file is still registered.
+    /// Indices that are no longer used, while their file is still registered.
     released: Rc<RefCell<Vec<u32>>>,
     driven: bool,
     now: Nanos,
@@ -82,7 +82,7 @@ struct Inner {
     nudge: Option<Arc<dyn Fn() + Send + Sync>>,
     wake_armed: bool,
     wake_count: Buffer,
-    /// Timers that end a sleep. There are as many as there were reasons to wake ever earlier, which is few.
+    /// Timers that end a sleep. A timer is added only if it ends earlier than the others, so there are few.
     alarms: Slab<Alarm>,
     /// Watched sockets, with their keys.
     watches: Slab<(u32, Arc<OwnedFd>)>,
@@ -106,9 +106,9 @@ pub struct RingCounters {
     pub call_count: u64,
     /// Entries submitted.
     pub entry_count: u64,
-    /// The part of them that is drives' reads, writes and other work.
+    /// Those of them that are drives' reads, writes and other work.
     pub job_count: u64,
-    /// The part of those that transfers registered memory.
+    /// Those of the drives' entries that transfer registered memory.
     pub fixed_count: u64,
 }
 
@@ -191,7 +191,7 @@ impl Ring {
         self.0.borrow().counters
     }
 
-    /// Submits everything queued to the kernel, and moves completed jobs to the drives. Makes no system call if there is
+    /// Submits all queued entries to the kernel, and moves completed jobs to the drives. Makes no system call if there are
     /// neither.
     pub fn poll(&self) {
         self.0.borrow_mut().turn();
@@ -222,7 +222,7 @@ impl Ring {
         self.0.borrow_mut().nudge = Some(Arc::new(nudge));
     }
 
-    /// Waits until the kernel has no job of any drive: then a dropped drive's lock is free.
+    /// Waits until the kernel has no job of any drive. After that the lock of a dropped drive is free.
     pub fn drain(&self) {
         let inner = &mut *self.0.borrow_mut();
         while inner.slots.len() > inner.free.len() {
@@ -289,7 +289,7 @@ impl Ring {
         inner.outside > 0 || inner.slots.len() > inner.free.len()
     }
 
-    /// A drive has `now` requests with threads of its own, and had `before`.
+    /// The number of a drive's requests that its own threads carry out has changed from `before` to `now`.
     pub(crate) fn set_outside(&self, before: usize, now: usize) {
         let outside = &mut self.0.borrow_mut().outside;
         *outside = *outside - before + now;
@@ -414,12 +414,12 @@ impl Inner {
         }
     }
 
-    /// Unregisters files that are no longer used.
+    /// Unregisters unused files.
     fn let_go(&mut self) {
         while let Some(index) = self.released.borrow_mut().pop() {
             let submitters = std::iter::once(self.uring.submitter()).chain(self.sides.iter().map(|side| side.uring.submitter()));
             for submitter in submitters {
-                submitter.register_files_update(index, &[-1]).expect("a place can be cleared");
+                submitter.register_files_update(index, &[-1]).expect("an index can be cleared");
             }
             self.free_files.push(index);
         }
@@ -548,7 +548,7 @@ fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: En
     ended.borrow_mut().push((job, result));
 }
 
-/// Ignores errors of the system call after which the caller simply tries again.
+/// Ignores errors of the system call that the caller handles by trying again.
 fn try_again(error: io::Error, sleeps: bool) -> io::Result<()> {
     match Errno::from_io_error(&error) {
         // Woken early, timed out, or the kernel wants completions taken first.
@@ -604,7 +604,7 @@ impl Drop for Inner {
             self.dispatch();
         }
         if left.is_err() || self.slots.len() > self.free.len() || self.in_kernel > self.alarms.len() {
-            // It is unknown what the kernel still does: its memory is never freed.
+            // The kernel may still use the memory, so it is never freed.
             std::mem::forget(std::mem::take(&mut self.slots));
             std::mem::forget(std::mem::take(&mut self.alarms));
             std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));

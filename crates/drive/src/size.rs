@@ -1,11 +1,11 @@
 //! Checks that a drive is still as large as it was when it was opened.
 //!
-//! A file that is cut short while it is a member (`truncate`, `cp x FILE`) does not answer with errors. Reads behind its end
-//! are short, but the next write there makes the file grow again, and from then on the hole before it reads as zeros without
-//! any error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all
-//! requests of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter
-//! than it was until its very last block is written. For that case, and for a file that other software makes long again, the
-//! space that the file takes is compared as well ([`Room`]).
+//! A file that is cut short while it is a member (`truncate`, `cp x FILE`) does not return errors. Reads behind its end are
+//! short, but the next write there makes the file grow again, and from then on the hole before it reads as zeros without any
+//! error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all requests
+//! of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter than before
+//! until its very last block is written. For that case, and for a file that other software makes long again, the occupied space
+//! is compared as well ([`Room`]).
 //!
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
@@ -37,14 +37,14 @@ const ROOM_SLACK_BYTES: u64 = 64 << 10;
 /// The number of checks of a file that lacks space, a millisecond apart, before it is lost.
 const LOOKS: usize = 20;
 
-/// The knowledge about an open drive's size; shared by all its handles.
+/// The size of an open drive, shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct Size {
     /// The file that is the member, or that is behind a loop device.
     file: Option<Backing>,
     /// The size of a block device, in bytes.
     device_bytes: Option<u64>,
-    /// Operations that free space, begun and ended.
+    /// The numbers of operations that free space: begun and ended.
     releases_begun: AtomicU64,
     releases_ended: AtomicU64,
     /// Why the drive is lost.
@@ -57,11 +57,11 @@ struct Backing {
     other: Option<File>,
     /// The file must not become shorter than this.
     bytes: u64,
-    /// True if the space that it takes is meaningful.
+    /// True if its occupied space can be compared.
     tells_room: bool,
 }
 
-/// The observation of one handle at its last check: space that vanishes although Stria freed none was cut off.
+/// The space that one handle saw at its last check. If it shrinks although Stria freed none, the file was cut short.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room(Option<Seen>);
 
@@ -98,7 +98,7 @@ impl Size {
         self.lost.get().map(|why| IoError::new(ErrorKind::Gone, &**why))
     }
 
-    /// The drive has turned out to end before its recorded end.
+    /// Marks the drive as lost: it ends before its recorded end.
     pub(crate) fn lose(&self, why: String) {
         self.lost.get_or_init(|| why.into());
     }
@@ -125,7 +125,7 @@ impl Size {
         self.releases_ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Checks the file, if there is one. `own`: the open drive; `room`: what this handle saw last.
+    /// Checks the file, if there is one. `own`: the open drive; `room`: the space that this handle saw last.
     pub(crate) fn look_at_file(&self, own: &File, name: impl std::fmt::Display, room: &mut Room) {
         let Some(backing) = &self.file else { return };
         if self.lost.get().is_some() {
@@ -133,7 +133,7 @@ impl Size {
         }
         let releases_ended = self.releases_ended.load(Ordering::SeqCst);
         let file = backing.other.as_ref().unwrap_or(own);
-        // A check that fails means nothing; requests will show an error.
+        // A failed check proves nothing; requests will return errors.
         let Some((bytes, room_bytes)) = bytes_and_room(file) else { return };
         if bytes < backing.bytes {
             let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
@@ -173,8 +173,8 @@ fn bytes_and_room(file: &File) -> Option<(u64, u64)> {
     Some((now.stx_size, now.stx_blocks * SECTOR_BYTES as u64))
 }
 
-/// The space that a file takes, if that is too little for more than a moment: a file system that replaces a shared block by a
-/// copy subtracts the one before it adds the other.
+/// The space that a file occupies, if it stays too small for more than a moment: a file system that replaces a shared block by a
+/// copy subtracts the old block before it adds the new one.
 fn is_still_lacking(file: &File, least_bytes: u64, mut room_bytes: u64) -> Option<u64> {
     for _ in 0..LOOKS {
         if room_bytes >= least_bytes {
@@ -203,7 +203,7 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     let info: LoopInfo = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }.ok()?;
     // The path may lead to another file by now, or in this container.
     let is_it = info[..2] == [metadata.dev(), metadata.ino()] && metadata.is_file();
-    // The end of what the device uses: its file may be longer.
+    // The end of the part that the device uses; its file may be longer.
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
     is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_room: false })

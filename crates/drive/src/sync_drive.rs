@@ -40,7 +40,7 @@ impl WeakDrive {
 struct Opened {
     /// Present until it is dropped.
     file: Option<File>,
-    /// Other paths to the same bytes, which nobody else may use meanwhile.
+    /// Other paths to the same bytes, which no other software may use meanwhile.
     _other_paths: Vec<File>,
     info: DriveInfo,
     access: Access,
@@ -60,7 +60,7 @@ impl Drop for Opened {
         if self.info.waits != Waits::Untold {
             return close();
         }
-        // A file system with a server asks it before it closes, and the server may have stopped.
+        // A file system with a server asks that server before it closes a file, and the server may have stopped.
         let (closed, end) = channel();
         let thread = std::thread::Builder::new().name("stria close".into()).spawn(move || {
             close();
@@ -72,7 +72,7 @@ impl Drop for Opened {
     }
 }
 
-/// Inspects the drive at `path` and closes it again. Changes nothing, takes no lock.
+/// Inspects the drive at `path` and closes it again. Changes nothing and takes no lock.
 ///
 /// # Errors
 /// There is no such drive, it may not be read, or it cannot be a member.
@@ -89,7 +89,7 @@ impl SyncDrive {
         Self::open_with(path, access, IoOptions::default())
     }
 
-    /// The same; `io` says how [`FileDrive`](crate::FileDrive)s should reach it.
+    /// The same; `io`: how [`FileDrive`](crate::FileDrive)s should reach it.
     ///
     /// # Errors
     /// As [`SyncDrive::open`], and [`DriveError::NoPassthrough`].
@@ -165,7 +165,7 @@ impl SyncDrive {
         self.0.size.has_holes(self.file())
     }
 
-    /// The knowledge about its size.
+    /// The record of its size.
     pub(crate) fn size(&self) -> &Size {
         &self.0.size
     }
@@ -215,7 +215,7 @@ impl SyncDrive {
         Ok(())
     }
 
-    /// Allocates the space of these sectors of a file, so that later writes there cannot run out of it. Their content stays. Does
+    /// Allocates space for these sectors of a file, so that later writes there cannot run out of space. Their content stays. Does
     /// nothing on other drives, and on file systems that cannot allocate ahead.
     ///
     /// # Errors
@@ -257,8 +257,8 @@ impl SyncDrive {
         let at = start_sector + (done_bytes / SECTOR_BYTES) as u64;
         let what = format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.name());
         let what = what + ": it was cut short while in use";
-        // The member is gone, not only these sectors: a write there would make the file longer, and turn what lay before into
-        // zeros.
+        // The entire member is lost, not only these sectors: a write there would make the file longer, and the sectors before it
+        // would read as zeros.
         self.0.size.lose(what.clone());
         IoError::new(ErrorKind::Gone, what)
     }
@@ -319,7 +319,7 @@ fn system(path: &Path, action: &'static str, source: io::Error) -> DriveError {
 }
 
 fn write_protected(path: &Path) -> DriveError {
-    unfit(path, "it is write-protected; lift that (blockdev --setrw), or take another".into())
+    unfit(path, "it is write-protected; remove the protection (blockdev --setrw), or name another drive".into())
 }
 
 fn kind_of(path: &Path, metadata: &Metadata) -> Result<DriveKind, DriveError> {
@@ -355,7 +355,7 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
         },
         Some(Errno::ROFS) => unfit(
             &path,
-            "its file system is read-only, if only for this process: a unit of systemd writes where its ReadWritePaths= says (`systemctl edit stria`)"
+            "its file system is read-only, perhaps only for this process: add the path to ReadWritePaths= of the systemd unit (`systemctl edit stria`)"
                 .into(),
         ),
         Some(Errno::TXTBSY) => unfit(&path, "it is used as swap, or is the executable of a running program".into()),
@@ -364,13 +364,14 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
     }
 }
 
-/// True if the block device is read-only in the kernel. Some drivers let it be opened for writing all the same.
+/// True if the block device is read-only in the kernel. Some drivers allow opening it for writing nevertheless.
 fn is_write_protected(number: u64) -> bool {
     let page = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(number), rustix::fs::minor(number));
     std::fs::read_to_string(page).is_ok_and(|page| page.trim() == "1")
 }
 
-/// Opens the file without the page cache. If the file system refuses that, with it; then the refusal is returned too.
+/// Opens the file without the page cache. If the file system refuses that, opens it with the page cache and returns the refusal
+/// too.
 fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Option<String>), DriveError> {
     let mut flags = match access {
         Access::ReadOnly => OFlags::RDONLY,
@@ -400,7 +401,7 @@ fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Op
         }
         _ => return Ok((file, None)),
     };
-    // The flag is cleared on the same open file, so that nothing can take the path's place in between.
+    // The flag is cleared on the same open file, so that the path cannot lead to another file in between.
     let now = rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT));
     now.map_err(|errno| system(path, "turn direct I/O off", errno.into()))?;
     Ok((file, Some(refusal)))
@@ -496,7 +497,8 @@ fn block_device_limits(path: &Path, file: &File, sysfs: Option<&Sysfs>) -> Resul
     })
 }
 
-/// The largest request that a queue takes whole: `max_sectors_kb`, and `max_segments` scattered pages. 1 GiB without a queue.
+/// The largest request that a queue takes without a split: `max_sectors_kb`, and `max_segments` scattered pages. 1 GiB without a
+/// queue.
 fn transfer_bytes_max(sysfs: Option<&Sysfs>) -> usize {
     let page = |name, unit| sysfs.and_then(|sysfs| sysfs.number(name)).filter(|&count| count > 0).map(|count| count * unit);
     let bytes = page("queue/max_sectors_kb", 1024).into_iter().chain(page("queue/max_segments", BLOCK_ALIGN as u64)).min();
@@ -512,8 +514,8 @@ fn smallest_direct_read(file: &File) -> u32 {
     [512, 1024, 2048].into_iter().find(works).unwrap_or(BLOCK_ALIGN as u32)
 }
 
-/// True if the file system can deallocate. With write access it is tried, behind the end of the file where nothing is. A try
-/// changes the file's times, so with read access the kind of file system decides.
+/// True if the file system can deallocate. With write access it is tried behind the end of the file, where no data is. The
+/// attempt changes the file's times, so with read access the kind of file system decides.
 fn punches_holes(file: &File, len: u64, access: Access) -> bool {
     /// linux/magic.h: ext4, xfs, btrfs, tmpfs, f2fs.
     const PUNCHING: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];

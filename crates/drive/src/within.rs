@@ -23,7 +23,8 @@ pub fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + 
     result_by(Instant::now() + patience, begin(work))
 }
 
-/// Runs `work` for each of these at once, on a thread each, and waits at most `patience` for all. The results have their order.
+/// Runs `work` for all of these at once, each on a thread, and waits at most `patience` for all. The results are in the same
+/// order.
 pub fn within_each<I, T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
     patience: Duration,
     items: impl IntoIterator<Item = I>,

@@ -1,12 +1,12 @@
 //! Threads for one drive's system calls that may wait: flushes, discards, zeroing, the search for holes, every request to a
 //! file whose file system waits for a server, and transfers that the kernel could not take at once.
 //!
-//! io_uring's own worker threads would not do. All rings of a thread share a few of them, so a drive that hangs in a flush
-//! would occupy those that the healthy drives need; and two files can share one of their queues. Here each drive has its own
+//! io_uring's own worker threads are not enough. All rings of a thread share a few of them, so a drive that hangs in a flush
+//! would occupy those that the healthy drives need. Two files can also share one of their queues. Here each drive has its own
 //! threads, so a drive that hangs delays only itself.
 //!
 //! Threads are started as needed and end after a while without work. A thread owns its request with all memory, and a handle of
-//! the drive, until the system call returns: nothing is taken from a call that hangs.
+//! the drive, until the system call returns. So a call that hangs keeps everything it uses.
 
 use crate::blocking::carry_out;
 use crate::parts::PartOf;
@@ -24,9 +24,9 @@ const THREADS_MAX: usize = 16;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// The time that dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
 const LAST_CALLS: Duration = Duration::from_secs(1);
-/// A call needs little stack: the memory of its request lies elsewhere.
+/// A call needs little stack: the memory of its request is on the heap.
 const STACK_BYTES: usize = 256 << 10;
-/// 200 ms: the pause between two looks at threads that wait in the kernel.
+/// 200 ms: the pause between two checks of threads that wait in the kernel.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The handle of the threads.
@@ -51,7 +51,7 @@ struct Shared {
     changed: Condvar,
     /// A call has returned.
     returned: Condvar,
-    /// The waker of the owner's ring. Not of its lane, which takes no turns while the array is opened.
+    /// The waker of the owner's ring. The lane's waker would not do, as the lane takes no turns while the array is opened.
     waker: Waker,
 }
 
@@ -74,8 +74,8 @@ fn thread_name(info: &DriveInfo) -> String {
 /// The beginning of the names of these threads.
 const DRIVE: &str = "drive ";
 
-/// The drives, by name, that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
-/// and the open drive go when they answer.
+/// The names of drives that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
+/// ends and the drive is closed when they answer.
 pub fn held_by() -> Vec<String> {
     let mut held = waiting();
     // A thread that was about to end counts as waiting for a moment.

@@ -1,4 +1,4 @@
-//! What a drive reports about itself, which users it admits, and how it fails.
+//! A drive reports its properties, admits one user, and fails with the right errors.
 
 mod common;
 
@@ -158,7 +158,7 @@ fn file_under_a_loop_device_is_busy() {
     probe(&device.file).expect("looking is free");
 }
 
-/// Before, each of two loop devices over one file, and the file beside one, could be written as if nothing used it.
+/// Regression: two loop devices over one file, or a file and a loop device over it, could be written at the same time.
 #[test]
 fn second_path_to_a_drive_in_use_is_busy() {
     let folder = Folder::on_disk();
@@ -174,14 +174,14 @@ fn second_path_to_a_drive_in_use_is_busy() {
     refused(&second.device, &["this very process"]);
     refused(&half.device, &["this very process"]);
     drop(held);
-    // The user of another path need not be ours.
+    // The user of another path may be other software.
     let claim = SyncDrive::open(&second.device, Access::Exclusive).expect("free again");
     drop(claim);
     let excl = rustix::fs::OFlags::EXCL.bits() as i32;
     let foreign = std::fs::File::options().read(true).custom_flags(excl).open(&half.device).expect("it opens");
     refused(&first.device, &["by another path to the same drive", &half.device.display().to_string()]);
     drop(foreign);
-    // What has the file locked uses it without any loop device.
+    // The lock on the file belongs to a user without a loop device.
     let file = std::fs::File::open(&first.file).expect("it opens");
     file.lock().expect("locked");
     refused(&first.device, &["this very process, which uses the file behind it", &first.file.display().to_string()]);
@@ -341,7 +341,7 @@ fn memory_in_flight_outlives_its_drive_and_its_ring() {
     }
 }
 
-/// Writes wait in the kernel while their file system is frozen: on threads of the drive, not on that of the ring.
+/// Writes wait in the kernel while their file system is frozen: on threads of the drive, not on the ring's thread.
 #[test]
 fn drive_that_hangs_holds_up_nobody_and_is_held_until_its_last_call_returns() {
     let folder = Folder::on_disk();
@@ -387,7 +387,7 @@ fn drive_that_hangs_holds_up_nobody_and_is_held_until_its_last_call_returns() {
     }
 }
 
-/// What was written before a flush was submitted is durable when the flush ends, also if it waited for another.
+/// Data that was written before a flush was submitted is durable when the flush ends, even if the flush waited for another.
 #[test]
 fn flushes_that_come_together_go_as_one() {
     let folder = Folder::on_disk();
@@ -537,8 +537,8 @@ fn several_drives_on_one_ring_share_it() {
     }
 }
 
-/// Requests too large for a queue were handed to a worker thread of the kernel, as the block layer does not split what may not
-/// wait. Workers are named after the thread that they work for.
+/// Requests too large for a queue were handed to a worker thread of the kernel, as the block layer does not split requests that
+/// may not wait. Workers are named after the thread that they work for.
 #[test]
 fn large_transfers_need_no_kernel_worker() {
     let folder = Folder::on_disk();

@@ -214,7 +214,7 @@ fn stop_waits_for_what_was_submitted() {
         assert!(!stop.is_finished() && lane.is_running(), "a request is open");
         client.submit([read(2, 0)]);
         assert_eq!(client.answers()[0].tag, 2, "a late request is refused at once");
-        // The device ends such a request only when it is told to.
+        // The device ends such a request only on command.
         let _ = lane.call(|device| device.panics = true);
         assert!(stop.join().unwrap().is_err());
         assert_eq!(client.answers()[0].tag, 1);
@@ -290,7 +290,7 @@ fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
     let housed = || counts.iter().map(|lane| lane.1.load(Ordering::SeqCst)).collect::<Vec<_>>();
     let mut peers: Vec<UnixStream> = (0..6).map(|_| house()).collect();
     assert_eq!(housed(), [2, 2, 2]);
-    // Both of one lane leave, and its rooms are the next to be taken.
+    // Both clients of one lane leave, so the next clients go to that lane.
     let leaving = [peers.remove(4), peers.remove(1)];
     for peer in leaving {
         peer.shutdown(std::net::Shutdown::Write).unwrap();
@@ -342,7 +342,7 @@ fn idle_lane_sleeps() {
     std::thread::sleep(Duration::from_millis(300));
     let (polls_after, time_after) = lane.call(used).unwrap();
     assert!(time_after - time_before < 20_000_000, "{} ns of processor time in 300 ms of rest", time_after - time_before);
-    // Spinning polls come from the calls before and after; a lane that does not sleep makes many thousand more.
+    // The calls before and after cause some spinning polls; a lane that does not sleep makes many thousand more.
     assert!(polls_after - polls_before < 2000, "{} polls", polls_after - polls_before);
 }
 
@@ -447,11 +447,11 @@ fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
     }
     let mut unlucky = peers.remove(3);
     unlucky.write_all(&[99]).unwrap();
-    assert_eq!(unlucky.read(&mut answer).unwrap(), 0, "it was shown out");
+    assert_eq!(unlucky.read(&mut answer).unwrap(), 0, "it was disconnected");
     peers[0].write_all(&[5]).unwrap();
     peers[0].read_exact(&mut answer[..1]).unwrap();
     lane.stop().unwrap();
-    assert_eq!(peers[0].read(&mut answer).unwrap(), 0, "the house is closed");
+    assert_eq!(peers[0].read(&mut answer).unwrap(), 0, "the lane has ended");
     let apart = Lane::new("full").takes_clients(false).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let (near, _far) = UnixStream::pair().unwrap();
     assert!(apart.remote().take_in(Box::new(Echo::new(near))).is_err());

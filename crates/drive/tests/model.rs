@@ -1,7 +1,7 @@
-//! Many chance requests in flight on a real drive, against a plain array of bytes.
+//! Many random requests in flight on a real drive, against a plain array of bytes.
 //!
-//! Requests in flight never overlap unless both read, since their order is undefined. Every read is compared when it ends; at
-//! the end the whole drive is. A failure names the position and the seed.
+//! Requests in flight never overlap unless both read, since their order is undefined. Every read is compared when it ends, and
+//! the whole drive at the end. A failure names the position and the seed.
 
 mod common;
 
@@ -31,7 +31,7 @@ struct Play {
     seed: u64,
 }
 
-/// Cuts `len` bytes at chance; `odd`: also inside sectors.
+/// Cuts `len` bytes at random; `odd`: also inside sectors.
 fn cuts(chance: &mut Chance, len: usize, odd: bool) -> Vec<usize> {
     let mut lens = Vec::new();
     let mut left = len;
@@ -198,7 +198,7 @@ fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
     assert_eq!((play.drive.watch().way(), play.drive.way_note()), (way, None), "as asked for, to the end");
     let Play { drive, ring, bytes, .. } = play;
     drop((drive, ring));
-    assert!(contents(path) == bytes, "the usual way tells the same");
+    assert!(contents(path) == bytes, "a read in the usual way returns the same");
 }
 
 const LEN: u64 = 2 << 20;

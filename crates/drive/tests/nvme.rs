@@ -29,7 +29,7 @@ fn reads(count: u64, sectors: u64) -> Vec<Request> {
     (0..count).map(read).collect()
 }
 
-/// How many interrupts the first drive has caused.
+/// The number of interrupts that the first drive has caused.
 fn interrupts() -> u64 {
     let all = std::fs::read_to_string("/proc/interrupts").unwrap();
     let lines = all.lines().filter(|line| line.contains("nvme0q"));
@@ -153,7 +153,7 @@ fn a_lane_serves_beside_what_goes_aside(path: &Path, io: IoOptions) {
     let mut ended = Vec::new();
     for _ in 0..20 {
         remote.submit(&mut reads(32, 8), &reply);
-        // Requests are answered meanwhile, and a sleeper is woken.
+        // Requests are answered meanwhile, and a sleeping thread is woken.
         assert!(lane.call(|drive| drive.info().io_poll).unwrap());
         let end = std::time::Instant::now() + Duration::from_secs(60);
         let before = ended.len();

@@ -1,7 +1,6 @@
-//! Goal: a drive that is cut short while it is open is lost, and never returns zeros for what was there.
-//! Method: files, on several file systems, and loop devices are cut short at every awkward moment: while idle, with a write
-//! already submitted that makes the file long again, and back to the full length at once. Then every kind of request is sent to
-//! them.
+//! Goal: a drive that is cut short while it is open is lost, and never returns zeros in place of its data. Method: files, on
+//! several file systems, and loop devices are cut short at every awkward moment: while idle, with a write already submitted that
+//! makes the file long again, and back to the full length at once. Then every kind of request is sent to them.
 
 mod common;
 
@@ -56,7 +55,7 @@ fn file_in(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Whatever the request and its position: the drive is gone, and stays so.
+/// The drive is lost for every request at every position, and stays lost.
 fn is_lost(ring: &Ring, drive: &mut FileDrive, when: &str) {
     for start_sector in [0, 8, SECTORS / 2, SECTORS - 8, 0] {
         let error = read(ring, drive, start_sector, 8).expect_err(when);
@@ -119,7 +118,7 @@ fn holes_behind_a_write_that_made_the_file_grow_are_not_zeros() {
             let operation = Operation::Write { from, fua: false };
             drive.poll(monotonic_now(), &mut Vec::new());
             drive.submit(Request { tag: 1, start_sector: write_at, sectors: 8, operation });
-            // Checked already, but not submitted to the kernel yet.
+            // The write has been checked, but not submitted to the kernel yet.
             cut(&path, 0);
             let mut ended = Vec::new();
             while ended.is_empty() {

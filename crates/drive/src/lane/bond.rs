@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Default)]
 pub struct PanicGroup(Arc<Mutex<Vec<BreakOff>>>);
 
-/// Makes one lane break off.
+/// Ends one lane.
 type BreakOff = Box<dyn Fn() + Send>;
 
 impl PanicGroup {
@@ -15,7 +15,7 @@ impl PanicGroup {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(break_off));
     }
 
-    /// Makes every lane break off. The caller's lane has already.
+    /// Ends every lane. The caller's lane has ended already.
     pub(super) fn break_off(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|break_off| break_off());
     }

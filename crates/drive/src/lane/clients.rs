@@ -1,7 +1,7 @@
-//! The clients that live on a lane: which are due a turn, and what the others wait for.
+//! The clients that run on a lane: the ones that are due a turn, and the events that the others wait for.
 //!
 //! A client has a seat, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
-//! watch for a client that has left may still fire for the next client in the seat, which costs that client a needless turn.
+//! watch for a client that has left may still fire for the next client in the seat. That client then takes a needless turn.
 
 use super::request_table::RequestTable;
 use crate::Ring;
@@ -17,7 +17,7 @@ pub(super) struct LaneClients {
     seats: Vec<Option<Resident>>,
     /// Seats of clients that are due a turn, each once.
     due: Vec<u32>,
-    /// No `until` of any client is before this.
+    /// No client's `until` is before this.
     earliest: Option<Nanos>,
     keys: Vec<u32>,
     requests: Vec<Request>,
@@ -63,7 +63,7 @@ impl LaneClients {
         (0..self.seats.len()).for_each(|seat| self.call(seat as u32));
     }
 
-    /// Calls clients whose socket is ready or whose time has come. True if any client is due a turn.
+    /// Marks the clients whose socket is ready or whose time has come as due a turn. True if any client is due one.
     pub(super) fn look(&mut self, ring: &Ring, now: Nanos) -> bool {
         let mut keys = std::mem::take(&mut self.keys);
         ring.take_ready(&mut keys);

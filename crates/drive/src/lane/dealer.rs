@@ -23,7 +23,7 @@ impl LaneRouter {
     /// # Panics
     /// Without lanes.
     pub fn new(lanes: Vec<Arc<dyn RemoteDevice>>, group_sectors: Option<u64>) -> Self {
-        assert!(!lanes.is_empty(), "somebody must serve");
+        assert!(!lanes.is_empty(), "there must be a lane");
         let clients = Mutex::new(lanes.iter().map(|_| Arc::default()).collect());
         Self { lanes, group_sectors, clients, next: AtomicUsize::new(0) }
     }
@@ -67,7 +67,7 @@ impl RemoteDevice for LaneRouter {
 
 /// An on-lane client that is counted for its lane.
 struct Lodger {
-    /// Released before the on-lane client's end can be noticed.
+    /// Released before the end of the on-lane client is visible.
     _place: Arc<()>,
     client: Box<dyn LaneClient>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Going to sleep and being woken costs several microseconds on each side, more in a virtual machine. Polling pays only if the
 //! next event comes sooner. So the lane learns from its pauses, as KVM does with its halts (`halt_poll_ns`): after a pause that
-//! was short enough to be polled through it polls for longer, after a longer one it sleeps at once.
+//! was short enough to poll through it polls for longer, and after a longer one it sleeps at once.
 
 use std::time::Duration;
 use stria_block::Nanos;
@@ -47,7 +47,7 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Active at `now`, then idle: whether the lane still looks out after `pause`.
+    /// Active at `now`, then idle: whether the lane still polls after `pause`.
     fn looks_out_after(patience: &mut Patience, now: Nanos, pause: Nanos) -> bool {
         patience.lasts(true, now);
         patience.lasts(false, now + pause)

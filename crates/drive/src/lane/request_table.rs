@@ -11,7 +11,7 @@ use stria_block::{Completion, ErrorKind, IoError, Mailbox, Nanos, Operation, Req
 
 /// 4 KiB: what a request costs the device besides its bytes.
 const REQUEST_COST: usize = 4 << 10;
-/// 512 KiB, 64 requests of 4 KiB: a client with no more than this at the device never waits.
+/// 512 KiB, 64 requests of 4 KiB: a client with at most this cost at the device never waits.
 const SMALL_COST: usize = 512 << 10;
 /// 8 MiB: the smallest window; four milliseconds at two gigabytes a second, and far more than a drive needs to stay busy. With
 /// 4 MiB four clients that write 1 MiB at a time to a RAM device took a fifth more processor time.
@@ -39,7 +39,7 @@ pub(super) struct RequestTable {
     window_cost: usize,
     /// Clients with waiting requests, in the order of their turns.
     turns: VecDeque<usize>,
-    /// Clients with waiting requests and so little at the device that they need not wait for their turn.
+    /// Clients with waiting requests whose cost at the device is so low that they need not wait for their turn.
     modest: Vec<usize>,
     /// The number of clients that are active.
     season: Season,
@@ -50,7 +50,7 @@ pub(super) struct RequestTable {
 struct Season {
     number: u64,
     began: Nanos,
-    /// In the last period, and in this one so far.
+    /// In the previous period, and in this one so far.
     counts: [usize; 2],
 }
 
@@ -78,7 +78,7 @@ struct Client {
     season: u64,
 }
 
-/// Where a client's answers go.
+/// The destination of a client's answers.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
     /// To the on-lane client in this seat, which takes them with [`RequestTable::answers`].
@@ -168,7 +168,7 @@ impl RequestTable {
         &mut self.clients[client].answers
     }
 
-    /// Adds a client, in the place of one that has left if there is one.
+    /// Adds a client, in a slot of one that has left if there is any.
     fn seat(&mut self, reply: Reply) -> usize {
         match self.clients.iter().position(Client::has_left) {
             Some(index) => {

@@ -1,4 +1,4 @@
-//! The number that an entry of the ring carries, and its completion brings back: what the completion is of.
+//! The number of an entry, which its completion carries too. It identifies the thing that has completed.
 
 /// The eventfd that wakes the thread.
 const WAKE: u64 = 0;
@@ -43,7 +43,7 @@ impl Entry {
     /// The entry that has this number.
     ///
     /// # Panics
-    /// No entry has this number: the kernel brings back what it was given.
+    /// No entry has this number; the kernel returns the numbers that it was given.
     pub fn of(number: u64) -> Self {
         let index = number as u32 as usize;
         match number >> KIND_SHIFT {

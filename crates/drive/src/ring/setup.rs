@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use stria_block::Arena;
 
-/// Entries submitted by one system call at most; more need another one.
+/// The most entries that one system call submits.
 const SUBMISSION_ENTRIES: u32 = 512;
 /// Bounds how much the kernel has at once, so that its completion queue never overflows. The rest waits in the ring.
 const COMPLETION_ENTRIES: u32 = 4096;
@@ -34,7 +34,7 @@ pub(super) fn modes<S: squeue::EntryMarker, C: cqueue::EntryMarker>() -> [Mode<S
     ]
 }
 
-/// The first of `modes` that the kernel has, with the settings of `and`.
+/// Sets up a ring in the first of `modes` that the kernel supports, with the settings of `and`.
 pub(super) fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     modes: &[Mode<S, C>],
     and: impl Fn(&mut io_uring::Builder<S, C>),

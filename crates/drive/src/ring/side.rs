@@ -1,4 +1,4 @@
-//! A second io_uring beside a thread's usual one, for what that cannot do.
+//! A second io_uring beside a thread's usual one, for polled completion and NVMe commands.
 //!
 //! Polled completion needs a ring of its own, which takes nothing else: nothing reports the end of its requests, and each turn
 //! looks for completions in the drive's queue. NVMe commands need entries and completions of twice the size. A side has both

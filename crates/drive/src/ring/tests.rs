@@ -8,7 +8,7 @@ use stria_block::{BlockDevice, Operation, Request, Segments};
 /// A file, its drive on `ring`, and 2000 reads submitted: more than one call hands over.
 fn reads(ring: &Ring, name: &str, flags: OFlags) -> (PathBuf, FileDrive) {
     let path = std::env::temp_dir().join(format!("stria-ring-{name}-{}", std::process::id()));
-    // On the disk, or direct reads would first have to wait for that.
+    // The file is synced first; otherwise direct reads would have to wait for that.
     let mut file = std::fs::File::create(&path).unwrap();
     std::io::Write::write_all(&mut file, &vec![7; 1 << 20]).and_then(|()| file.sync_all()).unwrap();
     let mut drive = open(&path, ring, Access::Exclusive).unwrap();
@@ -32,7 +32,7 @@ fn all_end(ring: &Ring, (path, mut drive): (PathBuf, FileDrive)) {
     std::fs::remove_file(path).unwrap();
 }
 
-/// Kernels that lack the leaner modes get the plainer ones: each carries requests and wakes.
+/// Kernels that lack the cheaper modes get the plainer ones: each carries requests and wakes.
 #[test]
 fn ring_works_in_every_mode() {
     let modes = modes();
@@ -52,8 +52,8 @@ fn ring_works_in_every_mode() {
     }
 }
 
-/// Reads from the page cache end while they are handed over. A wait that needed several calls for that
-/// saw all of them end, and then slept for what had come already.
+/// Reads from the page cache end while they are handed over. A wait that needed several calls for that saw all of them end, and
+/// then slept although nothing else was to come.
 #[test]
 fn wait_does_not_sleep_on_what_ended_while_it_handed_over() {
     for skipped in 0..3 {
@@ -98,8 +98,8 @@ fn files_are_registered_and_let_go() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// A client left, its socket was closed with an entry for it still to be handed over, and that then watched whatever had its
-/// number by then: the ring's end waited for it for ever.
+/// A client left, and its socket was closed while an entry for it was not submitted yet. The entry then watched another file of
+/// the same number, and the ring's drop waited for it for ever.
 #[test]
 fn watch_is_of_the_socket_and_not_of_its_number() {
     let ring = Ring::new().unwrap();
@@ -136,7 +136,7 @@ fn one_alarm_serves_many_sleeps() {
     assert_eq!(ring.0.borrow().alarms.len(), 2, "an earlier one is set beside it");
     ring.wait(Some(Duration::from_millis(1)));
     ring.wait(Some(Duration::from_millis(1)));
-    assert_eq!(ring.0.borrow().alarms.len(), 2, "what has rung is gone");
+    assert_eq!(ring.0.borrow().alarms.len(), 2, "an alarm that has fired is gone");
     drop(ring);
     assert!(start.elapsed() < Duration::from_secs(60));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, IoError, Operation, Request, Segments};
 use stria_drive::{FileDrive, Ring, monotonic_now};
 
-/// A directory of this test's own on a real disk's file system, removed with it.
+/// A directory for one test on a real disk's file system, removed when dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// True if the test may set up devices and mounts; otherwise it prints why not.
+/// True if the test may set up devices and mounts; otherwise prints the reason.
 pub fn is_root(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -63,7 +63,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
         .ok_or_else(|| format!("{program} {arguments:?}: {}", text(&output.stderr)))
 }
 
-/// A loop device, detached with it.
+/// A loop device, detached when dropped.
 pub struct Loop {
     pub device: PathBuf,
     pub file: PathBuf,
@@ -83,7 +83,7 @@ impl Loop {
         Self::over(&folder.file(&format!("loop-{block_bytes}"), len), &[options, &["--sector-size", &block]].concat())
     }
 
-    /// Over a file that is there.
+    /// Over an existing file.
     pub fn over(file: &Path, options: &[&str]) -> Option<Self> {
         match run("losetup", &[options, &["--find", "--show", file.to_str().unwrap()]].concat()) {
             Ok(device) => Some(Self { device: device.into(), file: file.to_owned() }),
@@ -101,7 +101,7 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted file system, unmounted with it.
+/// A mounted file system, unmounted when dropped.
 pub struct Mount(pub PathBuf);
 
 impl Mount {

@@ -1,4 +1,4 @@
-//! Goal: however much one client asks for, another waits for a window of it at most, and nothing is lost or overtaken.
+//! Goal: a client waits for at most one window of another's requests, however many those are. No request is lost or overtaken.
 //! Method: several clients send requests to a table, and the test answers them by hand, as a slow device would.
 
 use super::*;
@@ -24,7 +24,7 @@ impl Bench {
         Self { request_table, device: VecDeque::new() }
     }
 
-    /// The client asks; whether the device has it at once.
+    /// The client sends a request. True if the device has it at once.
     fn ask(&mut self, client: usize, request: Request) -> bool {
         self.request_table.turn_to_client(client);
         let accepted = self.request_table.accept(request);
@@ -33,7 +33,7 @@ impl Bench {
         at_once
     }
 
-    /// The device ends its oldest request; gives the client that had asked, and its tag.
+    /// The device ends its oldest request. Returns the client that sent it, and its tag.
     fn end_one(&mut self) -> Option<(usize, Tag)> {
         let request = self.device.pop_front()?;
         let open = self.request_table.slots[request.tag as usize].as_ref().expect("it is open");
