@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub usize);
 
-/// The extent to which something is in step with the rest of the array.
+/// How far something is in sync, or consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Synced<S> {
     /// Below this sector.
@@ -23,7 +23,7 @@ impl<S> Synced<S> {
         Self::UpTo(Sector::new(number))
     }
 
-    /// True if everything before `end` is in step.
+    /// True if that holds for everything before `end`.
     #[inline]
     pub fn covers(&self, end: Sector<S>) -> bool {
         match self {
@@ -132,8 +132,8 @@ pub struct ArrayConfig {
     pub log: Option<LogConfig>,
     /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
-    /// Refuse all writes. An array that is planned from its drives is always bound so, since several lanes bind it and its spans one
-    /// after another; what serves it writable lifts that when all have ([`Engine::set_read_only`](crate::Engine::set_read_only)).
+    /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after another. Once
+    /// all have, [`Engine::set_read_only`](crate::Engine::set_read_only) lifts it for an array that is served writable.
     pub read_only: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whichever driver takes a write, straight or task, members and logs are asked for the same, in the same order, with the same
+//! Whether a write is straight or a task, members and logs are asked for the same, in the same order, with the same
 //! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the driver itself, the
 //! other always takes a task.
 
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    /// Submits a write, by a task if `by_task`. Returns whether the straight driver took it.
+    /// Submits a write, by a task if `by_task`. Returns whether it was straight.
     fn write(&mut self, write: &Write, tag: u64, by_task: bool) -> bool {
         let Write { start_sector, sectors, fill, fua, .. } = *write;
         let mut data = Buffer::zeroed(bytes(sectors));

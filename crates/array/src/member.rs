@@ -32,7 +32,7 @@ pub(crate) struct Member {
     pub is_unresponsive: bool,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
-    /// It has lost what it held, and the array cannot do without it.
+    /// Its data is lost, and the array cannot do without it.
     pub is_gone: bool,
     /// Until then it is reported as a member without space.
     pub no_space_until: Nanos,

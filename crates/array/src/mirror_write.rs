@@ -6,8 +6,8 @@
 //! | send | every copy to its [targets] |
 //! | finish | [members that failed](finish) are dropped, and the drops are durable (R6) |
 //!
-//! Two drivers take these steps. [`straight`] runs to completion: a write in one run of copies that waits for nothing but members.
-//! Most are of this kind. Every other write is a task, which may wait for anything.
+//! Two modules take these steps. [`straight`] runs a write to completion that lies in one run of copies and waits for nothing but
+//! members. Most are of this kind. Every other write is a task, which may wait for anything.
 
 mod straight;
 

@@ -330,7 +330,7 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
 
 /// Compares parity over rows of a stripe from `row` on, page by page, and collects what must be written to make it match.
 ///
-/// A scrub rewrites the one member that is wrong, if redundancy can tell. Otherwise parity follows the data. So it does where a
+/// A scrub rewrites the one member that is wrong, if redundancy shows it. Otherwise parity follows the data. So it does where a
 /// resync is due, since there parity may be old. A resync leaves other mismatches to the scrub. Parity that was not read is
 /// left out.
 fn check_stripe(

@@ -10,8 +10,8 @@
 //! | send | [data and parity](send), in any order |
 //! | finish | [members that failed](finish) are dropped, and the records retired |
 //!
-//! Two drivers take these steps. [`straight`] runs to completion: a write within one strip of an optimal, consistent stripe, which
-//! waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`], which may
+//! Two modules take these steps. [`straight`] runs a write to completion that lies within one strip of an optimal, consistent stripe
+//! and waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`], which may
 //! wait for anything. `driver_tests` compares what the two ask of members.
 //!
 //! Until the last write to a member has ended, parity of these rows may be inconsistent. The bits tell a resync; the records tell

@@ -345,7 +345,7 @@ pub enum Event {
         sync_sector: SyncSector,
         /// The number of sectors.
         sectors: u64,
-        /// The member that is wrong and its slot, where redundancy can tell.
+        /// The member that is wrong and its slot, if redundancy shows it.
         culprit: Option<(MemberId, usize)>,
         /// The culprit was rewritten; without one, redundancy was made to match what lies there.
         repaired: bool,

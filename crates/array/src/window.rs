@@ -8,7 +8,7 @@ use crate::status::{Event, SweepKind};
 use std::ops::Range;
 
 /// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
-/// a processor's caches from reading to writing, and for clients not to feel it.
+/// a processor's caches from reading to writing, and for clients to wait little.
 pub(crate) const WINDOW_SECTORS: u64 = 256;
 
 /// The findings of a window.
@@ -18,7 +18,7 @@ pub(crate) struct Found {
     damages: Vec<Damage>,
 }
 
-/// A part of the sync space with a mismatch, and the member that is wrong, if redundancy can tell.
+/// A part of the sync space with a mismatch, and the member that is wrong, if redundancy shows it.
 struct Damage {
     range: Range<SyncSector>,
     culprit: Option<usize>,

@@ -181,7 +181,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a thread.
+    /// Runs a thread to its end.
     fn work(&self) {
         let mut state = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! The driver that runs to completion: writes in one run of copies that wait for nothing but members. The range is free,
+//! Straight writes: those in one run of copies that wait for nothing but members. The range is free,
 //! superblocks are dirty and bits set.
 
 use super::{finish, send, targets};

@@ -1,5 +1,5 @@
-//! The driver that runs to completion: writes within one strip of an optimal, consistent stripe that wait for nothing but members
-//! and the log. The rows are free, superblocks are dirty and bits set.
+//! Straight writes: those within one strip of an optimal, consistent stripe that wait for nothing but members and the log. The
+//! rows are free, superblocks are dirty and bits set.
 //!
 //! | a write is | until |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
+//! Writes that may wait: a task writes to one stripe, with everything that was coalesced with it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::address::{Sectors, sync_of_rows};
