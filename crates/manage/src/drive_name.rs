@@ -1,4 +1,4 @@
-//! Finds the drive of an array that a word on the command line means: by path, serial number or slot.
+//! Finds a drive of an array by what the command line names: a path, serial number or slot.
 
 use crate::api::{ArrayView, MemberView};
 use std::path::{Path, PathBuf};

@@ -73,9 +73,9 @@ pub struct Served {
     /// Sweeps are paused by command.
     paused: AtomicBool,
     stopping: AtomicBool,
-    /// Where it is the disk of virtual machines.
+    /// The servers by which it is the disk of virtual machines.
     disks: Mutex<Vec<Arc<VhostUserServer>>>,
-    /// The same as places: socket, access, and the disk's number.
+    /// Their sockets, with access and the disk's number.
     places: Mutex<Vec<(PathBuf, SocketAccess, String)>>,
 }
 
@@ -85,7 +85,7 @@ impl Served {
     }
 }
 
-/// By the name on disk: the name under which an array is served.
+/// The name under which an array is served, by its name on disk.
 type Names = Mutex<HashMap<String, String>>;
 
 /// The arrays of this process.
