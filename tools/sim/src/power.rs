@@ -15,7 +15,7 @@ pub struct Power {
     cut_at: Cell<Option<u64>>,
     allowed: Cell<bool>,
     off: Cell<bool>,
-    /// True while a client's flush is under way: this tells its flushes of members from the engine's own.
+    /// True while a client's flush is under way: this distinguishes its flushes of members from the engine's own.
     pub client_flush: Cell<u32>,
     /// A deliberate bug of the array that is started.
     pub mutant: Cell<Option<Mutant>>,

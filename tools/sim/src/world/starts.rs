@@ -40,7 +40,7 @@ impl World<'_> {
     }
 
     /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts without the
-    /// found drive know nothing of it, and the next one goes by it.
+    /// found drive know nothing of it, and the next start with it follows it.
     pub(super) fn is_dropped_by(&self, found: &[usize], drive: usize) -> bool {
         let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(own) = superblock(drive) else { return false };
