@@ -477,8 +477,8 @@ impl Log {
         covered.keys().copied().collect()
     }
 
-    /// As much of what waits for a member's log as one append holds, and what it declares. `None`: nothing waits, an append runs,
-    /// or there is no space.
+    /// The next append to a member's log: as many of the waiting records as it holds, and what it declares. `None`: nothing waits,
+    /// an append runs, or there is no space.
     pub fn next_append(&self, member: MemberId) -> Option<(Vec<LogRecord>, AppendTerms)> {
         let config = self.config?;
         let retired_below = self.retired_below();

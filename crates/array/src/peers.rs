@@ -87,7 +87,7 @@ impl Peers {
         self.rebuilt.borrow_mut().insert(target.member, (target, from_start));
     }
 
-    /// Reports to [`Peers::note_rebuilt`], while other lanes still rebuild their partition of a member.
+    /// What [`Peers::note_rebuilt`] was given, while other lanes still rebuild their partition of the member.
     pub fn rebuilt(&self, member: MemberId) -> Option<(RebuildTarget, bool)> {
         self.rebuilt.borrow().get(&member).copied()
     }

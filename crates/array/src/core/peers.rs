@@ -31,7 +31,7 @@ impl Core {
         Some(taken)
     }
 
-    /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
+    /// This lane's partition of each target is rebuilt. Returns true if that is all of the array.
     pub fn report_rebuilt(&self, targets: &[RebuildTarget], from_start: bool) -> bool {
         if self.partition.lane_count == 1 {
             return true;
@@ -44,14 +44,15 @@ impl Core {
         false
     }
 
-    /// A member was added of which other lanes may know more.
+    /// A member was added. If another lane has dropped it already, so does this one.
     pub fn catch_up_on(&self, member: MemberId) {
         if self.peers.take_drop(member) {
             self.drop_as_others_did(member);
         }
     }
 
-    /// Also if it cannot be spared: if two lanes dropped one member each and only one could be, the array has failed.
+    /// Drops a member that another lane has dropped, even if it cannot be spared: if two lanes dropped one each and only one could be
+    /// spared, the array has failed.
     pub fn drop_as_others_did(&self, member: MemberId) {
         if self.members.borrow().get(member).state != MemberState::Failed {
             self.drop_member(member, None);

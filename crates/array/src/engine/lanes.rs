@@ -67,7 +67,7 @@ impl Engine {
         });
     }
 
-    /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
+    /// True if this lane may read other partitions directly: as far as it knows no member lacks anything.
     pub(crate) fn may_read_directly(&self) -> bool {
         let core = &self.core;
         let is_consistent = core.consistency.resync_from() == Synced::All && core.peers.is_resynced() && core.peers.is_replayed();
@@ -84,7 +84,7 @@ impl Engine {
 
     /// Does a direct read. Returns the request if its owner must do it after all.
     pub(crate) fn read_directly(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) -> Option<Request> {
-        // Since the last iteration a member may have been failed by command.
+        // A member may have been failed by command since the last iteration.
         if !self.core.members.borrow().is_optimal() || request.check(self.limits()).is_err() {
             return Some(request);
         }
