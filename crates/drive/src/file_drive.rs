@@ -417,7 +417,10 @@ fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
     };
     match ring.open_side(polled) {
         Ok(()) => (way, note),
-        Err(error) => (Way::Usual, Some(format!("{name} is reached through the block layer, as a second io_uring cannot be set up: {error}"))),
+        Err(error) => (
+            Way::Usual,
+            Some(format!("{name} is reached through the block layer, as a second io_uring cannot be set up: {error}")),
+        ),
     }
 }
 
