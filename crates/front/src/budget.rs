@@ -2,7 +2,7 @@
 //!
 //! Half of it is divided: each connection has a *share* of its own, so a request that fits into it never waits for other
 //! clients. The other half is lent in the order of requests. While a connection waits for a loan, no other connection keeps
-//! more than it uses, and a connection that got a loan queues up again behind the others.
+//! more than it uses, and a connection with a loan queues again behind the others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A device with a name, and what clients are told about it.
+//! A device with a name, and what clients learn about it.
 
 use crate::wire::transmission;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Option haggling (fixed newstyle) as a pure state machine: bytes in, bytes out, then an agreement.
 //!
 //! It has no socket and no clock. Memory is bounded: an option's data must fit into [`OPTION_BYTES_MAX`]; longer data is
-//! skipped as it arrives and refused. The driver passes on no more input while replies are unsent, so that a client which never
+//! skipped as it arrives and refused. The caller passes on no more input while replies are unsent, so that a client which never
 //! reads cannot make `output` grow.
 
 use crate::export::Facts;
@@ -9,7 +9,7 @@ use crate::wire::*;
 use std::sync::Arc;
 use stria_block::SECTOR_BYTES;
 
-/// 16 KiB: the longest name, three times over, with queries. The driver's buffer holds it with its header.
+/// 16 KiB: the longest name, three times over, with queries. The caller's buffer holds it with its header.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
 
 /// What client and server agreed on for the transmission.

@@ -1,4 +1,4 @@
-//! TLS as bytes in and bytes out. It knows no socket; `connection::Link` moves its bytes.
+//! TLS as bytes in and bytes out. It knows no socket; `link::Link` moves its bytes.
 //!
 //! ```text
 //!   socket ─space/received─► incoming ─take──► plain bytes
