@@ -14,8 +14,8 @@
 //! and waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`], which may
 //! wait for anything. `driver_tests` compares what the two ask of members.
 //!
-//! Until the last write to a member has ended, parity of these rows may be inconsistent. The bits tell a resync; the records tell
-//! a replay, if members are lost as well. docs/CRASH_SAFETY.md has every step.
+//! Until the last write to a member has ended, parity of these rows may be inconsistent. A resync finds them by the bits, and a replay
+//! by the records if members are lost as well. docs/CRASH_SAFETY.md has every step.
 
 mod straight;
 mod task;
