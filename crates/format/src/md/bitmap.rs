@@ -1,8 +1,8 @@
-//! The write-intent bitmap: one bit for each chunk of the sync space whose redundancy may disagree.
+//! The write-intent bitmap: one bit for each chunk of the sync space, set where redundancy may be inconsistent after a crash.
 //!
 //! 256 bytes of header, then the bits, lowest first in each byte. Every active member carries a copy.
 //! A bit is set on all of them before the chunk is written and cleared some time after, but only while
-//! no member is missing, so that the bits tell a returning member what it missed: it may come back by
+//! no member is missing, so that the bits show what a returning member missed: it may come back by
 //! the bitmap if its events are not below `events_cleared`.
 //!
 //! Source: `bitmap.h` and `super1.c` of mdadm, `md-bitmap.c` of Linux. Sizes and places are chosen as
@@ -268,8 +268,8 @@ impl Bitmap {
         Header::SIZE_BYTES as u64 + chunk / 8
     }
 
-    /// Whether it counts records that the array, which has made `events`, cannot have made: the crash of a run may leave it a
-    /// record or two ahead. What such a bitmap says of its bits cannot be believed.
+    /// True if it is ahead of an array with this many `events` by more than the two superblock updates that a crash may leave it
+    /// ahead. The bits of such a bitmap cannot be trusted.
     pub(crate) fn is_ahead_of(&self, events: u64) -> bool {
         self.header.events.max(self.header.events_cleared) > events.saturating_add(AHEAD_MAX)
     }

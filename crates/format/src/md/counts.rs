@@ -1,23 +1,22 @@
-//! Whether a member's count of records can be true beside another's.
+//! Whether the counts of superblock updates of two members can both be true.
 //!
-//! The member with the most events tells what the array is, so a count that was altered (by a hostile drive, or a tool that puts
-//! the checksum right) would make old bytes the truth. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds what one superblock
-//! may say by itself; what it says against the others is judged here. Honest histories keep three rules:
+//! The superblock with the most events decides, so a count that was altered (by a hostile drive, or a tool that puts the checksum
+//! right) would make old bytes count. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds the count of one superblock; here it is
+//! compared with the others. Every honest history keeps three rules:
 //!
-//! - A record goes to every member that it names. So a member that is behind was named as gone, or the crash was in that very
-//!   record, which then differs from the one before by what happened in it, and a member that is away does not become whole in
-//!   one record: it is filled first. A member is named by its device number. The number of a member that was taken out may be
-//!   another drive's since, and the last record may be the one that lets the member in again, which is filled then. So a name counts
-//!   only where no other member knows the freshest one, and no drive has the number by now.
-//! - A larger count is written later. A count that was altered leaves the time of the member's last record as it was.
-//! - Members are a few records apart, or as many as a run makes, not thousands of millions.
+//! - A superblock update goes to every member that it names. So a member that is behind was named as failed, or a crash tore that very
+//!   update. A member that is away is not in sync after one update: it is filled first. A member is named by its device number. After
+//!   a member was removed another drive may get its number, and the last update may be the one that readmits the member, which is
+//!   filled then. So a name counts only if no other member knows the freshest one, and no other drive has the number by now.
+//! - A larger count is written later. A count that was altered leaves the time of the member's last update as it was.
+//! - Members are a few updates apart, or as many as a run makes, not thousands of millions.
 
 use super::superblock::{Role, Superblock, feature};
 
-/// 2^32: at ten records a second, 13 years in which the other member was away.
+/// 2^32: at ten superblock updates a second, 13 years in which the other member was away.
 const APART_MAX: u64 = 1 << 32;
 
-/// Holds a slot, and is not being filled.
+/// True if it holds a slot and is not being filled.
 fn is_whole(superblock: &Superblock) -> bool {
     matches!(superblock.role(), Role::Slot(_)) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
 }
@@ -40,16 +39,16 @@ pub(crate) fn contradiction<'a>(
     if ahead > APART_MAX {
         return Some("no array makes as many superblock updates while a member is away");
     }
-    // Had the freshest run without the other, it would say so; had it come back to the other, it would have been filled.
+    // Had the freshest run without the other, it would name it as failed. Had it returned to the other, it would have been filled.
     let tells_of_another = |third: &Superblock| {
-        // The freshest member's last record may be torn, and let `other` in again.
+        // The freshest member's last update may be torn, and readmit `other`.
         let beside = third.header.dev_number != freshest.header.dev_number
             && third.header.events.saturating_add(1) >= freshest.header.events
             && names(third, freshest);
         let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
         is_whole(third) && beside || succeeds
     };
-    // A count that was altered does not make the member's last record younger.
+    // A count that was altered does not make the member's last update younger.
     let is_older = freshest.updated_s() < other.updated_s();
     let lost = is_older && names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
     lost.then_some("the second had lost the first, which never noticed")

@@ -118,7 +118,7 @@ pub struct Creation {
     /// The superblocks, by drive; `None`: missing.
     pub superblocks: Vec<Option<Superblock>>,
     /// Sectors to zero before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
-    /// superblock, a partition table or a file system. Nothing of members that are said to agree.
+    /// superblock, a partition table or a file system. None with [`Create::assume_clean`].
     pub zeros: Vec<CreateZeros>,
     /// The writes, in this order; all of them must be durable before the array is used.
     pub writes: Vec<CreateWrite>,
@@ -130,7 +130,7 @@ pub enum CreateError {
     /// The geometry is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The wish is invalid, whatever the drives are.
+    /// The request is invalid, whatever the drives are.
     #[error("{0}")]
     Usage(String),
     /// These drives cannot make it, in words.
@@ -138,7 +138,7 @@ pub enum CreateError {
     Refused(String),
 }
 
-/// Where data starts on the members, by the size of the first: room for the bitmap, and 0.1 % (at most
+/// Where data starts on the members, by the size of the first: space for the bitmap, and 0.1 % (at most
 /// 128 MiB) to reshape into, in whole MiB.
 pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
     let mut headroom = 128 << 11;
@@ -167,7 +167,7 @@ pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
 }
 
 impl Create {
-    /// The bytes of the array asked for.
+    /// Plans the array: its superblocks, and the bytes to write.
     ///
     /// # Errors
     /// [`CreateError`], in words for the administrator. Nothing was changed.
@@ -352,7 +352,7 @@ impl Create {
                 roles[slot] = Role::Slot(slot as u16);
             }
         }
-        // Bitmap, or the room left for one, follows the superblock; the bad-block log follows that.
+        // Bitmap, or the space left for one, follows the superblock; the bad-block log follows that.
         let bitmap_sectors = bitmap.map_or(room_sectors(size), |bitmap| bitmap.size_sectors().next_multiple_of(8));
         let bblog_offset = if data_offset >= 8 + 8 + bitmap_sectors + 8 { 8 + bitmap_sectors } else { data_offset - 16 };
         let header = Header {

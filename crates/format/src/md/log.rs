@@ -71,7 +71,7 @@ on_disk! {
         /// 1, or 2 where there are several parts or incarnations, which older programs would misread. The fields before
         /// `ring_sectors` never change.
         0x08 version: u32,
-        /// Sum of the page, this field taken as zero.
+        /// Checksum of the page, this field taken as zero.
         0x0c crc: u32,
         /// The array's identity.
         0x10 set_uuid: [u8; 16],
@@ -109,7 +109,7 @@ on_disk! {
         0x00 magic: [u8; 8],
         /// The session that wrote it.
         0x08 session: u64,
-        /// Counts appends to this part in the member's life, from 1.
+        /// Counts appends to this part in the member's incarnation, from 1.
         0x10 sequence: u64,
         /// All records with smaller numbers are retired.
         0x18 retired_below: u64,
@@ -119,9 +119,9 @@ on_disk! {
         0x24 sectors: u32,
         /// The number of entries that follow.
         0x28 count: u32,
-        /// Sum of head, entries and the member's identity and life, this field taken as zero.
+        /// Checksum of head, entries and the salt, this field taken as zero.
         0x2c crc: u32,
-        /// Sum of the bytes after the page.
+        /// Checksum of the bytes after the page.
         0x30 payload_crc: u32,
         /// The sequence number of the oldest append that still counts.
         0x34 live_from: u64,

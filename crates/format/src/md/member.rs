@@ -1,4 +1,4 @@
-//! Everything md wrote on one drive: superblock, bitmap, bad-block log.
+//! The metadata on one drive: superblock, bitmap, bad-block log, write log, checksums.
 
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
@@ -28,7 +28,7 @@ pub struct Candidate {
     pub carries: Vec<Signature>,
 }
 
-/// A member of an array by its own account.
+/// A member of an array according to its own superblock.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Its superblock.

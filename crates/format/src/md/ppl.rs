@@ -1,4 +1,4 @@
-//! md's partial parity log on a member of a RAID 5: one of two ways to keep the engine's records, the one that Linux knows.
+//! md's partial parity log on a member of a RAID 5: one of two ways to store the engine's log records, the one that Linux knows.
 //!
 //! ```text
 //! … superblock │ bad blocks │ header (4 KiB) │ partial parity of its entries │ header │ … │ data …
@@ -13,8 +13,8 @@
 //! start and destroy one in the middle of the walk. Then an old header is in force, and its partial parity covers strips that are
 //! new now (R19). At the start a torn write leaves the header before it, whose records nothing has superseded, or none.
 //!
-//! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
-//! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
+//! An entry is a run of array sectors, or several of equal length one strip apart. So it gives for each row the strips that are
+//! written. Without partial parity these are all strips. Records of single sectors are within the
 //! format; Linux writes pages. A run of the array begins with an empty header. Linux erases the area first, and counts generations
 //! from 1; Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and an older one
 //! left, whose entries are void.
@@ -63,7 +63,7 @@ on_disk! {
     pub struct PplHeader [536] {
         /// Ones.
         0x000 reserved: [u8; 512],
-        /// Sum of the array's identity.
+        /// Checksum of the array's identity.
         0x200 signature: u32,
         /// Zero.
         0x204 padding: u32,
@@ -71,7 +71,7 @@ on_disk! {
         0x208 generation: u64,
         /// The number of entries that follow.
         0x210 entries_count: u32,
-        /// Sum of the page, this field taken as zero.
+        /// Checksum of the page, this field taken as zero.
         0x214 checksum: u32,
     }
 }
@@ -87,7 +87,7 @@ on_disk! {
         0x0c data_size: u32,
         /// The slot that holds the parity.
         0x10 parity_disk: u32,
-        /// Sum of the partial parity.
+        /// Checksum of the partial parity.
         0x14 checksum: u32,
     }
 }
@@ -198,12 +198,12 @@ impl FoundPpl {
         found
     }
 
-    /// Nothing is torn but what had not begun.
+    /// Only entries of writes that had not begun are torn.
     pub(crate) fn is_sound(&self) -> bool {
         !self.damaged
     }
 
-    /// Nothing is torn.
+    /// No entry is torn.
     pub(crate) fn is_whole(&self) -> bool {
         !self.torn && !self.damaged
     }

@@ -1,4 +1,4 @@
-//! What a superblock may say of an array that Stria does not serve.
+//! Whether Stria can serve the array of a superblock.
 
 use super::ppl::PplPlace;
 use super::shape::layout_of;

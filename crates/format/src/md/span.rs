@@ -1,10 +1,10 @@
 //! The mark of a span: an array that is a member of another one.
 //!
-//! The contents of an array are its clients' business: a virtual machine may keep RAID superblocks of its own there, or copies of
-//! anybody's. So nothing that lies in an array says that it is part of another. Its own superblock does, on every member, out of its
+//! The contents of an array belong to its clients: a virtual machine may store RAID superblocks of its own there, or copies of any
+//! others. So nothing that lies in an array says that it is part of another. Its own superblock does, on every member, out of its
 //! clients' reach: in the last 64 bytes of the 4 KiB that md reserves for a superblock, behind the roles.
 //!
-//! md sums, reads and writes no more of those 4 KiB than the roles take, or, on drives with blocks of 4096 bytes, writes back what it
+//! md reads, writes and checksums no more of those 4 KiB than the roles take, or, on drives with blocks of 4096 bytes, writes back what it
 //! has read. So the mark outlives what Linux and mdadm do to a member. A member that mdadm adds has none; that of any other
 //! suffices, and Stria writes it on all.
 
@@ -16,11 +16,11 @@ const MAGIC: [u8; 8] = *b"StriaSpn";
 const VERSION: u32 = 1;
 
 on_disk! {
-    /// Says which array this one is a span of.
+    /// Names the array of which this one is a span.
     pub struct Mark [64] {
         /// `StriaSpn`.
         0x00 magic: [u8; 8],
-        /// 1. A later program may use what is reserved; the rest is for good.
+        /// 1. A later program may use what is reserved; the other fields never change.
         0x08 version: u32,
         /// CRC-32C of the mark, this field taken as zero.
         0x0c crc: u32,

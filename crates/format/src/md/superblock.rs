@@ -2,8 +2,8 @@
 //!
 //! 256 bytes, then one 16-bit role per device number the array ever had; 4 KiB are reserved. It lies
 //! 4 KiB into the member (1.2), at its start (1.1) or at its end (1.0); only the place differs.
-//! [`Superblock::parse`] accepts what is whole, so that it can be shown; [`Superblock::servable`]
-//! says what of it Stria would have to ignore to serve the array, which it never does.
+//! [`Superblock::parse`] accepts every undamaged superblock, so that it can be shown; [`Superblock::servable`]
+//! refuses an array of which Stria would have to ignore something.
 //!
 //! Source: `md_p.h` of Linux and mdadm (`struct mdp_superblock_1`), mdadm's `super1.c`, and the
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
@@ -31,7 +31,7 @@ pub(crate) const MARK_PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
 /// `resync_offset` of an array that is consistent everywhere.
 pub const CLEAN: u64 = u64::MAX;
 
-/// The meaning of an offset of a resync or a recovery (md_p.h: `MaxSector` is the end).
+/// The meaning of a resync or recovery offset (md_p.h: `MaxSector` is the end).
 pub(crate) fn synced<S>(offset: u64) -> Synced<S> {
     if offset == CLEAN { Synced::All } else { Synced::up_to(offset) }
 }
@@ -44,8 +44,8 @@ pub(crate) fn offset_of<S>(synced: Synced<S>) -> u64 {
     }
 }
 
-/// 2^40: an array that makes a record every millisecond needs 35 years for as many. A larger count was not counted. As it is
-/// refused, adding to a count of records cannot wrap.
+/// 2^40: an array that updates superblocks every millisecond needs 35 years for as many. A larger count is forged, and refused, so
+/// that adding to a count cannot wrap.
 pub const EVENTS_MAX: u64 = 1 << 40;
 
 /// Bits of `feature_map`.
@@ -62,7 +62,7 @@ pub mod feature {
     pub const REPLACEMENT: u32 = 0x10;
     /// The reshape runs from the end to the start.
     pub const RESHAPE_BACKWARDS: u32 = 0x20;
-    /// `new_offset` tells where data will start after the reshape.
+    /// `new_offset` is where data will start after the reshape.
     pub const NEW_OFFSET: u32 = 0x40;
     /// The rebuild copies only what the bitmap names.
     pub const RECOVERY_BITMAP: u32 = 0x80;
@@ -147,7 +147,7 @@ on_disk! {
         0x7c new_offset: i32,
         /// Where data starts on this member.
         0x80 data_offset: u64,
-        /// Room for data on this member.
+        /// Space for data on this member.
         0x88 data_size: u64,
         /// Where this superblock lies.
         0x90 super_offset: u64,
@@ -163,17 +163,17 @@ on_disk! {
         0xb8 devflags: u8,
         /// log2 of the sectors in a unit of the bad-block log.
         0xb9 bblog_shift: u8,
-        /// Room for the bad-block log.
+        /// Space for the bad-block log.
         0xba bblog_size: u16,
         /// Where the bad-block log starts, from the superblock; 0: none.
         0xbc bblog_offset: i32,
         /// Last update, as `ctime`.
         0xc0 utime: u64,
-        /// Counts updates; the highest among the members is the truth.
+        /// Counts updates; the superblock with the most decides (R27).
         0xc8 events: u64,
         /// Redundancy is consistent before this sector; [`CLEAN`]: everywhere.
         0xd0 resync_offset: u64,
-        /// Sum over the header and the roles.
+        /// Checksum over the header and the roles.
         0xd8 sb_csum: u32,
         /// Number of roles.
         0xdc max_dev: u32,
@@ -242,12 +242,12 @@ pub enum SuperblockError {
     /// It was one, and is damaged.
     #[error("the md superblock is damaged: {0}")]
     Damaged(String),
-    /// It is whole, but asks for what Stria does not do.
+    /// It is undamaged, but requires what Stria does not do.
     #[error("{0}")]
     Unserved(String),
 }
 
-/// A whole version 1 superblock: its checksum is right and its places lie within the member.
+/// An undamaged superblock of version 1: its checksum is right and its places lie within the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The fixed part. `max_dev` and `sb_csum` are set by [`Superblock::encode`].
@@ -329,7 +329,7 @@ impl Superblock {
         }
     }
 
-    /// The first statement in it that cannot be true on a member of this size.
+    /// The first contradiction in it, or with a member of this size.
     pub(crate) fn contradiction(&self, member_sectors: u64) -> Option<String> {
         let header = &self.header;
         let member_sectors = member_sectors.min(SECTORS_MAX);
@@ -464,7 +464,7 @@ impl Superblock {
         !(bitmap || ppl || bad_blocks || data) && roles_end <= MARK_PLACE
     }
 
-    /// This member's role, as far as it knows.
+    /// This member's role according to its own superblock.
     pub fn role(&self) -> Role {
         self.roles.get(self.header.dev_number as usize).copied().unwrap_or(Role::Spare)
     }

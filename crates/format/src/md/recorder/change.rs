@@ -107,7 +107,7 @@ impl MdMetadata {
         self.keepers.iter().map(alter).collect()
     }
 
-    /// Two steps: the members, then the spares. A spare that is ahead of all members would not suit the array.
+    /// Two steps: the members, then the spares, whose superblocks must not be ahead of all members' (R45).
     fn superblock_steps(altered: &[(MemberId, MemberMetadata)]) -> [Vec<MetadataWrite>; 2] {
         let (spares, members): (Vec<_>, Vec<_>) =
             altered.iter().partition(|(_, keeper)| !matches!(keeper.superblock.role(), Role::Slot(_)));
