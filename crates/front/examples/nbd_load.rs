@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const HEADER_BYTES: usize = 28;
 const REPLY_BYTES: usize = 16;
 
-/// What to do, as given on the command line.
+/// The load, as the command line gives it.
 struct Job {
     random: bool,
     write: bool,
@@ -37,7 +37,7 @@ struct Client {
     started: Vec<Instant>,
     vacant: Vec<usize>,
     unsent: VecDeque<usize>,
-    /// How much of the first unsent request is sent.
+    /// The bytes of the first unsent request that are sent.
     sent: usize,
     input: Vec<u8>,
     input_len: usize,

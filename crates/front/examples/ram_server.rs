@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release -p stria-front --example ram_server -- unix:/tmp/ram.sock 1024
 //!
-//! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and, if the lane should not decide, where
-//! clients live: `on-lane` on the device's lane, `apart` on threads of their own. `tls=FOLDER` as the last one requires TLS, with
-//! `server-cert.pem`, `server-key.pem` and `ca-cert.pem` of that folder.
+//! Arguments: the address to listen on (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and, if the lane should not decide,
+//! where clients run: `on-lane` on the device's lane, `apart` on threads of their own. `tls=FOLDER` as the last one requires TLS,
+//! with `server-cert.pem`, `server-key.pem` and `ca-cert.pem` of that folder.
 
 use std::error::Error;
 use std::io::Read;

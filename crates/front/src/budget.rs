@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// 1 MiB: the smallest loan if no other connection waits, so that a deep queue asks seldom.
 const LOAN_BYTES_MIN: usize = 1 << 20;
 
-/// What is lent, and which connections wait for a loan.
+/// The memory that is lent, and the connections that wait for a loan.
 #[derive(Debug)]
 pub struct Budget {
     lent_max: usize,
@@ -66,7 +66,7 @@ impl Lease {
         self.share + self.loan
     }
 
-    /// Borrows what is missing to hold `bytes`. False if it must wait for its turn: then ask again.
+    /// Borrows the memory that it lacks for `bytes`. False if it must wait for its turn: then ask again.
     pub fn reach(&mut self, bytes: usize) -> bool {
         let Some(missing) = bytes.checked_sub(self.bytes()).filter(|&missing| missing > 0) else {
             self.withdraw();
@@ -103,7 +103,7 @@ impl Lease {
         self.loan > 0 && self.budget.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns what is not needed to hold `bytes`.
+    /// Returns the memory that is not needed for `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let loan = bytes.saturating_sub(self.share).min(self.loan);
         self.budget.lent.fetch_sub(self.loan - loan, Ordering::Relaxed);

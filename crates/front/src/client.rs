@@ -1,5 +1,5 @@
-//! One client. Its handshake runs on a thread of its own. Then it is a [`LaneClient`] on the device's thread; if the device takes
-//! no on-lane clients, it stays on its own thread, which sleeps on socket and mailbox.
+//! One client. Its handshake runs on a thread of its own. Then the client becomes a [`LaneClient`] on the device's thread. If the
+//! device takes no on-lane clients, it stays on its own thread, which sleeps on socket and mailbox.
 //!
 //! A turn takes the device's answers, sends what can be sent, receives once, and submits the requests that arrived. A client
 //! without work sleeps, without time-outs while it is idle. The protocol itself is in `handshake` and `session`; this file only
@@ -33,7 +33,7 @@ const REFUSE_FOR: Nanos = 100_000_000;
 /// 1 MiB: a client that must act and moves less than this in the stall time-out has stalled.
 const STALL_BYTES: u64 = 1 << 20;
 
-/// Serves one client until it ends, is stopped, or breaks the protocol, or moves to its device.
+/// Serves one client until it ends, is stopped, breaks the protocol, or moves to its device.
 pub(crate) fn serve(entry: Entry, socket: OwnedFd) {
     let (connection, shared) = (Arc::clone(&entry.connection), Arc::clone(&entry.shared));
     if let Err(end) = connection.agree_and_transmit(entry, &shared, socket) {
@@ -154,7 +154,7 @@ impl Connection {
     }
 }
 
-/// Which way bytes go, seen from the server.
+/// The direction of bytes, as seen from the server.
 enum Direction {
     In,
     Out,
@@ -164,17 +164,17 @@ enum Direction {
 struct Transmission {
     link: Link,
     session: Session,
-    /// Until when requests fail because the device does not come back.
+    /// The time until which requests fail because the device does not come back.
     refuses_until: Option<Nanos>,
-    /// When an ended client is cut off even if replies are due.
+    /// The time at which an ended client is disconnected even if replies are due.
     drained_by: Option<Nanos>,
-    /// When it last received or sent anything.
+    /// The time at which it last received or sent anything.
     idle_since: Nanos,
-    /// Since when the client must act, and how many bytes had moved by then.
+    /// The time since which the client must act, and the bytes that had moved by then.
     owes: Option<(Nanos, u64)>,
-    /// The client is gone; this lives on only for the memory of requests that the device has.
+    /// The client is gone; this remains only for the memory of requests that the device has.
     is_gone: bool,
-    /// Last, so that the socket is closed before the client is off the list.
+    /// Last, so that the socket is closed before the client leaves the list.
     entry: Entry,
 }
 
@@ -255,7 +255,7 @@ impl Transmission {
         Ok(progress)
     }
 
-    /// When a client that must act has stalled; `None` while it owes nothing.
+    /// The time at which a client that must act has stalled; `None`: it need not act.
     fn stalls_at(&mut self, now: Nanos) -> Result<Option<Nanos>, End> {
         let Some(moved) = self.session.owed_by_client() else {
             self.owes = None;
@@ -278,7 +278,7 @@ impl Transmission {
         Ok(Some(at))
     }
 
-    /// When it needs a turn although nothing arrives: to end, to return its buffers, or to ask for memory.
+    /// The time at which it needs a turn although nothing arrives: to end, to return its buffers, or to ask for memory.
     fn looks_again_at(&mut self, now: Nanos) -> Result<Option<Nanos>, End> {
         let Self { link, session, entry: Entry { shared, .. }, .. } = self;
         if session.ended() {
@@ -319,7 +319,7 @@ impl LaneClient for Transmission {
         let outcome = self.advance(now, signalled, ended, requests);
         outcome.unwrap_or_else(|end| {
             self.entry.connection.log_end(&self.entry.shared, Err(end));
-            // Requests of this very turn, which the device never gets.
+            // Requests of this turn, which the device never gets.
             requests.drain(..).for_each(|request| self.session.forget(request.complete(Ok(()))));
             self.link.shut();
             self.session.abandon();

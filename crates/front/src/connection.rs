@@ -1,4 +1,4 @@
-//! What the server stores about a client, and how it ends one.
+//! The server's record of a client, and the ways to end one.
 
 use crate::apart::Wake;
 use crate::door::Peer;
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     /// Why it is disconnected, if in favour of another client.
     pub evicted: OnceLock<&'static str>,
     pub wake: Arc<Wake>,
-    /// The device on whose thread the client lives.
+    /// The device on whose thread the client runs.
     pub landlord: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
     is_shutdown: AtomicBool,

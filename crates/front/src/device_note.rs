@@ -1,4 +1,4 @@
-//! The array of a device, as a note in a folder tells it and as ublk's mark in the kernel.
+//! The array of a device, in a note in a folder and in ublk's mark in the kernel.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// The subsystems of the kernel's NVMe target, which opens devices without holding them.
 const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
 
-/// Describes the mounts, processes and exports that use the block device or one of its partitions. udev opens every new device and does not
-/// count.
+/// Describes the mounts, processes and exports that use the block device or one of its partitions. udev, which opens every new device, is
+/// left out.
 pub(crate) fn users(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
-    // Not kept open: it would count itself.
+    // Closed at once: this handle would otherwise count as a user.
     let held = open(path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).err();
     if held == Some(Errno::BUSY) {
         users.push("it is mounted, or another device or program holds it".to_owned());

@@ -1,7 +1,7 @@
 //! Listening sockets: reserved early, opened late.
 //!
 //! An address is checked and, if the system allows it, reserved before anything else is done, so that a start that cannot
-//! succeed fails early. Clients can connect only once the door is opened, when there is an array to serve.
+//! succeed fails early. Clients can connect only after `open`, when there is an array to serve.
 
 use crate::FrontError;
 use crate::listener::Listener;
@@ -50,7 +50,8 @@ impl Origin {
     }
 }
 
-/// A socket that listens already: somebody else holds it too, so that clients which connect while this process restarts wait.
+/// A socket that listens already. Another process has it open too, so that clients which connect while this process restarts
+/// wait.
 #[derive(Debug)]
 pub enum Inherited {
     /// A unix socket. Its file stays.
@@ -162,7 +163,7 @@ impl Door {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 let socket = OwnedFd::from(stream);
-                // A client whose machine vanished is then noticed within some minutes.
+                // The loss of a client's machine is then noticed within some minutes.
                 sockopt::set_socket_keepalive(&socket, true)?;
                 sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
                 let peer = Peer { words: address.to_string(), origin: Origin::of(address.ip()), address: Some(address.ip()) };

@@ -1,9 +1,9 @@
-//! What can go wrong when a server is set up or changed. An error of a client ends only that client.
+//! Errors of setting up or changing a server. An error of a client ends only that client.
 
 use crate::SocketError;
 use std::io;
 
-/// Why a server could not be started or changed; nothing was changed.
+/// The reason why a server could not be started or changed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum FrontError {
     /// The address cannot be listened on.

@@ -24,7 +24,7 @@ impl fmt::Debug for Export {
     }
 }
 
-/// What the protocol says about an export. The pure parts know no more.
+/// The properties of an export in the protocol. The pure parts know no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub name: String,

@@ -30,7 +30,7 @@ pub enum Outcome {
 
 /// Steps of one connection. Streams are short, so more means that it makes no progress.
 const STEPS_MAX: usize = 1 << 20;
-/// How much output a handshake may hold unread: all that answers one option.
+/// The most unread output of a handshake: all answers to one option.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Runs one connection; the choices determine it.
@@ -122,7 +122,7 @@ fn facts(name: &str, size_bytes: u64, choices: &mut Choices) -> Arc<Facts> {
     })
 }
 
-/// How far a connection is.
+/// The progress of a connection.
 #[derive(Default)]
 struct Position {
     /// Bytes of the input that the server has.
@@ -154,7 +154,7 @@ fn haggle(
         assert!(used <= window.len());
         at.taken += used;
         match step {
-            // TLS itself is rustls' to fuzz.
+            // TLS itself is fuzzed by rustls.
             Step::Again | Step::StartTls => assert!(used > 0, "again without a reason"),
             Step::Starved if at.given == input.len() => return None,
             Step::Starved => {
@@ -169,7 +169,7 @@ fn haggle(
     }
 }
 
-/// As the driver does: requests are no longer answered, and those at the device are waited for.
+/// As the driver does: stops answering requests, and waits for those at the device.
 fn abandon(session: &mut Session, device: &mut RamDevice, requests: Vec<Request>, now: usize) {
     session.abandon();
     requests.into_iter().for_each(|request| device.submit(request));
@@ -191,7 +191,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Gives the server as much as it has space for.
+    /// Gives the server as many bytes as it has space for.
     fn send(&mut self, session: &mut Session, most: usize) {
         let mut len = 0;
         for space in session.space() {
@@ -230,7 +230,7 @@ impl Client<'_> {
         }
     }
 
-    /// Takes whole replies off what was received.
+    /// Removes complete replies from the received bytes.
     fn decode(&mut self) {
         let mut at = 0;
         loop {

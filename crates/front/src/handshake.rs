@@ -12,7 +12,7 @@ use stria_block::SECTOR_BYTES;
 /// 16 KiB: the longest name, three times over, with queries. The caller's buffer holds it with its header.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
 
-/// What client and server agreed on for the transmission.
+/// The agreement of client and server for the transmission.
 #[derive(Debug)]
 pub struct Agreement {
     pub facts: Arc<Facts>,
@@ -27,20 +27,20 @@ pub struct Agreement {
 pub enum Security {
     /// The server has none.
     Plain,
-    /// It may.
+    /// The client may use it.
     Offered,
-    /// It must, before anything else.
+    /// The client must start it before anything else.
     Required,
-    /// It does.
+    /// The client uses it.
     Active,
 }
 
-/// What to do after a step.
+/// The next action after a step.
 #[derive(Debug)]
 pub enum Step {
     /// Something was consumed: step again.
     Again,
-    /// Send the output, then start TLS. Whatever else has arrived came unprotected, and must not be used.
+    /// Send the output, then start TLS. Any other bytes that have arrived were unprotected, and must not be used.
     StartTls,
     /// The input is too short: step again when there is more.
     Starved,
@@ -71,7 +71,7 @@ pub struct Handshake {
     structured: bool,
     /// The export for which `base:allocation` was set last.
     allocation: Option<Arc<Facts>>,
-    /// Why no client may begin a transmission now.
+    /// The reason why no client may begin a transmission now.
     refusal: Option<&'static str>,
     /// Names of exports that are gone for good.
     stopped: Vec<String>,
@@ -95,7 +95,7 @@ impl Handshake {
         }
     }
 
-    /// Sets why the client may not begin a transmission; `None`: it may.
+    /// Sets the reason why the client may not begin a transmission; `None`: it may.
     pub fn set_refusal(&mut self, refusal: Option<&'static str>) {
         self.refusal = refusal;
     }
@@ -222,7 +222,7 @@ impl Handshake {
                 Security::Plain => replies.error(reply::ERR_UNSUP, "this server does not speak TLS; continue without it"),
                 Security::Active => replies.error(reply::ERR_INVALID, "TLS has been started already"),
                 Security::Offered | Security::Required => {
-                    // Nothing protected the options before TLS, so an attacker may have changed them. They no longer count.
+                    // Nothing protected the options before TLS, so an attacker may have changed them. They are discarded.
                     (self.security, self.structured, self.allocation) = (Security::Active, false, None);
                     replies.ack();
                     return Step::StartTls;

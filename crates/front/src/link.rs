@@ -1,4 +1,4 @@
-//! A client's socket, with or without TLS, and why its connection ends.
+//! A client's socket, with or without TLS, and the reasons for which its connection ends.
 
 use crate::session::Broken;
 use crate::tls::TlsStream;
@@ -34,7 +34,7 @@ impl From<Broken> for End {
     }
 }
 
-/// A non-blocking socket, with or without TLS; the flags say what is worth trying.
+/// A non-blocking socket, with or without TLS. The flags say whether sending and receiving are worth a system call.
 pub(crate) struct Link {
     pub socket: Arc<OwnedFd>,
     pub readable: bool,
@@ -50,11 +50,11 @@ impl Drop for Link {
 
 impl Link {
     pub fn shut(&self) {
-        // The thread or ring that watches the socket notices. Fails if the peer has closed, which it notices as well.
+        // Wakes the thread or ring that watches the socket. Fails if the peer has closed, which wakes it too.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Sends what is possible; 0: nothing at the moment.
+    /// Sends as many bytes as possible; 0: none at the moment.
     pub fn send(&mut self, slices: &[IoSlice]) -> Result<usize, End> {
         if self.tls.is_none() {
             return Ok(self.send_plain(slices)?);
@@ -68,7 +68,7 @@ impl Link {
         Ok(len)
     }
 
-    /// Sends what TLS has made, as far as possible.
+    /// Sends the bytes that TLS has produced, as far as possible.
     fn send_encrypted(&mut self) -> io::Result<()> {
         while self.has_unsent() && self.writable {
             let Some(mut tls) = self.tls.take() else { return Ok(()) };
@@ -97,7 +97,7 @@ impl Link {
         }
     }
 
-    /// Receives what has arrived; `Some(0)`: nothing at the moment, `None`: the peer has ended.
+    /// Receives the bytes that have arrived; `Some(0)`: none at the moment, `None`: the peer has ended.
     pub fn receive(&mut self, space: [&mut [u8]; 2]) -> Result<Option<usize>, End> {
         match self.tls.take() {
             None => Ok(self.receive_plain(space)?),
@@ -120,7 +120,7 @@ impl Link {
             tls.received(received);
             len = tls.take(&mut space)?;
         }
-        // More may lie decrypted, or whole in memory.
+        // More bytes may be decrypted, or complete in memory.
         self.readable |= space.iter().all(|slice| slice.is_empty());
         Ok(Some(len))
     }
@@ -147,7 +147,7 @@ impl Link {
         self.tls.as_ref().is_some_and(|tls| !tls.output().is_empty())
     }
 
-    /// Tells a client with TLS that the end is no accident. The rest is up to the socket: nothing waits for it.
+    /// Tells a client with TLS that the end is intended. The message is not waited for.
     pub fn close_tls(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close();

@@ -1,10 +1,10 @@
-//! Where clients connect.
+//! The addresses at which clients connect.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where clients connect.
+/// An address at which clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listener {
     /// A unix socket at this path. It is made when the server listens and removed when it stops.

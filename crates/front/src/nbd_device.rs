@@ -5,9 +5,9 @@
 //!   the server is gone: LINK_DEAD ─ connect, agree ─ RECONFIGURE      requests go on
 //! ```
 //! Linux holds back requests while there is no connection, and repeats those that a lost connection had. With one connection it
-//! does so as soon as there is a new one, but looks only when a request times out; a request that merely takes long is left alone.
-//! With several connections every request that takes longer than the time-out counts as lost, and is sent again over another one.
-//! That is why one connection with a short time-out is the usual choice, and several have a long one.
+//! does so as soon as there is a new one, but looks only when a request times out; a request that merely takes long is not
+//! repeated. With several connections every request that takes longer than the time-out counts as lost, and is sent again over
+//! another one. That is why one connection with a short time-out is the usual choice, and several have a long one.
 //!
 //! A device belongs to one array: Linux carries the array's UUID as the device's "backend" and compares it at each RECONFIGURE. A
 //! note in `/run` names the array for udev. The process that watches the device has the note locked.
@@ -36,8 +36,8 @@ use std::time::Duration;
 
 /// The time that the server may take for each step of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// 200 ms: how long a request may take on a single connection until Linux looks whether the connection is still the same. Linux looks
-/// once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be 2 s.
+/// 200 ms: the time after which Linux checks, for a request on a single connection, whether the connection is still the same. Linux
+/// checks once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be 2 s.
 const LOOK_AFTER_MS: u64 = 200;
 /// 30 s, as for other block devices: how long a request may take where there are several connections.
 const LOST_AFTER_S: u64 = 30;
@@ -155,16 +155,16 @@ impl NbdDevice {
         self.index
     }
 
-    /// True until it is detached, by whomever.
+    /// True until it is detached by any program.
     pub fn is_attached(&self) -> bool {
         let is_noted = self.note.metadata().is_ok_and(|note| note.nlink() > 0);
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
-    /// Gives the device new connections in place of those that are lost. Connections that live stay.
+    /// Gives the device new connections in place of those that are lost. Working connections stay.
     ///
     /// # Errors
-    /// When the server cannot be reached, has something else than before, or the kernel refuses.
+    /// The server cannot be reached, or has another export than before, or the kernel refuses.
     pub fn reconnect(&mut self, target: &NbdTarget) -> Result<(), NbdDeviceError> {
         let (sockets, offer) = connect(target, self.options.connections)?;
         if !is_as_before(self.index, &offer) {
@@ -172,7 +172,7 @@ impl NbdDevice {
         }
         let mut driver = Driver::open()?;
         let mut order = self.order(&sockets);
-        // A time-out of 0 also has Linux look after requests every 30 s only, until it is told otherwise once more.
+        // With a time-out of 0 Linux also checks requests only every 30 s, until it gets another time-out.
         if !self.requests_released {
             order.timeout_s = None;
         }
@@ -183,8 +183,8 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// Has Linux take back the requests that a lost connection had, without waiting for a new one. They go on with it at once, and
-    /// fail when the time for that is over.
+    /// Makes Linux take back the requests of a lost connection before there is a new one. They are sent over the new one at once,
+    /// and fail if none comes in time.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -215,7 +215,8 @@ impl NbdDevice {
         }
     }
 
-    /// Sets when Linux looks after requests of a single connection. It waits for requests in flight first, so a thread does it.
+    /// Sets the time after which Linux checks requests of a single connection. It waits for requests in flight first, so a thread
+    /// does it.
     fn set_look_after(&self) {
         if self.options.connections > 1 {
             return;
@@ -239,7 +240,7 @@ pub struct NbdWatch {
 }
 
 impl NbdWatch {
-    /// Begins to listen. What is lost before that is not reported.
+    /// Begins to listen. Earlier losses are not reported.
     ///
     /// # Errors
     /// When the kernel has no driver or refuses.
@@ -249,7 +250,7 @@ impl NbdWatch {
         Ok(Self { driver })
     }
 
-    /// Waits until the device has lost a connection, for at most `patience`. Whether it has.
+    /// Waits until the device has lost a connection, for at most `patience`. True if it has.
     ///
     /// # Errors
     /// When the kernel cannot be listened to.
@@ -371,7 +372,7 @@ fn free() -> Vec<u32> {
     known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
 }
 
-/// True if the device still fits what the server offers.
+/// True if the device still matches the server's offer.
 fn is_as_before(index: u32, offer: &Offer) -> bool {
     let number = |name| attribute(index, name).and_then(|value| value.parse::<u64>().ok());
     number("size") == Some(offer.size_bytes / 512)
@@ -379,7 +380,7 @@ fn is_as_before(index: u32, offer: &Offer) -> bool {
         && number("ro") == Some((offer.flags & transmission::READ_ONLY != 0).into())
 }
 
-/// Has udev look at the device anew. Without udev there are no names, and nothing else is amiss.
+/// Makes udev process the device again. Without udev only the names are missing.
 fn announce(index: u32) {
     let _ = fs::write(sysfs(index).join("uevent"), "change");
 }
@@ -396,7 +397,7 @@ fn take_note(notes: &Path, index: u32) -> Result<Option<File>, NbdDeviceError> {
     loop {
         let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
         match file.try_lock() {
-            // One that was removed meanwhile is another device's no more.
+            // A note that was removed meanwhile does not count: another process may have made a new one.
             Ok(()) if file.metadata().map_err(failed)?.nlink() > 0 => return Ok(Some(file)),
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
@@ -417,7 +418,7 @@ fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) ->
     write().map_err(|source| file_error(&path, source))
 }
 
-/// A note that does not say may stand for several: then no request is taken for lost too soon.
+/// A note without that key may be of a device with several: then no request counts as lost too early.
 fn noted_connections(note: &Path) -> usize {
     let text = fs::read_to_string(note).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix(CONNECTIONS)?.parse().ok()).unwrap_or(2)
@@ -451,7 +452,7 @@ impl Stream for TcpStream {
     }
 }
 
-/// So many connections past their handshakes, and what the server offers on the last.
+/// Makes this many connections and their handshakes. Returns also the server's offer on the last one.
 fn connect(target: &NbdTarget, count: usize) -> Result<(Vec<OwnedFd>, Offer), NbdDeviceError> {
     let mut sockets = Vec::new();
     loop {
@@ -484,7 +485,7 @@ fn connect(target: &NbdTarget, count: usize) -> Result<(Vec<OwnedFd>, Offer), Nb
 fn greeted(mut socket: impl Stream, target: &NbdTarget) -> Result<(OwnedFd, Offer), Refusal> {
     socket.set_patience(Some(HANDSHAKE))?;
     let offer = agree(&mut socket, &target.export)?;
-    // Linux waits on it as long as it takes.
+    // Linux waits on it without limit.
     socket.set_patience(None)?;
     Ok((socket.into(), offer))
 }

@@ -29,7 +29,7 @@ pub struct Options {
     pub requests_in_flight_max: usize,
     /// Bytes of one client's requests at a time; beyond that its socket is not read.
     pub bytes_in_flight_max: usize,
-    /// How long a client may take to agree on an export.
+    /// The time that a client may take to agree on an export.
     pub handshake_timeout: Duration,
     /// A client that has replies to take, or a write to finish, and moves less than 1 MiB in this time is closed. A client
     /// without open requests may be silent for ever.

@@ -64,7 +64,7 @@ impl Shared {
         self.lock().stopped.clone()
     }
 
-    /// Why this client may not begin a transmission now, if so.
+    /// The reason why this client may not begin a transmission now; `None`: it may.
     pub fn refusal(&self, connection: &Connection) -> Option<&'static str> {
         self.lock().place_for(connection, &self.options).err()
     }
@@ -81,13 +81,13 @@ impl Shared {
     /// The device of an export that a client has agreed on, and the client's share of the memory.
     ///
     /// # Errors
-    /// Why there is none: the export was removed meanwhile, or all places are taken.
+    /// The export was removed meanwhile, or all places are taken.
     pub fn attach(&self, connection: &Connection, facts: &Arc<Facts>) -> Result<(Arc<dyn RemoteDevice>, Lease), &'static str> {
         let registry = self.lock();
         let served = registry.exports.iter().find(|served| Arc::ptr_eq(&served.facts, facts));
         let served = served.ok_or("its export was removed")?;
         if let Place::Of(victim) = registry.place_for(connection, &self.options)? {
-            victim.evict("it has never asked for anything, and another client wanted its place: all were taken");
+            victim.evict("it has sent no request, all places are taken, and another client needs one");
         }
         connection.export.get_or_init(|| facts.name.clone());
         Ok((Arc::clone(&served.device), self.budget.lease(self.options.share())))
@@ -130,7 +130,7 @@ impl Shared {
     /// Disconnects every client, and drops the exports.
     pub fn clear(&self) {
         self.end_connections(self.lock(), Closing::Disconnect, |_| true);
-        // The last threads may hold this a moment longer; the devices are free now.
+        // The last threads may have this a moment longer; the devices are free now.
         self.lock().exports.clear();
     }
 
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Puts a new client on the list. If too many are in the handshake, one of them makes way.
+    /// Puts a new client on the list. If too many are in the handshake, one of them is disconnected.
     ///
     /// # Errors
     /// Why it may not connect, in words for the log.
@@ -151,9 +151,9 @@ impl Shared {
         let max = self.options.handshakes_max;
         if registry.handshakes().count() >= max {
             if let Some(victim) = registry.handshake_to_evict() {
-                victim.evict("it had agreed on nothing yet, and a newer client wanted its place: too many are in the handshake");
+                victim.evict("it had not agreed on an export yet, and too many clients are in the handshake");
             }
-            // Clients that were told to leave and have not left yet still have threads. On a busy machine a newcomer waits for them.
+            // Clients that are being disconnected still have threads. On a busy machine a new client waits for them.
             let crowded = |registry: &mut Registry| {
                 registry.connections.iter().filter(|other| other.export.get().is_none()).count() >= 2 * max
             };
@@ -161,7 +161,7 @@ impl Shared {
             let (still, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             registry = still;
             if waited.timed_out() {
-                return Err(format!("{} clients are in the handshake, and {max} may be", 2 * max));
+                return Err(format!("{} clients are in the handshake, more than the limit of {max}", 2 * max));
             }
         }
         registry.connection_count += 1;
@@ -195,15 +195,15 @@ impl Registry {
     /// A place for a client that wants to begin its transmission.
     ///
     /// # Errors
-    /// Why there is none, in words for the client and the log.
+    /// There is no place; the text is for the client and the log.
     fn place_for(&self, newcomer: &Connection, options: &Options) -> Result<Place<'_>, &'static str> {
         let agreed = || self.connections.iter().filter(|other| other.export.get().is_some() && !other.is_evicted());
         let of = |origin| agreed().filter(move |other| other.peer.origin == origin);
         let (own, all) = (of(newcomer.peer.origin).count(), agreed().count());
-        // A client that had no time to send a request yet is not idle.
+        // A client that has just agreed does not count as idle.
         let idles = |other: &&Arc<Connection>| !other.is_used() && other.since.elapsed() >= UNUSED_AFTER;
         let (victim, words) = if own >= options.peer_connections_max {
-            (of(newcomer.peer.origin).find(idles), "this peer has as many NBD connections as one may have; see --nbd-clients")
+            (of(newcomer.peer.origin).find(idles), "this peer has reached its limit of NBD connections; see --nbd-clients")
         } else if all >= options.connections_max {
             let most = agreed().filter(idles).max_by_key(|other| (of(other.peer.origin).count(), std::cmp::Reverse(other.id)));
             (most, "all places for NBD clients are taken; see --nbd-clients")
@@ -218,7 +218,7 @@ impl Registry {
 /// at once.
 const UNUSED_AFTER: Duration = Duration::from_secs(2);
 
-/// How long a newcomer waits for clients that were told to leave. They only need a turn of the processor.
+/// The time that a new client waits for clients that are being disconnected. They only need processor time.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A connection's entry in the list. The code that serves the connection owns it.

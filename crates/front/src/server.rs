@@ -39,8 +39,8 @@ impl Server {
         Ok(server)
     }
 
-    /// A server that does not listen yet: its addresses are checked and, as far as the system allows, reserved. No socket file
-    /// is made. [`ServerHandle::listen`] lets clients connect; those of `inherited` sockets wait until then.
+    /// Prepares a server that does not listen yet. Its addresses are checked and, as far as the system allows, reserved. No
+    /// socket file is made. [`ServerHandle::listen`] lets clients connect; those of `inherited` sockets wait until then.
     ///
     /// # Errors
     /// When a listener or an option is invalid.
@@ -78,7 +78,7 @@ impl ServerHandle {
     /// Lets clients connect. From now on there are socket files. Harmless if repeated.
     ///
     /// # Errors
-    /// When one address cannot be listened on; then none is.
+    /// An address cannot be listened on; then none is.
     pub fn listen(&self) -> Result<(), FrontError> {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         if doors.closed.is_empty() || self.acceptor.stop.load(Ordering::SeqCst) {
@@ -191,7 +191,7 @@ impl Acceptor {
     fn welcome(&self, socket: OwnedFd, peer: Peer) {
         let words = peer.words.clone();
         let turned_away = |why: fmt::Arguments| {
-            self.shared.talk.say(Level::Warn, format_args!("NBD client {words} was turned away: {why}"));
+            self.shared.talk.say(Level::Warn, format_args!("NBD client {words} was refused: {why}"));
         };
         let allow = &self.shared.options.allow;
         let allowed = |address: IpAddr| allow.iter().any(|network| network.contains(&address.to_canonical()));
@@ -205,7 +205,7 @@ impl Acceptor {
         // The entry leaves the list when it is dropped: at the connection's end, on a panic, or if the thread cannot start.
         let thread = thread::Builder::new().name(format!("nbd-{}", entry.connection.id)).stack_size(256 << 10);
         if let Err(error) = thread.spawn(move || client::serve(entry, socket)) {
-            turned_away(format_args!("no thread for it: {error}"));
+            turned_away(format_args!("no thread could be started for it: {error}"));
         }
     }
 }

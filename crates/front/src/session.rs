@@ -30,7 +30,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Pool, Request, SECTOR_BYTES, Segments};
 
-/// 256 KiB: what one receive takes besides a payload; 62 writes of 4 KiB, so that a deep queue costs one system call.
+/// 256 KiB: the most that one receive takes besides a payload: 62 writes of 4 KiB, so that a deep queue costs one system call.
 pub const STAGING_BYTES: usize = 256 << 10;
 /// 32 KiB: from this payload size on, the bytes behind it stay in the socket, to be received in place later.
 const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
@@ -40,7 +40,7 @@ const ALONE_BYTES: usize = 128 << 10;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
 const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
 
-/// How much one client may have in flight.
+/// The limits of one client's requests in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     pub requests_max: usize,
@@ -51,7 +51,7 @@ pub struct Caps {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
-/// What a client has done so far.
+/// The work for a client so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub requests: u64,
@@ -88,7 +88,7 @@ pub struct Session {
     staging: Vec<u8>,
     start: usize,
     end: usize,
-    /// How far `staging` may be filled by the next receive.
+    /// The end of the part of `staging` that the next receive may fill.
     staging_bytes_max: usize,
     payload: Option<Payload>,
     /// Payload of a refused write that must still be skipped.
@@ -198,7 +198,7 @@ impl Session {
         self.shut_down = true;
     }
 
-    /// Turns what was received into requests to the device, as far as the caps allow.
+    /// Turns the received bytes into requests to the device, as far as the limits allow.
     ///
     /// # Errors
     /// [`Broken`] if the client violates the protocol.
@@ -291,7 +291,7 @@ impl Session {
         self.blocked && self.lease.waits()
     }
 
-    /// Returns memory that is not in use, if others wait for it.
+    /// Returns unused memory if others wait for it.
     pub fn share_memory(&mut self) {
         if self.lease.is_wanted() {
             self.pool.shrink_to(0);
@@ -455,7 +455,7 @@ impl Session {
         self.bytes_in_flight + self.pool.kept_bytes()
     }
 
-    /// Asserts what holds after every step.
+    /// Asserts the invariants after every step.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn check(&self, caps: Caps) {
         assert!(self.requests_in_flight <= caps.requests_max, "{} requests", self.requests_in_flight);

@@ -2,7 +2,7 @@
 //!
 //! A socket is made under a hidden name, gets its owner, group and mode, listens, and only then gets its name by a rename. So a
 //! client that waits for the file finds a server behind it, and no other user can connect before the mode allows it. A lock on
-//! the folder keeps two starting servers from taking each other's socket for a dead one.
+//! the folder keeps two starting servers from mistaking each other's socket for a dead one.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -37,13 +37,13 @@ impl Default for SocketAccess {
     }
 }
 
-/// Why there is no socket at a path.
+/// The reason why a socket cannot be made at a path.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// The file there is not a socket. It is left alone.
+    /// The file there is not a socket. It is not changed.
     #[error("a file that is not a socket is there; choose another path or remove it")]
     NotASocket,
-    /// A program listens there. It is left alone.
+    /// A program listens there. Its socket is not changed.
     #[error("another server listens there; stop it or choose another path")]
     InUse,
     /// The path is longer than a socket's address holds.
@@ -105,11 +105,14 @@ impl SocketFile {
         rustix::fs::renameat_with(&folder.handle, &hidden.name, CWD, path, RenameFlags::NOREPLACE).map_err(
             |error| match error {
                 Errno::EXIST => SocketError::InUse,
-                error => system("it cannot take its name")(error),
+                error => system("it cannot be renamed to its path")(error),
             },
         )?;
         let listener = UnixListener::from(
-            hidden.socket.try_clone().map_err(|source| SocketError::System { action: "its handle cannot be doubled", source })?,
+            hidden
+                .socket
+                .try_clone()
+                .map_err(|source| SocketError::System { action: "its handle cannot be duplicated", source })?,
         );
         Ok(Self { listener, path: path.to_owned(), identity: (file.st_dev, file.st_ino) })
     }
@@ -171,7 +174,7 @@ impl Folder {
                 Err(error) => Err(system("the socket of a dead server is there and cannot be removed")(error)),
             },
             Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(system("a socket is there, and whether a server listens cannot be told")(error)),
+            Err(error) => Err(system("a socket is there, and the check whether a server listens failed")(error)),
         }
     }
 }

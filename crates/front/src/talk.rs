@@ -6,7 +6,7 @@ use std::fmt::Arguments;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines in [`WINDOW`]: a boot that connects every array of a large machine is logged in full.
+/// The most lines in a [`WINDOW`]: a boot that connects every array of a large machine is logged in full.
 const LINES_MAX: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(10);
 

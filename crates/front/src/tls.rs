@@ -5,9 +5,9 @@
 //!   socket ◄─output/sent──── outgoing ◄─put─── plain bytes
 //! ```
 //!
-//! Records are decrypted straight from what one receive brought, and replies are gathered into full records, so that a deep
-//! queue of small requests costs few system calls. Memory is bounded by [`INCOMING_BYTES`], as much again for what is decrypted
-//! and not taken yet, and [`OUTGOING_BYTES`].
+//! Records are decrypted from the buffer of one receive, and replies are gathered into full records, so that a deep queue of
+//! small requests costs few system calls. Memory is bounded by [`INCOMING_BYTES`], as much again for what is decrypted and not
+//! taken yet, and [`OUTGOING_BYTES`].
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -51,10 +51,10 @@ impl PartialEq for TlsConfig {
 
 impl Eq for TlsConfig {}
 
-/// Why TLS cannot be set up.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file that does not hold what it should.
+    /// A file without the expected content.
     #[error("cannot use {} as {what}: {why}", path.display())]
     File {
         /// The file.
@@ -154,7 +154,7 @@ pub(crate) struct TlsStream {
     outgoing: Vec<u8>,
     sent: usize,
     filled: usize,
-    /// Small pieces of replies on their way into one record.
+    /// Small pieces of replies that are gathered for one record.
     record: Vec<u8>,
     /// The first error. The alert about it is in `outgoing`.
     error: Option<rustls::Error>,
@@ -253,7 +253,7 @@ impl TlsStream {
 
     /// Tells the peer that nothing more comes.
     pub fn close(&mut self) {
-        // Fails only if the connection has failed before, and then there is nothing to tell.
+        // Fails only if the connection has failed before; then the message is not needed.
         let _ = self.encrypt(&[]);
     }
 

@@ -4,8 +4,8 @@
 //!   add ─ set parameters ─ open queues ─ start      a new device
 //!   start recovery ─────── open queues ─ end recovery     one that a dead server left, with its requests
 //! ```
-//! The device outlives its server: the kernel holds requests back until the next server takes it over, and then repeats those that
-//! the dead one had. A write that arrives twice is harmless: nothing had acknowledged it, so its order among writes to the same
+//! The device outlives its server: the kernel holds requests back until the next server takes the device over, and then repeats those
+//! that the dead one had. A write that arrives twice is harmless: nothing had acknowledged it, so its order among writes to the same
 //! sectors was still open. A device belongs to one array: its mark holds one half of the array's UUID, and a note in `/run` all of it.
 
 mod driver;
@@ -41,8 +41,8 @@ use std::thread;
 use stria_block::{Limits, RemoteDevice};
 use uapi::{DeviceInfo, Parameters, control, state};
 
-/// 2 s: how long a request may take until Linux looks whether its server lives. Before 6.15 that alone reveals the death of a server
-/// that had a request of every tag. A server that lives has all the time that it needs.
+/// 2 s: the time that a request may take until Linux checks whether its server lives. Before 6.15 that alone reveals the death of a
+/// server that had a request of every tag. For a living server there is no limit.
 const LOOK_AFTER_MS: &str = "2000";
 
 /// A device as `stria ublk` lists it.
@@ -60,7 +60,7 @@ pub struct UblkEntry {
     pub copier: Copier,
 }
 
-/// What a device has done.
+/// The work of a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UblkStatus {
     /// Requests answered.
@@ -102,7 +102,7 @@ impl UblkDevice {
             let note = Note::read(&note_path(&options.notes, info.id));
             info.mark == mark(&uuid) && note.is_none_or(|note| note.uuid == uuid)
         });
-        // One that was never started, or was stopped, holds nobody's requests.
+        // A device that was never started, or was stopped, has no requests.
         let own = match own {
             Some(info) if info.state == state::DEAD => {
                 delete(info.id)?;
@@ -121,7 +121,7 @@ impl UblkDevice {
         let note = note_path(&options.notes, info.id);
         let (crew, device) = (Arc::<Crew>::default(), Arc::downgrade(&export.device));
         let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, copier: copier(&info), taken_over };
-        // Without it the device is still found by its mark.
+        // Without the note the device is still found by its mark.
         if let Err(error) = (Note { uuid, name: export.name.clone() }).write(&this.note) {
             log::warn!("{}: {error}; `stria ublk` will not list /dev/ublkb{}", this.note.display(), info.id);
         }
@@ -133,7 +133,7 @@ impl UblkDevice {
             }
             return Err(error);
         }
-        // Not vital: without it a death is noticed after 30 s at the latest.
+        // Not essential: without it the death of a server is noticed after 30 s at the latest.
         let _ = fs::write(format!("/sys/block/ublkb{}/queue/io_timeout", info.id), LOOK_AFTER_MS);
         Ok(this)
     }
@@ -158,7 +158,7 @@ impl UblkDevice {
                 let alone = move || {
                     if let Err(error) = apart::live(client, device, &wake) {
                         log::error!(
-                            "/dev/ublkb{id}: queue {index} cannot sleep: {error}; its requests wait until the array is served anew"
+                            "/dev/ublkb{id}: queue {index} has stopped: {error}; its requests wait until the array is served again"
                         );
                     }
                 };
@@ -220,7 +220,7 @@ impl UblkDevice {
             self.leave();
         }
         delete(self.id)?;
-        // A leftover is only untidy: the mark decides.
+        // A note that is left behind is harmless: the mark decides.
         let _ = fs::remove_file(&self.note);
         Ok(())
     }
@@ -262,7 +262,7 @@ pub fn list(notes: &Path) -> Result<Vec<UblkEntry>, UblkError> {
     Ok(entries)
 }
 
-/// Removes a device that a dead server left. What its users wrote and did not flush is lost, and their requests fail.
+/// Removes a device that a dead server left. Writes that its users did not flush are lost, and their requests fail.
 ///
 /// # Errors
 /// When it is not Stria's, has a server, or, without `force`, a user.
@@ -275,7 +275,7 @@ pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError
     if !force && !users.is_empty() {
         return Err(UblkError::InUse {
             id,
-            users: users.join(", ") + "; `stria serve --ublk` lets them go on, --force fails their requests",
+            users: users.join(", ") + "; `stria serve --ublk` serves their requests again, --force fails them",
         });
     }
     ask("stop", control::STOP_DEVICE, id, 0, Vec::new(), START_LIMIT)?;

@@ -10,9 +10,9 @@
 //!     └ config     feature bits and the configuration space                        (pure)
 //! ```
 //!
-//! The virtual machine's memory is hostile: whatever its driver puts there ends in an error for that driver. The front-end is
-//! trusted with more, since it shares memory with this process: it can cut off memory under it, which ends the process as a
-//! kill would. So a socket belongs to its user alone unless a group is named.
+//! The virtual machine's memory is hostile: invalid content ends in an error for its driver. The front-end is trusted with more,
+//! since it shares memory with this process: it can truncate that memory, which ends the process as a kill would. So a socket
+//! belongs to its user alone unless a group is named.
 
 mod chain;
 mod command;
@@ -52,7 +52,7 @@ const BYTES_MAX: usize = 128 << 20;
 pub struct VhostUserDisk {
     /// For messages and `status`.
     pub name: String,
-    /// What the driver is told as the disk's serial number; it takes 20 bytes of it.
+    /// The disk's serial number for the driver, which takes 20 bytes of it.
     pub serial: String,
     /// The device that serves the requests.
     pub device: Arc<dyn RemoteDevice>,
@@ -226,7 +226,7 @@ impl Shared {
         let (frontend, messages) = match self.welcome(id, &peer, socket) {
             Ok(client) => client,
             Err(error) => {
-                return self.talk.say(Level::Warn, format_args!("vhost-user client {peer} was turned away: {error}"));
+                return self.talk.say(Level::Warn, format_args!("vhost-user client {peer} was refused: {error}"));
             }
         };
         self.talk.say(Level::Info, format_args!("vhost-user client {id} ({peer}) uses disk \"{name}\""));
@@ -268,7 +268,7 @@ impl Shared {
     }
 }
 
-/// Handles messages until the connection ends, and says why it did.
+/// Handles messages until the connection ends. Returns the reason.
 fn listen_to(mut messages: BackendReqHandler<Mutex<Frontend>>) -> Error {
     loop {
         if let Err(error) = messages.handle_request() {

@@ -57,7 +57,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Transmission flags: what an export can do.
+/// Transmission flags: the abilities of an export.
 pub mod transmission {
     pub const HAS_FLAGS: u16 = 1 << 0;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -136,7 +136,7 @@ pub struct RequestHeader {
 impl RequestHeader {
     pub const BYTES: usize = 28;
 
-    /// `None`: the magic is wrong, so the stream is invalid from here on.
+    /// `None`: the magic is wrong, and the stream is invalid from here on.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut reader = Reader(bytes);
         if reader.u32()? != REQUEST_MAGIC {

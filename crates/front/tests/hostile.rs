@@ -96,7 +96,7 @@ fn clients_that_work_keep_their_places_and_newcomers_are_told() {
     let mut short = service.connect();
     short.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
     assert_closed(short);
-    // Clients with places keep them, and the new client gets the first free one.
+    // Clients do not lose their places, and the new client gets the first free one.
     for client in &mut clients {
         client.write_all(&request(0, 4, 0, 512)).expect("a read");
         assert_eq!(reply(client), (4, 0));
@@ -419,7 +419,7 @@ fn an_idle_client_costs_no_time() {
     let switches = |name: &str| {
         let tasks = fs::read_dir("/proc/self/task").expect("threads");
         let task = tasks.map(|task| task.expect("a thread").path()).find(|task| {
-            // Tests run beside each other, so only the very thread that serves this client will do.
+            // Tests run in parallel, so the thread must be the one that serves this client.
             fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
         });
         let status = fs::read_to_string(task.expect("the client's thread").join("status")).expect("its status");

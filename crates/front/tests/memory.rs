@@ -53,7 +53,7 @@ fn all_clients_together_get_no_more_than_the_options_say(request_bytes: u32) {
         })
         .collect();
     assert_grew_less_than(bytes_max + BESIDES_BYTES, before);
-    // There is always memory for a small request; for a large one when the stalled clients are closed.
+    // There is always memory for a small request, and for a large one after the stalled clients are disconnected.
     service.assert_well();
     let mut client = service.client();
     client.write_all(&request(0, 1, 0, 16 << 20)).expect("a read");

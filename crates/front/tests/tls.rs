@@ -1,5 +1,5 @@
 //! Goal: clients that speak TLS are served as others are. Where it is required, no other client gets in.
-//! Method: libnbd and QEMU judge, with certificates made here. Errors are looked for in what they print.
+//! Method: libnbd and QEMU are the clients, with certificates made here. Errors are searched for in their output.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn clients_without_the_right_certificate_are_refused() {
         std::fs::copy(authority.file("ca-cert.pem"), folder.join("ca-cert.pem")).expect("copied");
     }
     drop(stranger_authority);
-    // A certificate for servers is none for clients.
+    // A certificate for servers is not valid for clients.
     authority.sign("other", ExtendedKeyUsagePurpose::ServerAuth);
     for kind in ["cert", "key"] {
         std::fs::copy(authority.file(&format!("other-{kind}.pem")), misused.join(format!("client-{kind}.pem"))).expect("copied");

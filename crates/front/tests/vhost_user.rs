@@ -1,4 +1,4 @@
-//! Goal: a virtual machine's disk keeps what its driver wrote, whatever queues, restarts and hostile rings do.
+//! Goal: a virtual machine's disk keeps its driver's writes through restarts, with several queues and beside hostile rings.
 //! Method: a front-end and a driver that play their sides in shared memory (`stria_testkit::vhost_user`), against servers of a
 //! RAM device that runs the queues on its own lane, or has each run on a thread.
 
@@ -155,8 +155,8 @@ fn a_queue_that_is_stopped_ends_what_it_has_and_goes_on_from_there() {
     }
 }
 
-/// A connection that is lost, or a server that ends in order, leaves rings that the next one takes up, with and without memory for
-/// requests in flight.
+/// After a lost connection, or a clean end of the server, the next one continues the rings, with and without memory for requests
+/// in flight.
 #[test]
 fn a_driver_does_not_notice_that_connections_come_and_go() {
     for (on_lane, tracks) in [(true, true), (false, true), (true, false)] {
@@ -229,7 +229,7 @@ fn writes_are_durable_while_the_write_cache_is_off() {
     service.restart(false);
     machine.connect(&service.path);
     assert_eq!(count(&mut machine), 0);
-    // A server that cannot know is careful.
+    // Without that information the server treats the cache as off.
     drop(machine);
     let mut machine = Machine::new();
     machine.tracks = false;
@@ -276,7 +276,7 @@ fn broken_rings_are_left_alone_and_harm_no_other_queue() {
     }
 }
 
-/// Chains that are none end with an error or without a status. The machine's queue goes on, and nothing is written.
+/// Invalid chains end with an error or without a status. The machine's queue goes on, and nothing is written.
 #[test]
 fn hostile_chains_end() {
     let service = Service::start(true);
@@ -351,7 +351,7 @@ fn what_a_dead_server_had_in_flight_is_done_again(on_lane: bool) {
     let mut service = Service::start(on_lane);
     let mut machine = service.machine();
     (0..3).for_each(|sector| assert_eq!(machine.ask(0, WRITE, sector, &pattern(sector, 512), 0).0, OK));
-    // A device that does not answer: its server gives it ten seconds and ends. To the machine that is a death.
+    // A device that does not answer: its server waits ten seconds and ends. To the machine that looks like a crash.
     service.device.set_held_sector(Some(7));
     let first = machine.send(0, WRITE, 7, &pattern(70, 512), 0);
     let second = machine.send(0, WRITE, 7, &pattern(71, 512), 0);

@@ -1,4 +1,5 @@
-//! The bytes of a hostile client, made from a string of choices: mostly well-formed, so that they get far, and then damaged.
+//! The bytes of a hostile client, made from a string of choices: mostly well-formed, so that the server parses many of them, and
+//! then damaged.
 //!
 //! The choices come from a seed or from a coverage-guided fuzzer. The same choices give the same stream. This file depends on
 //! nothing: the tests over real sockets include it, and it uses the protocol's numbers, not the server's constants.
@@ -100,7 +101,7 @@ fn put_option(choices: &mut Choices, bytes: &mut Vec<u8>, option: u32, data: &[u
     bytes.extend(b"IHAVEOPT");
     bytes.extend(option.to_be_bytes());
     let len = match choices.below(100) {
-        // After their end all choices are 0, which must mean a true length.
+        // After their end all choices are 0, which must mean a correct length.
         99 => choices.number() as u32,
         98 => (data.len() as u32).wrapping_sub(choices.below(5) as u32),
         97 => data.len() as u32 + choices.below(5) as u32,

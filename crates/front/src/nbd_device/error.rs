@@ -9,10 +9,10 @@ pub enum NbdDeviceError {
     /// The kernel has no driver.
     #[error("this kernel has no NBD client: load it with `modprobe nbd` (built with CONFIG_BLK_DEV_NBD)")]
     NoDriver,
-    /// The kernel cannot be talked to.
-    #[error("the kernel's NBD client cannot be asked (netlink: {0})")]
+    /// The kernel cannot be reached.
+    #[error("the kernel's NBD client cannot be reached (netlink: {0})")]
     Netlink(#[source] io::Error),
-    /// The user may not.
+    /// The user lacks the permission.
     #[error("the kernel does not let this user {0} NBD devices: run it as root")]
     NotAllowed(&'static str),
     /// There is no such path.
@@ -21,8 +21,8 @@ pub enum NbdDeviceError {
     /// The device is used by something else.
     #[error("{0} is in use already: name another device, or none for any that is free")]
     Busy(PathBuf),
-    /// It is mounted, or in other hands.
-    #[error("{path} is in use: {users}; end that first, or fail the requests of its users with --force")]
+    /// It is mounted, or has other users.
+    #[error("{path} is in use: {users}; end these uses first, or fail their requests with --force")]
     InUse {
         /// The device.
         path: PathBuf,
@@ -57,9 +57,9 @@ pub enum NbdDeviceError {
         /// The answer.
         reason: String,
     },
-    /// The server has something else than before.
+    /// The server's export has changed.
     #[error(
-        "the array has another size, block size or mode than {0}, which therefore waits: detach the device and attach the array again"
+        "the array has another size, block size or mode than {0}, so the device's requests wait: detach the device and attach the array again"
     )]
     Different(PathBuf),
     /// A file of the device cannot be used.

@@ -3,7 +3,7 @@
 use crate::wire::*;
 use std::io::{self, Read, Write};
 
-/// The longest answer that is read; others come from something that is no NBD server.
+/// The longest answer that is read. A longer one cannot come from an NBD server.
 const ANSWER_BYTES_MAX: u32 = 1 << 16;
 
 /// The server's description of an export.
@@ -22,7 +22,7 @@ pub struct Offer {
 pub enum Refusal {
     /// The connection failed.
     Io(io::Error),
-    /// The server does not want to, in these words.
+    /// The server declines, for this reason.
     Declined(String),
 }
 
@@ -37,7 +37,7 @@ impl From<io::Error> for Refusal {
 /// # Errors
 /// The server's refusal, or the failure of the connection.
 pub fn agree(stream: &mut (impl Read + Write), export: &str) -> Result<Offer, Refusal> {
-    let not_nbd = || Refusal::Declined("what listens there does not speak NBD as this program does".into());
+    let not_nbd = || Refusal::Declined("the program there is no NBD server, or does not speak NBD as this program does".into());
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting)?;
     let flags = u16::from_be_bytes([greeting[16], greeting[17]]);

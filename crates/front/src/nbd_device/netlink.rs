@@ -50,7 +50,7 @@ mod socket_attribute {
     pub const FILE: u16 = 1;
 }
 
-/// A command with what it carries; what is `None` or empty is left as it is.
+/// A command with its attributes. An attribute that is `None` or empty stays unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     pub index: u32,
@@ -62,7 +62,7 @@ pub struct Order {
     pub server_flags: Option<u16>,
     /// Connected sockets, past their handshakes.
     pub sockets: Vec<i32>,
-    /// Names what is behind the device: RECONFIGURE is refused if it is not as CONNECT named it.
+    /// Names the array behind the device. RECONFIGURE is refused if it names another one than CONNECT did.
     pub backend: Option<String>,
 }
 
@@ -143,10 +143,10 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
     }
 }
 
-/// Carries datagrams to the kernel and back. Tests play the kernel behind it.
+/// Carries datagrams to the kernel and back. Tests replace the kernel behind it.
 pub trait Wire {
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
-    /// The next datagram; `None`: none came in time. Without a `patience` it waits as long as it takes.
+    /// The next datagram; `None`: none came in time. Without a `patience` the wait has no limit.
     fn receive(&self, patience: Option<Duration>) -> io::Result<Option<Vec<u8>>>;
     fn join(&self, group: u32) -> io::Result<()>;
 }
@@ -225,7 +225,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Has the driver carry out a command.
+    /// Makes the driver carry out a command.
     ///
     /// # Errors
     /// The driver's answer.

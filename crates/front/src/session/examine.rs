@@ -1,4 +1,4 @@
-//! What a request asks for, or why it is refused. A pure function of the request's header: no data is read.
+//! The operation of a request, or the reason for its refusal. A pure function of the request's header: no data is read.
 
 use crate::export::Facts;
 use crate::session::extents;
@@ -6,7 +6,7 @@ use crate::wire::{Errno, RequestHeader, command, command_flag};
 use std::ops::Range;
 use stria_block::Pool;
 
-/// What to do for a valid request.
+/// The operation of a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Success without the device: a length of zero.
@@ -28,7 +28,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// 4 KiB: what a request holds besides data: its entries in tables and queues, and an error message.
+    /// 4 KiB: the memory of a request besides data: its entries in tables and queues, and an error message.
     pub const CHARGE_BYTES_MIN: usize = 4 << 10;
 
     /// The memory that the request holds while it is in flight.
@@ -53,7 +53,7 @@ pub fn blocks(header: &RequestHeader, facts: &Facts) -> Range<u64> {
     header.offset_bytes & !mask..(end + mask) & !mask
 }
 
-/// Why a request is refused.
+/// The reason for a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub errno: Errno,

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use stria_block::{Buffer, Segments};
 
-/// What follows the head of a reply.
+/// The part behind the head of a reply.
 #[derive(Debug)]
 pub enum Body {
     None,
-    /// Data read, sent from where the device put it.
+    /// Data that was read, sent from the device's buffer.
     Buffers(Segments<Buffer>),
     /// Extents, or the text of an error.
     Bytes(Vec<u8>),
@@ -21,7 +21,7 @@ pub enum Body {
 pub struct Reply {
     pub head: ReplyHead,
     pub body: Body,
-    /// What the request is charged with until the reply is sent.
+    /// The bytes with which the request is charged until the reply is sent.
     pub charge_bytes: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Goal: whatever the client sends, however it is cut into pieces, every request gets exactly one right reply,
-//! memory stays within the caps, and nothing panics.
-//! Method: a session is run against a RAM device by hand, and its replies are read by a plain decoder.
+//! Goal: for all bytes of a client, cut into any pieces, every request gets exactly one correct reply, memory stays within its
+//! limits, and nothing panics. Method: a session is run against a RAM device by hand, and its replies are read by a plain
+//! decoder.
 
 use super::*;
 use crate::budget::Budget;
@@ -79,7 +79,7 @@ impl Bench {
         Ok(given)
     }
 
-    /// Lets the device carry out what it was asked, and sends at most `piece` bytes of replies.
+    /// Lets the device carry out its requests, and sends at most `piece` bytes of replies.
     fn turn(&mut self, piece: usize) {
         let mut completions = Vec::new();
         for request in self.requests.drain(..) {
@@ -243,7 +243,7 @@ fn a_write_that_lies_about_its_length_takes_no_memory_and_swallows_only_its_own_
     bench.run(&request(command::WRITE, 0, 1, 0, u32::MAX), 100, 100).expect("a sound stream");
     assert_eq!(errors(&bench.received), [(1, Errno::NoSpace as u32)]);
     assert!(bench.session.payload.is_none() && bench.session.bytes_in_flight == 0);
-    // What follows is payload, though it looks like a request.
+    // The following bytes are payload, although they look like a request.
     bench.run(&request(command::READ, 0, 2, 0, 512).repeat(1000), 4096, 4096).expect("a sound stream");
     assert_eq!(errors(&bench.received).len(), 1);
     assert_eq!(bench.session.skip_bytes, u64::from(u32::MAX) - 28_000);

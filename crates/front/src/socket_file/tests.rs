@@ -1,5 +1,5 @@
-//! Goal: a socket is never half made, never taken from a living server, and never left behind.
-//! Method: the real system calls in a folder of the test's own, with another thread that looks on.
+//! Goal: a socket is never visible before it is complete, never taken from a running server, and never left behind. Method: the
+//! real system calls in a folder of the test's own, with another thread that watches.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -41,7 +41,8 @@ fn a_client_that_sees_the_file_finds_a_server() {
         });
         let mut connected = 0;
         while !done.load(Ordering::SeqCst) {
-            // The kernel finds the file first and its server afterwards, so a server that ends in between refuses. Nothing dead stays behind.
+            // The kernel finds the file first and its server afterwards, so a server that ends in between refuses. No dead socket stays
+            // behind.
             let mut refused = 0;
             loop {
                 match UnixStream::connect(&path) {

@@ -1,4 +1,4 @@
-//! Goal: what one side says the other hears, however the bytes are cut; nothing the peer sends makes memory grow.
+//! Goal: each side receives the bytes that the other one sent, however they are cut. No bytes from the peer make memory grow.
 //! Method: rustls' own client, in memory.
 
 use super::*;
@@ -9,7 +9,7 @@ use std::io::{Read, Write as _};
 
 struct Pair {
     client: ClientConnection,
-    /// What the client heard.
+    /// The bytes that the client received.
     heard: Vec<u8>,
     server: TlsStream,
 }
@@ -39,7 +39,8 @@ impl Pair {
         Self { client, heard: Vec::new(), server }
     }
 
-    /// Moves bytes both ways, `piece` at a time, until all is said. Returns what the server heard, taken `space` bytes at a time.
+    /// Moves bytes both ways, `piece` at a time, until all are sent. Returns the bytes that the server received, taken `space` at
+    /// a time.
     fn run(&mut self, piece: usize, space: usize) -> Result<Vec<u8>, rustls::Error> {
         let mut heard = Vec::new();
         loop {

@@ -1,7 +1,7 @@
 //! Commands to the driver, which add, describe, take over and remove devices.
 //!
-//! A command may wait for I/O, or for ever when the driver has failed. Each runs on a thread of its own, which nobody waits for longer than
-//! a fixed time; lanes never do.
+//! A command may wait for I/O, or for ever when the driver has failed. Each runs on a thread of its own. The wait for it has a fixed limit,
+//! and lanes never wait.
 
 use super::error::UblkError;
 use super::kernel;
@@ -29,14 +29,14 @@ pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long the kernel may take to notice that a server has died.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(35);
-/// Between two looks at something that another process or the kernel must do.
+/// The time between two checks of work that another process or the kernel must do.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The side that copies data of a device, which is settled when the device is made.
+/// The side that copies data of a device. It is chosen when the device is made.
 pub(super) fn copier(info: &DeviceInfo) -> Copier {
     if info.features & feature::USER_COPY == 0 { Copier::Driver } else { Copier::Server }
 }
 
-/// What Linux is told about a device.
+/// The parameters of a device, for Linux.
 pub(super) fn parameters(limits: &Limits, read_only: bool) -> Parameters {
     let shift = |bytes: u32| bytes.trailing_zeros() as u8;
     let logical = limits.logical_block_bytes;
@@ -153,7 +153,7 @@ pub(super) fn open_queues(id: u32) -> io::Result<File> {
     }
 }
 
-/// Gives the driver a command and waits for its answer, for so long at most. Returns the buffer that the driver has filled.
+/// Gives the driver a command and waits for its answer, up to a limit. Returns the buffer that the driver has filled.
 pub(super) fn ask(
     action: &'static str,
     number: u32,

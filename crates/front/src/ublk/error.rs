@@ -13,8 +13,8 @@ pub enum UblkError {
          CONFIG_BLK_DEV_UBLK), or serve over NBD"
     )]
     NoDriver,
-    /// The user may not.
-    #[error("{CONTROL_PATH}: permission denied; block devices are made by root, or serve over NBD")]
+    /// The user lacks the permission.
+    #[error("{CONTROL_PATH}: permission denied; run as root to make block devices, or serve over NBD")]
     NotAllowed,
     /// The driver is old.
     #[error(
@@ -32,7 +32,7 @@ pub enum UblkError {
         source: io::Error,
     },
     /// The number is in use.
-    #[error("/dev/ublkb{0} is taken by another device: choose another number, or none")]
+    #[error("/dev/ublkb{0} belongs to another device: choose another number, or none")]
     Taken(u32),
     /// The driver does not answer.
     #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s; `dmesg` may say why")]
@@ -53,7 +53,7 @@ pub enum UblkError {
         id: u32,
     },
     /// The array's device cannot be taken over: it has a server.
-    #[error("/dev/ublkb{id} of this array is in the hands of process {pid}, and Linux does not give it free")]
+    #[error("/dev/ublkb{id} of this array belongs to process {pid}, and Linux does not release it")]
     Served {
         /// The device.
         id: u32,
@@ -68,7 +68,7 @@ pub enum UblkError {
         /// The device.
         id: u32,
     },
-    /// Somebody uses it.
+    /// It is in use.
     #[error("/dev/ublkb{id} is in use: {users}")]
     InUse {
         /// The device.

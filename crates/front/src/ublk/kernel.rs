@@ -2,8 +2,8 @@
 //!
 //! All `unsafe` of this crate is here. Where the server copies data, a queue's entries name no memory of this process; a control command
 //! does, whose buffer is the waiting thread's own. Where the driver copies, the memory that entries name is this port's ([`Lent`]) until
-//! the driver has finished with it. Descriptors are mapped read-only and copied out before they are looked at, so that a kernel that
-//! changes them meanwhile changes nothing that was checked.
+//! the driver has finished with it. Descriptors are mapped read-only and copied before they are checked, so that later changes by
+//! the kernel have no effect.
 #![allow(unsafe_code)]
 
 use super::lane_client::Driver;
@@ -110,7 +110,8 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // A queue that gives up does not hear of the driver any more: what the driver may still fill is never used for anything else.
+        // A queue that gives up receives nothing from the driver any more, so memory that the driver may still fill is never used
+        // again.
         self.writes.drain(..).flatten().for_each(std::mem::forget);
     }
 }

@@ -27,9 +27,9 @@ pub(super) struct Crew {
 
 #[derive(Debug, Default)]
 pub(super) struct CrewState {
-    /// Queues that are there.
+    /// The number of queues that run.
     pub queues: usize,
-    /// Why the first that gave up did.
+    /// The reason why the first queue gave up.
     pub failure: Option<String>,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct QueueClient<D> {
     readiness: Arc<OwnedFd>,
     has_begun: bool,
     idle_since: Nanos,
-    /// What the crew knows of this queue.
+    /// The crew's record of this queue.
     counted: (Counters, u64),
     /// Last, so that the port is closed before the place is free.
     place: Place,
@@ -162,7 +162,7 @@ impl<D: Driver> QueueClient<D> {
         ended.drain(..).for_each(|completion| queue.complete(port, completion));
         let is_leaving = crew.is_leaving.load(Ordering::SeqCst);
         port.turn(|port, tag, result| match is_leaving {
-            // The next server gets it.
+            // The next server gets the request.
             true => Ok(()),
             false => queue.arrived(port, tag, result, requests).map_err(End::from),
         })?;
@@ -189,7 +189,7 @@ impl<D: Driver> QueueClient<D> {
 impl<D: Driver> LaneClient for QueueClient<D> {
     fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         self.advance(now, ended, requests).unwrap_or_else(|end| {
-            log::error!("{}: {end}; its requests wait until the array is served anew", self.name);
+            log::error!("{}: {end}; its requests wait until the array is served again", self.name);
             self.place.0.lock().failure.get_or_insert_with(|| end.to_string());
             self.place.0.changed.notify_all();
             KeepOn::Leave

@@ -11,8 +11,8 @@
 //! for its data first ([`Port::ask_data`]), and a read's data goes with its result ([`Port::commit_read`]).
 //!
 //! It has no ring, file or clock: [`Port`] is the driver's side, which tests play in memory. A request exists once at most: its
-//! tag is with the kernel or with the device. What a tag brings is checked like any client's request, since a wrong kernel must
-//! not become a wrong write.
+//! tag is with the kernel or with the device. A tag's request is checked like any client's, since an error of the kernel must not
+//! cause a wrong write.
 
 use super::uapi::{Descriptor, io as result_of, operation};
 use smallvec::{SmallVec, smallvec};
@@ -67,7 +67,7 @@ pub(crate) trait Port {
     fn commit(&mut self, tag: u16, result: i32);
 }
 
-/// The driver does what it never should, and the queue is given up.
+/// The driver broke its own rules, and the queue is given up.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Broken {
     #[error("the ublk driver completed tag {0}, which it did not have")]
@@ -85,7 +85,7 @@ mod errno {
     pub const EOPNOTSUPP: i32 = -95;
 }
 
-/// Where a tag's request is.
+/// The state of a tag's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     /// The driver will bring one.
@@ -98,7 +98,7 @@ enum Slot {
     Gone,
 }
 
-/// What a queue has done so far.
+/// The work of a queue so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub requests: u64,

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use stria_block::{Buffer, LaneClient, Limits, SECTOR_BYTES};
 
-/// What every tag asks for again and again: a read or a write of so many bytes, each tag at a position of its own.
+/// The request that every tag repeats: a read or a write of a fixed length, each tag at a position of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// Whether it writes.

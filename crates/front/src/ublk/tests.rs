@@ -1,4 +1,5 @@
-//! Goal: Linux is told what the device is, and a note names its array. The driver itself is met in a guest (`manage/tests/guests/ublk.rs`).
+//! Goal: Linux gets the device's parameters, and a note names its array. The driver itself is tested in a guest
+//! (`manage/tests/guests/ublk.rs`).
 
 use super::uapi::CONTROL_PATH;
 use super::*;

@@ -112,7 +112,7 @@ impl Ranges {
     }
 }
 
-/// What a chain names: memory that the device may read, then memory that it may write.
+/// The memory that a chain names: first the part that the device may read, then the part that it may write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
     pub readable: Ranges,

@@ -1,4 +1,4 @@
-//! Requests of a driver: what it asks, checked against the disk, and how it is told the outcome.
+//! Requests of a driver: their operations, checked against the disk, and the answers to the driver.
 //!
 //! Source: virtio 1.2, 5.2.6 (device operation); `struct virtio_blk_outhdr`, `struct virtio_blk_discard_write_zeroes` of
 //! linux/virtio_blk.h.
@@ -68,11 +68,11 @@ pub(super) enum Work {
 pub(super) struct Command {
     /// A refusal is answered at once.
     pub work: Result<Work, Status>,
-    /// What follows the header.
+    /// The part behind the header.
     pub data: Ranges,
-    /// Where the answer's bytes go.
+    /// The memory for the answer's bytes.
     pub answer: Ranges,
-    /// Where its status goes.
+    /// The memory for its status.
     pub status: GuestAddress,
 }
 

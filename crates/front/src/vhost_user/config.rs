@@ -1,4 +1,4 @@
-//! What a driver is told about the disk: feature bits and the configuration space.
+//! The description of the disk for a driver: feature bits and the configuration space.
 //!
 //! Source: virtio 1.2, 5.2 (block device); `struct virtio_blk_config` of linux/virtio_blk.h.
 

@@ -31,7 +31,7 @@ fn refused(words: impl Into<String>) -> Error {
     Error::ReqHandlerError(io::Error::other(words.into()))
 }
 
-/// What a queue is set up with before it runs.
+/// The set-up of a queue, before it runs.
 #[derive(Clone, Copy, Default)]
 struct Setup {
     size: u16,
@@ -114,13 +114,13 @@ impl Frontend {
         self.common.poke(&*self.device);
     }
 
-    /// Where an address of the front-end lies in the virtual machine's memory.
+    /// The address in the virtual machine's memory of an address of the front-end.
     fn translate(&self, address: u64) -> Result<GuestAddress> {
         let region = self.regions.iter().find(|region| {
             let offset = address.checked_sub(region.user_addr);
             offset.is_some_and(|offset| offset < region.memory_size)
         });
-        let region = region.ok_or_else(|| refused("a ring lies outside of the memory that is shared"))?;
+        let region = region.ok_or_else(|| refused("a ring is outside of the shared memory"))?;
         Ok(GuestAddress(address - region.user_addr + region.guest_phys_addr))
     }
 
@@ -137,7 +137,7 @@ impl Frontend {
         queue.set_event_idx(self.features & EVENT_INDEX != 0);
         queue.set_ready(true);
         if !queue.is_valid(&self.map) {
-            return Err(refused(format!("the rings of queue {index} leave the memory that is shared")));
+            return Err(refused(format!("the rings of queue {index} extend beyond the shared memory")));
         }
         let used_index = queue.used_idx(&self.map, Ordering::Acquire).map_err(odd)?.0;
         let available_index = queue.avail_idx(&self.map, Ordering::Acquire).map_err(odd)?.0;
@@ -167,14 +167,14 @@ impl Frontend {
                 log::error!("a queue of a vhost-user client ended: {error}");
             }
         });
-        spawned.map(|_| ()).map_err(|error| refused(format!("no thread for queue {index}: {error}")))
+        spawned.map(|_| ()).map_err(|error| refused(format!("no thread could be started for queue {index}: {error}")))
     }
 
     fn region(region: &VhostUserMemoryRegion, file: File) -> Result<GuestRegionMmap<()>> {
         let end = region.mmap_offset.checked_add(region.memory_size);
         let has = end.is_some_and(|end| file.metadata().is_ok_and(|file| file.is_file() && file.len() >= end));
         let len = usize::try_from(region.memory_size).ok().filter(|_| has).ok_or_else(|| {
-            refused("memory is shared that its file does not have; use memory-backend-memfd or memory-backend-file with share=on")
+            refused("shared memory extends beyond its file; use memory-backend-memfd or memory-backend-file with share=on")
         })?;
         let file = FileOffset::new(file, region.mmap_offset);
         GuestRegionMmap::from_range(GuestAddress(region.guest_phys_addr), len, Some(file))
@@ -254,7 +254,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let size = u16::try_from(num).ok().filter(|size| size.is_power_of_two() && *size <= QUEUE_SIZE_MAX);
-        let size = size.ok_or_else(|| refused(format!("a queue of {num}: a power of two up to {QUEUE_SIZE_MAX} is taken")))?;
+        let size = size.ok_or_else(|| refused(format!("invalid queue size {num}: a power of two up to {QUEUE_SIZE_MAX}")))?;
         self.setup(index)?.size = size;
         Ok(())
     }
@@ -346,7 +346,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
         let VhostUserInflight { num_queues, queue_size, .. } = *wanted;
         if num_queues > QUEUES_MAX || queue_size > QUEUE_SIZE_MAX {
             return Err(refused(format!(
-                "{num_queues} queues of {queue_size}: up to {QUEUES_MAX} of {QUEUE_SIZE_MAX} are taken"
+                "{num_queues} queues of size {queue_size}: the most are {QUEUES_MAX} of {QUEUE_SIZE_MAX}"
             )));
         }
         let (inflight, file, bytes) = Inflight::new(num_queues, queue_size).map_err(Error::ReqHandlerError)?;
@@ -359,7 +359,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
     fn set_inflight_fd(&mut self, given: &VhostUserInflight, file: File) -> Result<()> {
         let VhostUserInflight { mmap_size, mmap_offset, num_queues, queue_size } = *given;
         if self.common.queues.iter().any(|line| line.is_running()) {
-            return Err(refused("queues run, and their requests are marked elsewhere"));
+            return Err(refused("queues run, and their requests are marked in other memory"));
         }
         let inflight = Inflight::open(file, mmap_offset, mmap_size, num_queues.min(QUEUES_MAX), queue_size);
         let inflight = inflight.map_err(Error::ReqHandlerError)?;

@@ -1,4 +1,4 @@
-//! Memory that outlives this process and tells the next one which requests it must do again.
+//! Memory that outlives this process and tells the next one which requests it must repeat.
 //!
 //! The front-end (QEMU) holds it while the server restarts. Each queue has a region with an entry for each descriptor: whether
 //! a request that begins there is in flight, and when it began. A request is marked before the device gets it. It ends in four
@@ -6,11 +6,11 @@
 //! that of the used ring. A process that died between two of these steps is told from one that died elsewhere by comparing both
 //! indices.
 //!
-//! Doing a request again is harmless: it was not acknowledged, and a write that was done twice leaves what one leaves.
-//! Source: QEMU, docs/interop/vhost-user.rst, *Inflight I/O tracking*, split virtqueue, version 1.
+//! Repeating a request is harmless: it was not acknowledged, and a write that is repeated has the same result. Source: QEMU,
+//! docs/interop/vhost-user.rst, *Inflight I/O tracking*, split virtqueue, version 1.
 //!
 //! Behind the regions follows one of our own: whether the driver has switched the write cache off. Otherwise the next process
-//! would acknowledge writes that the driver takes for durable.
+//! would acknowledge writes before they are durable, although the driver relies on that.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;

@@ -1,11 +1,11 @@
 //! One running queue: a [`LaneClient`] on a lane of its device, or on a thread of its own.
 //!
-//! A turn puts what the device has done into the used ring, takes new requests from the available ring, and notifies the
-//! driver once. Reads are copied to guest memory when they end, writes are copied from it when they begin: the copy is what
-//! keeps a driver that alters its memory meanwhile from making parity differ from data.
+//! A turn puts completed requests into the used ring, takes new requests from the available ring, and notifies the driver once.
+//! Reads are copied to guest memory when they end, writes are copied from it when they begin: without the copy a driver that
+//! alters its memory meanwhile could make parity differ from data.
 //!
 //! Invariants: a descriptor heads at most one request at a time, so a queue of N has at most N. Their memory is within the
-//! [`Lease`]; beyond that the ring is not read. A ring that breaks the rules is left alone until the front-end stops it.
+//! [`Lease`]; beyond that the ring is not read. A ring that breaks the rules is not used until the front-end stops it.
 
 use super::chain::{Chain, Map, Ranges, write};
 use super::command::{Command, Status, Work};
@@ -31,21 +31,21 @@ const BEGUN_MAX: usize = 64;
 const COOL_AFTER: Nanos = 1_000_000_000;
 /// 5 ms: how long a queue that waits for memory sleeps before it asks again.
 const LOOK_FOR_MEMORY_AFTER: Nanos = 5_000_000;
-/// 10 s: how long a queue of a server that stops waits for the device. What is left is done again by the next server.
+/// 10 s: how long a queue of a server that stops waits for the device. The next server repeats the remaining requests.
 const DRAIN_WITHIN: Nanos = 10_000_000_000;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the queues of one connection share.
+/// State that the queues of one connection share.
 pub(super) struct Common {
     pub facts: Facts,
     /// For messages.
     pub peer: String,
     pub talk: Arc<Talk>,
     pub budget: Arc<Budget>,
-    /// What each queue may hold, whatever the others do.
+    /// The memory that each queue may always use.
     pub share_bytes: usize,
     pub queues: Vec<Line>,
     memory: Mutex<Arc<Map>>,
@@ -88,7 +88,7 @@ impl Common {
     }
 }
 
-/// What a queue has done so far.
+/// The work of a queue so far.
 #[derive(Default)]
 pub(super) struct Counters {
     pub requests: AtomicU64,
@@ -280,7 +280,7 @@ impl Run {
         if version != self.map_version {
             (self.map, self.map_version) = (self.common.memory(), version);
             if !self.queue.is_valid(&*self.map) {
-                return Err(Broken("its rings lie outside of the memory that is left"));
+                return Err(Broken("its rings are outside of the remaining memory"));
             }
         }
         if !ended.is_empty() {
@@ -318,14 +318,15 @@ impl Run {
 
     /// Takes what the driver has made available, as far as there is memory for it.
     fn take_requests(&mut self, requests: &mut Vec<Request>) -> Result<Taken, Broken> {
-        const LEFT: Broken = Broken("its used ring lies outside of memory");
+        const LEFT: Broken = Broken("its used ring is outside of memory");
         self.queue.disable_notification(&*self.map).map_err(|_| LEFT)?;
         for _ in 0..BEGUN_MAX {
             let is_again = !self.again.is_empty();
             let head = match self.again.pop_front() {
                 Some(head) => head,
                 None => {
-                    let mut available = self.queue.iter(&*self.map).map_err(|_| Broken("its available index leapt"))?;
+                    let mut available =
+                        self.queue.iter(&*self.map).map_err(|_| Broken("its available index is beyond the ring"))?;
                     match available.next() {
                         Some(chain) => chain.head_index(),
                         None if self.queue.enable_notification(&*self.map).map_err(|_| LEFT)? => continue,
@@ -477,7 +478,7 @@ impl Run {
         if let Some(inflight) = &mut self.inflight {
             inflight.name_last(head);
         }
-        self.queue.add_used(&*self.map, head, len).map_err(|_| Broken("its used ring lies outside of memory"))?;
+        self.queue.add_used(&*self.map, head, len).map_err(|_| Broken("its used ring is outside of memory"))?;
         if let Some(inflight) = &mut self.inflight {
             inflight.end(head, self.queue.next_used());
         }
@@ -485,9 +486,9 @@ impl Run {
         Ok(())
     }
 
-    /// Interrupts the driver if something is new in the used ring and it wants to know.
+    /// Interrupts the driver if the used ring has new entries and the driver wants to be notified.
     fn notify(&mut self) -> Result<(), Broken> {
-        const LEFT: Broken = Broken("its available ring lies outside of memory");
+        const LEFT: Broken = Broken("its available ring is outside of memory");
         if !std::mem::take(&mut self.has_used) || !self.queue.needs_notification(&*self.map).map_err(|_| LEFT)? {
             return Ok(());
         }
@@ -537,7 +538,7 @@ impl Run {
         }
     }
 
-    /// A ring that is broken is left alone. What the device has ends unseen.
+    /// A broken ring is not used any more. Requests at the device end without an answer.
     fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         ended.drain(..).for_each(|completion| self.forget(&completion));
         match self.line().is_stopping.load(Ordering::SeqCst) {
@@ -547,7 +548,7 @@ impl Run {
     }
 }
 
-/// How much of the available ring was taken.
+/// The number of entries taken from the available ring.
 enum Taken {
     All,
     Some,
@@ -563,7 +564,7 @@ impl LaneClient for Run {
         self.advance(now, signalled, ended, requests).unwrap_or_else(|Broken(why)| {
             self.is_broken = true;
             let (peer, index) = (&self.common.peer, self.index);
-            let words = format_args!("queue {index} of vhost-user client {peer} is left alone until it is reset: {why}");
+            let words = format_args!("queue {index} of vhost-user client {peer} is stopped until its driver resets it: {why}");
             self.common.talk.say(Level::Warn, words);
             signal(&self.line().error);
             self.outlive(now, ended)

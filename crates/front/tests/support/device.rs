@@ -67,7 +67,7 @@ impl LaneDevice {
         self.lane.takes_clients().then_some(&self.name)
     }
 
-    /// While it is blocked, requests wait: to see what a server does with a slow device.
+    /// Requests wait while it is blocked, to test a server with a slow device.
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
         self.lane.call(|_| ()).expect("it runs");

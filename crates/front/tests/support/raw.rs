@@ -22,7 +22,7 @@ pub struct Service {
 
 pub fn ram() -> Arc<LaneDevice> {
     let limits = Limits { discard_granularity_bytes: 512, ..Limits::plain(SIZE_BYTES / 512) };
-    // `hostile_apart.rs` runs the tests of `hostile.rs` the other way.
+    // `hostile_apart.rs` runs the tests of `hostile.rs` without on-lane clients.
     Arc::new(LaneDevice::spawn(limits, !env!("CARGO_CRATE_NAME").ends_with("apart")))
 }
 
@@ -45,7 +45,7 @@ impl Service {
         stream
     }
 
-    /// Connected to an export by the short way in.
+    /// Connects to an export by the oldest option.
     pub fn client_of(&self, name: &str) -> UnixStream {
         let mut stream = self.connect();
         let mut greeting = [0; 18];

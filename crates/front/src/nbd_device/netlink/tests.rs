@@ -70,7 +70,7 @@ impl Wire for &Kernel {
                 answers.push_back(Kernel::acknowledgement(request, 0));
             }
             (FAMILY_ID, true) => {
-                // As Linux does: an answer and the acknowledgement in one datagram. What belongs to another request is none of ours.
+                // As Linux does: an answer and the acknowledgement in one datagram. A message for another request is ignored.
                 let stale = Kernel::message(2, sequence + 7, &[0xff; 20]);
                 let body = [vec![request[16], 1, 0, 0], Kernel::attribute(1, &0_u32.to_ne_bytes())].concat();
                 let mut datagram = if self.answer == 0 { Kernel::message(FAMILY_ID, sequence, &body) } else { Vec::new() };

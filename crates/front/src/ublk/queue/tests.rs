@@ -1,5 +1,5 @@
-//! Goal: a queue does what the kernel asks, and nothing else, whatever the kernel asks.
-//! Method: the kernel's side is played in memory, the device is a RAM device, and a plain array of bytes says what is right.
+//! Goal: a queue carries out the kernel's requests and does nothing else, for any requests. Method: the kernel's side is played
+//! in memory, the device is a RAM device, and a plain array of bytes is the model.
 
 use super::*;
 use std::cell::RefCell;
@@ -345,7 +345,7 @@ fn a_stopped_device_ends_once_its_last_request_has() {
     assert_eq!(again, Err(Broken::Tag(5)), "a tag is aborted once");
 }
 
-/// Where memory is short, the driver copies a part of what it asked for, and says so by the request's length.
+/// Where memory is short, the driver copies only a part of the data, and reports so by the request's length.
 #[test]
 fn a_write_whose_data_the_driver_copied_in_part_is_done_in_part() {
     let mut place = Place::plain(Copier::Driver);
@@ -366,7 +366,7 @@ fn a_write_whose_data_the_driver_copied_in_part_is_done_in_part() {
     let memory = place.device.memory();
     assert!(memory[8 * 512..16 * 512].iter().all(|byte| *byte == 7) && memory[16 * 512..].iter().all(|byte| *byte == 0));
 
-    // It can neither grow, nor arrive without having asked.
+    // The data can neither grow, nor arrive without having been asked for.
     place.kernel.is_fetched[4] = false;
     place.arrived(4, result_of::NEEDS_DATA);
     place.kernel.is_fetched[4] = false;
