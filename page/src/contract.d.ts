@@ -2354,7 +2354,7 @@ export interface components {
              */
             wrong_sectors: number;
         };
-        /** @description The fate of a test message on one channel. */
+        /** @description The result of a test message on one channel. */
         Outcome: {
             /** @description `program`, `mail`, `webhook`, `console` or `journal`. */
             channel: string;

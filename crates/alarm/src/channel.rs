@@ -1,4 +1,4 @@
-//! One way of telling: a program, mail, a webhook, the journal, a terminal.
+//! A channel for messages: a program, mail, a webhook, the journal, a terminal.
 
 use crate::config::{AlarmConfig, JournalConfig, MailConfig};
 use crate::event::{Message, Phase};
@@ -30,10 +30,10 @@ pub struct AlarmError {
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// The time that a program may run. It is ended then, so that the next event finds the channel free.
 const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
-/// The pause between two looks for the end of a program.
+/// The pause between two checks whether a program has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A way of telling.
+/// A channel.
 pub(crate) enum Channel {
     Program(PathBuf),
     Mail(Box<Mail>),
@@ -107,7 +107,7 @@ impl Channel {
         }
     }
 
-    /// True if people read the channel. It carries only events that need action then.
+    /// True if people read the channel. Such a channel carries only events that need action.
     pub fn is_for_people(&self) -> bool {
         matches!(self, Self::Mail(_) | Self::Webhook { .. } | Self::Console(_))
     }
@@ -117,7 +117,7 @@ impl Channel {
         matches!(self, Self::Mail(_) | Self::Webhook { .. })
     }
 
-    /// Tells, and returns once that is done.
+    /// Sends the message, and returns once that is done.
     pub fn send(&self, message: &Message) -> Result<(), String> {
         match self {
             Self::Program(program) => run(program, message),
@@ -220,11 +220,11 @@ fn post(agent: &Agent, url: &str, message: &Message) -> Result<(), String> {
     request.send(body.to_string()).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Shows it on a terminal, whether or not somebody works there. A terminal that takes nothing is not waited for.
+/// Shows the message on a terminal, whether or not it is in use. Does not wait for a terminal that accepts no output.
 fn show(console: &Path, message: &Message) -> io::Result<()> {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32;
     let mut console = OpenOptions::new().append(true).custom_flags(flags).open(console)?;
-    // At once, so that lines of others come before or after it.
+    // In one write, so that lines of other programs come before or after it.
     console.write_all(format!("\r\nstria: {}: {}\r\n", message.subject(), message.cause.text).as_bytes())
 }
 

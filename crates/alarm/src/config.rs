@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// All of it. Without any channel, alarms are only logged.
+/// The table. Without any channel, alarms are only logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AlarmConfig {
@@ -19,14 +19,14 @@ pub struct AlarmConfig {
     pub journal: JournalConfig,
     /// A terminal that shows alarms, such as `/dev/console`.
     pub console: Option<PathBuf>,
-    /// The time after which a cause that lasts is told again.
+    /// The time after which the message about a lasting cause is repeated.
     #[serde(with = "humantime_serde")]
     pub repeat: Duration,
     /// After so many per cent of a rebuild, resync or scrub its progress is an event; 0: never.
     pub rebuild_step: u8,
     /// The number of spares that an array should have, by its name.
     pub spares: BTreeMap<String, usize>,
-    /// A sign of life, so that silence is noticed elsewhere.
+    /// The heartbeat: a service elsewhere raises the alarm when it stops.
     pub heartbeat: Option<HeartbeatConfig>,
 }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 pub enum Severity {
     /// The event is for the record: programs and the journal get it, people do not.
     Info,
-    /// Somebody should look soon.
+    /// An administrator should look soon.
     Warning,
     /// Data is at risk, or not available.
     Critical,
@@ -63,7 +63,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Its name, as programs are given it.
+    /// Its name, as programs get it.
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::Rebuild(percent) => format!("Rebuild{percent:02}").into(),
@@ -89,7 +89,7 @@ impl Event {
         }
     }
 
-    /// True if what raises it is an event of the array as well, with the same words.
+    /// True if its cause is an event of the array as well, with the same words.
     pub fn has_event(self) -> bool {
         matches!(
             self,
@@ -127,7 +127,7 @@ impl Event {
     }
 }
 
-/// Something that is so, and may last.
+/// A condition that may last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Condition {
     /// What.
@@ -141,7 +141,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The same cause, whatever the words are.
+    /// True if it is the same cause; the words may differ.
     pub(crate) fn is_same_cause(&self, other: &Self) -> bool {
         self.event == other.event && self.array == other.array && self.component == other.component
     }
@@ -176,7 +176,7 @@ impl Message {
         Self { phase: Phase::Raised, cause, since: SystemTime::now() }
     }
 
-    /// The event's name for programs: that a cause has ended is an event of its own.
+    /// The event's name for programs. The end of a cause is an event of its own.
     pub fn event_name(&self) -> Cow<'static, str> {
         match self.phase {
             Phase::Raised | Phase::Repeated => self.cause.event.name(),
@@ -184,7 +184,7 @@ impl Message {
         }
     }
 
-    /// True if people are told, not only programs.
+    /// True if people get the message, not only programs.
     pub fn is_for_people(&self) -> bool {
         self.cause.event.severity() > Severity::Info
     }

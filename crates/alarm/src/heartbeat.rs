@@ -1,12 +1,12 @@
-//! A sign of life to a service elsewhere, which raises the alarm when it stays away: when the process, the machine or its network is
-//! gone, nothing here can tell that.
+//! A heartbeat to a service elsewhere, which raises the alarm when it stops: once the process, the machine or its network has
+//! failed, nothing here can report that.
 
 use crate::HeartbeatConfig;
 use crate::channel::agent;
 use std::time::Instant;
 use ureq::Agent;
 
-/// When to send the next sign.
+/// The schedule of heartbeats.
 pub struct Heartbeat {
     config: HeartbeatConfig,
     agent: Agent,
@@ -19,10 +19,10 @@ impl Heartbeat {
         Self { config, agent: agent(), due: None }
     }
 
-    /// Sends a sign if it is due. Call this only while all is alive. Returns whether it was sent and received.
+    /// Sends a heartbeat if it is due. Call this only while everything works. Returns true if it was sent and received.
     ///
     /// # Errors
-    /// When the service does not take it.
+    /// The service does not accept it.
     pub fn beat(&mut self, now: Instant) -> Result<bool, String> {
         if self.due.is_some_and(|due| now < due) {
             return Ok(false);

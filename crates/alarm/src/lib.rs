@@ -1,11 +1,11 @@
-//! Alarms: which causes stand, and telling people and programs about them.
+//! Alarms: the causes that last, and messages about them to people and programs.
 //!
 //! ```text
 //!   conditions that hold now ─ Tracker ─▶ raised, repeated, ended ─┐
-//!   single happenings ─────────────────────────────────────────────┴▶ Messenger ─▶ program, mail, webhook, journal
-//! ```
-//! The crate does not look at arrays: its user says what is so. One cause is one message, repeated daily while it lasts, and its end is
-//! told. Event names and the arguments of programs are those of `mdadm --monitor`, so that existing scripts go on (docs/ALARMS.md).
+//!   single events ─────────────────────────────────────────────────┴▶ Messenger ─▶ program, mail, webhook, journal ``` The crate does
+//!   not read the state of arrays: its user reports the conditions. One cause is one message, repeated daily while it lasts, and one
+//!   more when it ends. Event names and the arguments of programs are those of `mdadm --monitor`, so that existing scripts keep
+//!   working (docs/ALARMS.md).
 
 #![forbid(unsafe_code)]
 

@@ -8,15 +8,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Messages that may wait for one channel. When a server is away for so long, later ones are dropped and counted.
+/// The most messages that wait for one channel. Further ones are dropped and counted.
 const QUEUE_MAX: usize = 256;
 /// The pauses before a message is tried again.
 const TRY_AGAIN_AFTER: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(120)];
-/// The time that messages on their way may take when the process ends.
+/// The time that unsent messages get when the process ends.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
-/// The fate of a test message on one channel.
+/// The result of a test message on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Outcome {
     /// `program`, `mail`, `webhook`, `console` or `journal`.
@@ -25,10 +25,10 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
-/// The fate of the messages so far.
+/// The results of the messages so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Causes that stand.
+    /// The number of causes that last.
     pub standing: usize,
     /// The name of each channel, and its messages that were delivered and that were given up.
     pub channels: Vec<(&'static str, u64, u64)>,
@@ -75,7 +75,7 @@ impl Messenger {
         }
     }
 
-    /// Sends a message on every channel, waits for that, and says how it fared.
+    /// Sends a message on every channel, waits for that, and returns the results.
     pub fn test(&self, message: &Message) -> Vec<Outcome> {
         let send = |line: &Line| {
             let error = line.channel.send(message).err();
@@ -93,7 +93,7 @@ impl Messenger {
     }
 }
 
-/// Messages on their way are given some seconds.
+/// Unsent messages get some seconds.
 impl Drop for Messenger {
     fn drop(&mut self) {
         let end = Instant::now() + LAST_MESSAGES;
@@ -117,7 +117,7 @@ impl Line {
             let (channel, delivered, failed) = (Arc::clone(&channel), Arc::clone(&delivered), Arc::clone(&failed));
             move || carry(&channel, &messages, &delivered, &failed)
         });
-        let thread = thread.expect("a process that starts has room for a thread");
+        let thread = thread.expect("a process that starts can start a thread");
         Self { channel, queue: Some(queue), delivered, failed, thread: Some(thread) }
     }
 
@@ -126,7 +126,7 @@ impl Line {
             self.failed.fetch_add(1, Ordering::Relaxed);
             let name = self.channel.name();
             tracing::error!(
-                "alarms by {name} lag behind: {QUEUE_MAX} wait already, and this one is dropped: {}",
+                "alarms by {name} are delayed: {QUEUE_MAX} wait already, and this one is dropped: {}",
                 message.subject()
             );
         }

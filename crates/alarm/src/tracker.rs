@@ -1,12 +1,12 @@
-//! The step from the causes that stand at each look to the messages that must be sent.
+//! Turns the causes that are present at each check into the messages that must be sent.
 //!
-//! A cause is told once, again after each day that it lasts, and once more when it is over. It is over when it was absent for some
-//! seconds: what comes and goes within them is one cause, not many. Holds no clock and no thread.
+//! A cause has one message when it begins, one after each day that it lasts, and one when it is over. It is over when it was
+//! absent for some seconds: a condition that comes and goes within them is one cause, not many. Has no clock and no thread.
 
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A cause that is absent for so long is over.
+/// The time after which an absent cause is over.
 const CLEAR_AFTER: Duration = Duration::from_secs(5);
 
 struct Standing {
@@ -23,12 +23,12 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// `repeat_after`: how often a cause that lasts is told again.
+    /// `repeat_after`: the time between two messages about a lasting cause.
     pub fn new(repeat_after: Duration) -> Self {
         Self { repeat_after, standing: Vec::new() }
     }
 
-    /// Takes all that is so now. Returns what is to be told.
+    /// Takes all present causes. Returns the messages to send.
     pub fn update(&mut self, now: Instant, conditions: &[Condition]) -> Vec<Message> {
         let mut messages = Vec::new();
         for standing in &mut self.standing {
@@ -58,12 +58,12 @@ impl Tracker {
         messages
     }
 
-    /// Forgets the causes of an array that is no longer served, without a word: they are not over.
+    /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over.
     pub fn forget(&mut self, array: &str) {
         self.standing.retain(|standing| standing.cause.array != array);
     }
 
-    /// The causes that stand, each with the time when it was first seen.
+    /// The lasting causes, each with the time at which it was first seen.
     pub fn standing(&self) -> impl Iterator<Item = (&Condition, SystemTime)> {
         self.standing.iter().map(|standing| (&standing.cause, standing.since))
     }
@@ -84,7 +84,7 @@ mod tests {
         Condition { event: Event::Fail, array: "tank".into(), component: Some(component.into()), text: text.into() }
     }
 
-    /// What is told at these seconds, if this is so.
+    /// The messages at these seconds, if these causes are present.
     fn told(tracker: &mut Tracker, start: Instant, second: u64, conditions: &[Condition]) -> Vec<(Phase, String)> {
         let messages = tracker.update(start + Duration::from_secs(second), conditions);
         messages.into_iter().map(|message| (message.phase, message.cause.component.unwrap_or_default())).collect()

@@ -1,8 +1,8 @@
 //! Admin commands to an NVMe controller, by the ioctl of its block device.
 //!
 //! The only unsafe code of this crate: the kernel writes the answer to an address that the command names, which no safe interface can
-//! express. No process is started and no other program is needed, so this works where smartmontools are not installed. The numbers are
-//! those of the NVM Express Base Specification 2.0 and of linux/nvme_ioctl.h.
+//! express. No other program is needed, so this works where smartmontools are not installed. The numbers are those of the NVM Express
+//! Base Specification 2.0 and of linux/nvme_ioctl.h.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
@@ -13,10 +13,10 @@ use std::os::fd::AsFd;
 const COMMAND_BYTES: usize = 72;
 /// `NVME_IOCTL_ADMIN_CMD`: `_IOWR('N', 0x41, struct nvme_passthru_cmd)`.
 const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x41);
-/// The kernel gives a command up after so long. A drive that has hung is not waited for without end.
+/// The time limit of a command in the kernel, so that the wait for a drive that hangs ends.
 const TIMEOUT_MS: u32 = 10_000;
 
-/// The state of a test that runs, and the results of the last 20.
+/// The size of the log: the state of a running test, and the results of the last 20.
 pub const SELF_TEST_LOG_BYTES: usize = 564;
 
 /// Commands that change nothing that a host has written.

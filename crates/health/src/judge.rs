@@ -4,7 +4,7 @@ use crate::{DriveHealth, Finding, SelfTest, Verdict};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The table `[health]` of the configuration: the values from which on figures call for attention, and the program that is asked.
+/// The table `[health]` of the configuration: the thresholds of figures, and the program that reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HealthConfig {
@@ -26,7 +26,7 @@ pub struct HealthConfig {
     pub link_errors_watch: u64,
     /// A member is slow beside the others of its array if its requests take so many times as long as theirs.
     pub slow_factor: u64,
-    /// No member is slow whose requests take less, in microseconds.
+    /// A member whose requests take less than this, in microseconds, is not slow.
     pub slow_least_us: u64,
     /// The program that is asked for the health of drives other than NVMe, with the arguments of `smartctl`; then it is asked for image files
     /// too, which have no health of their own. `smartctl` itself if not given.
@@ -64,12 +64,12 @@ impl HealthConfig {
         ] {
             if watch > replace {
                 return Err(format!(
-                    "{name}-watch is {watch} and {name}-replace {replace}: a drive is watched before it is replaced"
+                    "{name}-watch is {watch} and {name}-replace {replace}: {name}-watch must be the smaller one"
                 ));
             }
         }
         if self.slow_factor < 2 {
-            return Err("slow-factor is 2 or more: members of one array differ a little".into());
+            return Err("slow-factor must be 2 or more: members of one array always differ a little".into());
         }
         match &self.smartctl {
             Some(path) if !path.is_absolute() => Err(format!("smartctl: {} must begin with a slash", path.display())),
@@ -107,7 +107,7 @@ pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
     }
     if let Some(SelfTest { long, passed: Some(false), .. }) = health.self_test {
         let kind = if long { "long" } else { "short" };
-        find(Verdict::Replace, format!("the drive's last {kind} self-test failed: it found a fault of its own; replace it"));
+        find(Verdict::Replace, format!("the drive's last {kind} self-test failed; replace it"));
     }
     wear(health, thresholds, warns(SPARE_LOW), &mut find);
     media(health, thresholds, &mut find);
@@ -122,7 +122,7 @@ fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, fin
         Some(wear) if wear >= thresholds.wear_replace_percent => {
             find(
                 Verdict::Replace,
-                format!("{wear} % of the rated endurance is used: it may forget data or stop taking it; replace it"),
+                format!("{wear} % of the rated endurance is used: it may lose data or refuse writes; replace it"),
             );
         }
         Some(wear) if wear >= thresholds.wear_watch_percent => {
@@ -130,7 +130,7 @@ fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, fin
         }
         _ => {}
     }
-    // A threshold of 0: the drive keeps no such figure, and its spare capacity of 0 means nothing.
+    // A threshold of 0: the drive has no such figure, and its spare capacity of 0 means nothing.
     let threshold = health.spare_threshold_percent.filter(|&percent| percent > 0);
     match (health.spare_percent, threshold) {
         (Some(spare), Some(least)) if spare_is_low || spare < least => {
@@ -152,9 +152,9 @@ fn media(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(
         let verdict = if count >= thresholds.media_errors_replace { Verdict::Replace } else { Verdict::Watch };
         let what = match verdict {
             Verdict::Replace => "replace it",
-            _ => "a scrub repairs what is affected; replace it if the number grows",
+            _ => "a scrub repairs the affected data; replace the drive if the number grows",
         };
-        find(verdict, format!("{count} media errors: the drive could not give back data that it held; {what}"));
+        find(verdict, format!("{count} media errors: the drive could not read data that was written to it; {what}"));
     }
     if let Some(count @ 1..) = health.pending_sectors {
         let what = "a scrub rewrites them; replace the drive if they come back";
@@ -179,20 +179,22 @@ fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl
             Some(critical) if temperature >= critical => {
                 find(
                     Verdict::Watch,
-                    format!("{temperature} °C is above the {critical} °C that it can stand: cool it now, or it stops or fails"),
+                    format!(
+                        "{temperature} °C is above the drive's critical limit of {critical} °C: cool it now, or it stops or fails"
+                    ),
                 );
             }
             _ if temperature >= limit => {
                 find(
                     Verdict::Watch,
-                    format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; look after its cooling"),
+                    format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; check its cooling"),
                 );
             }
             _ => {}
         }
     }
     if let Some(count) = health.link_errors.filter(|&count| count >= thresholds.link_errors_watch) {
-        find(Verdict::Watch, format!("{count} transfers arrived damaged: look after the cable or the slot, not the drive"));
+        find(Verdict::Watch, format!("{count} transfers arrived damaged: check the cable or the slot, not the drive"));
     }
 }
 

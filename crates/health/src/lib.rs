@@ -1,12 +1,12 @@
-//! A drive's health: what it reports about itself, and what that means.
+//! A drive's health: its report about itself, and the meaning.
 //!
 //! ```text
 //!   read ─┬ nvme: the SMART log page, by a command to the controller ─┐
 //!         └ smartctl: every other drive, by smartmontools' JSON ──────┴▶ DriveHealth ─ judge ─▶ verdict, each with its sentences
 //! ```
 //! [`read`] and [`start_self_test`] are the only parts that touch a drive, and [`read`] never wakes one that sleeps. [`slow_members`] compares
-//! the response times of drives that share an array. [`Seat`] is where a drive sits, by sysfs: its slot, its link, its light. The crate knows
-//! neither arrays nor sockets.
+//! the response times of drives that share an array. [`Seat`] is the location of a drive, by sysfs: its slot, its link, its light. The crate
+//! knows neither arrays nor sockets.
 
 mod admin;
 mod cache;

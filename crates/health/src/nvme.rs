@@ -1,4 +1,5 @@
-//! The NVMe SMART log page, and what the controller says of itself. Offsets are those of the NVM Express Base Specification 2.0.
+//! The NVMe SMART log page, and the controller's description of itself. Offsets are those of the NVM Express Base Specification
+//! 2.0.
 
 use crate::admin::SELF_TEST_LOG_BYTES;
 use crate::{DriveHealth, SelfTest, Source};

@@ -1,6 +1,6 @@
 //! Members that answer far more slowly than the other members of their array.
 //!
-//! All members of an array do the same work, so one that needs far longer is about to fail, is throttled, or sits in a bad slot. It
+//! All members of an array do the same work, so a member that needs far longer is about to fail, is throttled, or is in a bad slot. It
 //! slows every request that needs it. Two figures are compared, each with the median of the other members' figures, which one or two odd
 //! members do not move:
 //! - the median: half of the requests take longer than on the others;
@@ -13,7 +13,7 @@ use crate::HealthConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Fewer requests tell nothing about the median, and about the tail.
+/// The least requests for a median, and for a tail.
 const REQUESTS_MIN: u64 = 200;
 const TAIL_REQUESTS_MIN: u64 = 2000;
 /// A tail is slow from this many times [`HealthConfig::slow_factor`] and [`HealthConfig::slow_least_us`] on.
@@ -51,8 +51,8 @@ impl SlowMember {
     pub fn words(&self) -> String {
         let (own, others) = (self.own_us, self.others_us);
         match self.tail {
-            false => format!("takes {own} µs where the others take {others} µs"),
-            true => format!("takes over {own} µs for one request in a hundred, where the others take {others} µs"),
+            false => format!("takes {own} µs, while the others take {others} µs"),
+            true => format!("takes over {own} µs for one request in a hundred, while the others take {others} µs"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Asks a drive.
+//! Reads the health of a drive, and starts its self-tests.
 
 use crate::admin::AdminCommand;
 use crate::{DriveHealth, HealthConfig, judge, nvme, smartctl};
@@ -9,26 +9,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A reason why there are no figures.
+/// The reason why a drive reports no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
     /// It is not a block device.
-    #[error("{0} is a file: it has no health of its own; look at the drive that holds it")]
+    #[error("{0} is a file: it has no health of its own; name the drive that stores it")]
     File(PathBuf),
     /// It cannot be opened.
     #[error("{0}: {1}")]
     Open(PathBuf, io::Error),
     /// The controller does not answer the command.
-    #[error("{0}: the controller refuses {1} ({2}); only root, or a user of the block device, may ask")]
+    #[error("{0}: the controller refuses {1} ({2}); run as root or as a user with access to the block device")]
     Refused(PathBuf, &'static str, io::Error),
     /// The controller has no such command.
     #[error("{0} offers no self-tests: its controller does not have that command")]
     NoSelfTest(PathBuf),
     /// Its cache cannot be switched.
-    #[error("{0}: its write cache cannot be switched ({1}); as root, NVMe, SATA and SCSI drives with such a cache can")]
+    #[error("{0}: its write cache cannot be switched ({1}); this needs root, and an NVMe, SATA or SCSI drive with such a cache")]
     NoCacheSwitch(PathBuf, io::Error),
     /// smartctl is not there.
-    #[error("{0}: smartctl does not start ({1}); install smartmontools")]
+    #[error("{0}: smartctl cannot be started ({1}); install smartmontools")]
     NoSmartctl(PathBuf, io::Error),
     /// smartctl has no figures.
     #[error("{0}: {1}")]
@@ -55,7 +55,7 @@ fn kind(drive: &Path, config: &HealthConfig) -> Result<Kind, HealthError> {
 /// Reads the health of a drive, and judges it. May take as long as the drive does; a drive that sleeps is not woken.
 ///
 /// # Errors
-/// When it reports none.
+/// The drive reports none.
 pub fn read(drive: &Path, config: &HealthConfig) -> Result<DriveHealth, HealthError> {
     let mut health = match kind(drive, config)? {
         Kind::Nvme(file) => by_nvme(drive, &file)?,
@@ -68,7 +68,7 @@ pub fn read(drive: &Path, config: &HealthConfig) -> Result<DriveHealth, HealthEr
 /// Makes a drive test itself, in the background. [`read`] has the result when the test has ended.
 ///
 /// # Errors
-/// When it offers no self-tests, or refuses.
+/// The drive offers no self-tests, or refuses.
 pub fn start_self_test(drive: &Path, long: bool, config: &HealthConfig) -> Result<(), HealthError> {
     match kind(drive, config)? {
         Kind::Nvme(file) => {
@@ -105,7 +105,7 @@ fn by_nvme(drive: &Path, file: &File) -> Result<DriveHealth, HealthError> {
     Ok(health)
 }
 
-/// The program that is asked. The usual place of system programs is not in the path of every user.
+/// The program that reads the figures. The folder of system programs is not in the path of every user.
 fn program(config: &HealthConfig) -> PathBuf {
     let usual = || ["/usr/sbin/smartctl", "/sbin/smartctl"].map(PathBuf::from).into_iter().find(|path| path.exists());
     config.smartctl.clone().or_else(usual).unwrap_or_else(|| "smartctl".into())

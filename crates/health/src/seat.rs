@@ -1,4 +1,4 @@
-//! The place where a drive sits: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it is read from sysfs.
+//! The location of a drive: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it is read from sysfs.
 //!
 //! | what | where sysfs has it |
 //! | --- | --- |
@@ -47,18 +47,18 @@ struct Light {
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     /// It is not a block device.
-    #[error("{0} is no block device: a file has no light; look for the drive that holds it")]
+    #[error("{0} is no block device: a file has no light; name the drive that stores it")]
     NoDevice(PathBuf),
     /// It cannot be looked at.
     #[error("{0}: {1}")]
     Open(PathBuf, io::Error),
     /// There is no light.
     #[error(
-        "{0}: this machine shows no light for it: neither its enclosure (SES), nor its PCIe slot, nor NPEM has one, and ledctl is not installed; its serial number is on its label (`stria health`)"
+        "{0}: this machine has no light for it: neither its enclosure (SES), nor its PCIe slot, nor NPEM has one, and ledctl is not installed; its serial number is on its label (`stria health`)"
     )]
     NoLight(PathBuf),
-    /// The light does not obey.
-    #[error("{0}: {1} cannot be written: {2}; it takes root")]
+    /// The light cannot be switched.
+    #[error("{0}: {1} cannot be written: {2}; run as root")]
     Light(PathBuf, PathBuf, io::Error),
     /// `ledctl` refuses.
     #[error("{0}: ledctl: {1}")]
@@ -66,7 +66,7 @@ pub enum LocateError {
 }
 
 impl Seat {
-    /// The seat of a drive or partition. For a file: of what its file system lies on, without a slot.
+    /// The seat of a drive or partition. For a file: that of the drive below its file system, without a slot.
     pub fn of(drive: &Path) -> Self {
         let Ok(found) = stat(drive) else { return Self::default() };
         match FileType::from_raw_mode(found.st_mode) {
@@ -101,7 +101,7 @@ impl Seat {
         Self { slot, enclosure, link, light }
     }
 
-    /// The place in words; `None`: only that it is in this machine is known.
+    /// The location in words; `None`: nothing is known.
     pub fn words(&self) -> Option<String> {
         let slot = self.slot.as_ref()?;
         Some(
@@ -111,10 +111,10 @@ impl Seat {
         )
     }
 
-    /// Switches the light of a drive on or off. Returns what shows it, in words.
+    /// Switches the light of a drive on or off. Returns a description of the light.
     ///
     /// # Errors
-    /// When there is none, or it does not obey.
+    /// The drive has none, or the light cannot be switched.
     pub fn locate(drive: &Path, on: bool) -> Result<String, LocateError> {
         let found = stat(drive).map_err(|errno| LocateError::Open(drive.into(), errno.into()))?;
         if FileType::from_raw_mode(found.st_mode) != FileType::BlockDevice {
@@ -144,7 +144,7 @@ impl Seat {
     }
 }
 
-/// True if the file is there and the light is not: a slot that Linux knows by ACPI alone has such a file.
+/// True if the file exists and the light does not: a slot that Linux knows by ACPI alone has such a file.
 fn is_no_light(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::NODEV, Errno::NXIO, Errno::OPNOTSUPP].contains(&errno))
@@ -156,7 +156,7 @@ fn is_function(name: &str) -> bool {
     bytes.len() >= 12 && bytes[4] == b':' && bytes[7] == b':' && bytes[10] == b'.'
 }
 
-/// The controller of a namespace that several controllers share: the kernel has such a namespace below none of them.
+/// The controller of a namespace that several controllers share: in sysfs such a namespace is below none of them.
 fn controller_of(namespace: &Path) -> Option<PathBuf> {
     let subsystem = namespace.parent().filter(|parent| parent.components().any(|part| part.as_os_str() == "nvme-subsystem"))?;
     let mut controllers: Vec<PathBuf> = fs::read_dir(subsystem)
@@ -216,7 +216,7 @@ mod tests {
     use rustix::fs::makedev;
     use std::os::unix::fs::symlink;
 
-    /// A sysfs of the test's own.
+    /// A fake sysfs.
     struct Fake(tempfile::TempDir);
 
     impl Fake {
@@ -317,7 +317,7 @@ mod tests {
         let (seat, drive) = (fake.seat((8, 0)), Path::new("/dev/sda"));
         assert_eq!((seat.words(), seat.link.as_deref()), (None, Some("0000:00:1f.2")));
         let error = seat.switch(drive, true, NO_LEDCTL).expect_err("no light").to_string();
-        assert!(error.contains("shows no light") && error.contains("serial number"), "{error}");
+        assert!(error.contains("has no light") && error.contains("serial number"), "{error}");
         let ledctl = fake.path("ledctl");
         stria_testkit::script(&ledctl, "#!/bin/sh\n[ \"$1\" = locate_off=/dev/sda ] || { echo \"what is $1\" >&2; exit 1; }\n");
         let ledctl = ledctl.to_str().expect("a plain path");
@@ -330,7 +330,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(fake.path("bus/pci/slots/5/attention")).expect("a socket");
         let (seat, drive) = (fake.seat((259, 7)), Path::new("/dev/nvme7n1"));
         let error = seat.switch(drive, true, NO_LEDCTL).expect_err("no light").to_string();
-        assert!(seat.words().as_deref() == Some("slot 5") && error.contains("shows no light"), "{error}");
+        assert!(seat.words().as_deref() == Some("slot 5") && error.contains("has no light"), "{error}");
         assert!(matches!(Seat::locate(&fake.path("ledctl"), true), Err(LocateError::NoDevice(_))), "a file");
     }
 }

@@ -14,7 +14,7 @@ const ASLEEP: i32 = 3;
 /// Bits of the exit status: the command line was wrong, or the drive could not be opened.
 const FAILED: i64 = 0b11;
 
-/// The command that asks a drive without waking it.
+/// The command that reads a drive without waking it.
 pub fn command(program: &Path, drive: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -31,16 +31,16 @@ pub fn self_test_command(program: &Path, drive: &Path, long: bool) -> Command {
     command
 }
 
-/// Nothing, if smartctl's answer says that the test began.
+/// Checks smartctl's answer that the test began.
 ///
 /// # Errors
-/// The reason why not, in smartctl's words.
+/// The reason why the test did not begin, in smartctl's words.
 pub fn self_test_begins(answer: &Value) -> Result<(), String> {
     let (status, words) = outcome(answer)?;
     // Bit 2: a command to the drive failed, or the drive does not have it.
     match status & (FAILED | 1 << 2) {
         0 => Ok(()),
-        _ if words.is_empty() => Err(format!("it does not begin a self-test (smartctl ended with status {status})")),
+        _ if words.is_empty() => Err(format!("the drive did not begin a self-test (smartctl ended with status {status})")),
         _ => Err(words),
     }
 }

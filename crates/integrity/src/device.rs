@@ -19,35 +19,35 @@ use std::rc::Rc;
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag};
 use stria_parity::crc32c;
 
-/// 5 s: checksums of a group are written back so long after the last write to it.
+/// 5 s: the time after the last write to a group when its checksums are written back.
 const SETTLE_AFTER: Nanos = 5_000_000_000;
-/// 1 s: how often the device looks for groups that are due.
+/// 1 s: the time between two checks for groups that are due.
 const TICK: Nanos = 1_000_000_000;
-/// 1 Mi blocks, 4 GiB: how many wrong blocks are remembered. A drive with more has other content altogether; each further block
-/// counts whenever it is read.
+/// 1 Mi blocks, 4 GiB: the most wrong blocks that are remembered. A drive with more has entirely different content; each further
+/// block counts whenever it is read.
 const WRONG_MAX: usize = 1 << 20;
 /// The checksum is unknown.
 const UNKNOWN: u32 = 0;
 
-/// What the device has found, in blocks.
+/// The findings of the device, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Read, and equal to what was written.
     pub verified: u64,
     /// The checksum was unknown, and is known now.
     pub learned: u64,
-    /// Held other bytes than were written. Each of the first million counts once, however often it was read.
+    /// Had other bytes than were written. Each of the first million counts once, however often it was read.
     pub wrong: u64,
-    /// Of those, rewritten since.
+    /// Wrong blocks that were rewritten since.
     pub mended: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirt {
     Clean,
-    /// The next header must call it dirty.
+    /// The next header must mark the group dirty.
     Wanted,
-    /// The header that is being written calls it dirty.
+    /// The header that is being written marks the group dirty.
     Sent,
     Durable,
 }
@@ -64,7 +64,7 @@ struct Look {
     tag: Tag,
     blocks: Range<u64>,
     writes: bool,
-    /// Blocks that a write covered while this request ran: its result there may be a mixture of both.
+    /// Blocks that a write covered while this request ran: the result of this request may be a mixture of both there.
     raced: Vec<Range<u64>>,
     /// The drive has answered, but checksums have not arrived yet, or writes must end before the drive is asked again.
     ended: Option<Box<Completion>>,
@@ -77,7 +77,7 @@ impl Look {
 }
 
 enum Op {
-    /// Not for data that has checksums.
+    /// A request for sectors without checksums.
     Pass {
         tag: Tag,
     },
@@ -91,7 +91,7 @@ enum Op {
     SaveHeader {
         last: bool,
     },
-    /// Makes durable what earlier sessions left in the drive's cache.
+    /// A flush of the bytes that earlier sessions left in the drive's cache.
     FirstFlush,
     Sync,
 }
@@ -164,8 +164,8 @@ impl<D> Clone for IntegrityDevice<D> {
 }
 
 impl<D: BlockDevice> IntegrityDevice<D> {
-    /// Wraps a drive. `header`, as it was read, says where data and checksums lie. `name`: for messages. `read_only`: the
-    /// device writes nothing of its own.
+    /// Wraps a drive. `header`: as it was read; it has the positions of data and checksums. `name`: for messages. `read_only`:
+    /// the device writes nothing of its own.
     ///
     /// The device serves blocks of 4 KiB: a part of one could not be verified without reading the rest, and today's drives
     /// write no less.
@@ -216,12 +216,12 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         self
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn counts(&self) -> Counts {
         self.layer.borrow().counts
     }
 
-    /// What was found wrong since the last call, in sectors of the data.
+    /// The ranges found wrong since the last call, in sectors of the data.
     pub fn take_findings(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.layer.borrow_mut().findings)
     }
@@ -279,14 +279,15 @@ impl<D: BlockDevice> Layer<D> {
             let beside = request.end_sector() <= data.start || request.start_sector >= data.end;
             let looks = matches!(request.operation, Operation::Flush | Operation::Extents { .. });
             if !beside && !looks {
-                let error = IoError::new(ErrorKind::Invalid, "a request lies across the end of what has checksums");
+                let error = IoError::new(ErrorKind::Invalid, "a request crosses the border of the area with checksums");
                 return self.ended.push(request.complete(Err(error)));
             }
             let Request { tag, start_sector, sectors, operation } = request;
             return self.send(Op::Pass { tag }, start_sector, sectors, operation);
         };
         if blocks.is_empty() || !(request.start_sector | request.sectors).is_multiple_of(BLOCK_SECTORS) {
-            let error = IoError::new(ErrorKind::Invalid, "a request is not of whole blocks of 4 KiB, which checksums need");
+            let error =
+                IoError::new(ErrorKind::Invalid, "a request does not consist of whole blocks of 4 KiB, as checksums need");
             return self.ended.push(request.complete(Err(error)));
         }
         if matches!(request.operation, Operation::Read { .. }) {
@@ -354,7 +355,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// Writes the header if more groups must be dirty than it says.
+    /// Writes the header if groups must become dirty in it.
     fn save_header(&mut self) {
         let wanted = self.groups.iter().any(|group| group.dirt == Dirt::Wanted);
         if wanted && !self.header_busy {
@@ -473,7 +474,7 @@ impl<D: BlockDevice> Layer<D> {
                 self.dirty_count -= 1;
             }
         }
-        // If something was still in flight, the next tick closes.
+        // If a request is still in flight, the next tick closes.
         self.write_header(last && self.dirty_count == 0 && self.table.is_saved(..));
     }
 
@@ -608,7 +609,7 @@ impl<D: BlockDevice> Layer<D> {
         look
     }
 
-    /// Records the checksums of what was written, or that they are unknown.
+    /// Records the checksums of written data, or that they are unknown.
     fn note(&mut self, look: &Look, operation: &Operation, known: bool) {
         let blocks = &look.blocks;
         let mut sums = Sums::new(match operation {
@@ -633,7 +634,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// Compares what was read with its checksums, and records those that were unknown.
+    /// Compares the data of a read with its checksums, and records those that were unknown.
     fn verify(&mut self, look: &Look, operation: &Operation) -> Verdict {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut sums = Sums::new(Some(into));
@@ -681,11 +682,11 @@ impl<D: BlockDevice> Layer<D> {
     }
 }
 
-/// What the checksums say about a read.
+/// The verdict of the checksums on a read.
 struct Verdict {
     /// Some blocks do not match their checksum, and a write may be the reason.
     doubtful: bool,
-    /// Some blocks are wrong, and no write explains it.
+    /// Some blocks are wrong, and no write is the reason.
     error: Option<IoError>,
 }
 

@@ -5,8 +5,8 @@
 //! and [`Header`] define the bytes on the drive.
 //!
 //! # Which checksums are trusted
-//! A checksum is 0 where it is unknown: the next read then records it. Checksums are written back lazily and without a journal,
-//! so after a power cut those of recently written blocks are not trusted:
+//! An unknown checksum is 0, and the next read records it. Checksums are written back lazily and without a journal, so after a
+//! power cut those of recently written blocks are not trusted:
 //!
 //! | a group of checksum pages is | |
 //! | --- | --- |
@@ -20,7 +20,8 @@
 //! Bytes in a drive's volatile cache when a session begins may be read, and may still be lost in a power cut. So no checksum
 //! that a read recorded is written to the drive before a first flush has ended.
 //!
-//! This crate cannot detect that data was changed without it. The code that opens the array knows, and calls [`Header::void`].
+//! This crate cannot detect that other software has changed data. The code that opens the array detects it, and calls
+//! [`Header::void`].
 #![forbid(unsafe_code)]
 
 mod device;

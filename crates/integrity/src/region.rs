@@ -21,7 +21,7 @@ use stria_block::{SECTOR_BYTES, SECTORS_MAX};
 use stria_parity::crc32c;
 use thiserror::Error;
 
-/// 4 KiB: what one checksum covers.
+/// 4 KiB: the data of one checksum.
 pub const BLOCK_SECTORS: u64 = 8;
 /// Checksums in a page.
 pub const PAGE_BLOCKS: u64 = 1020;
@@ -32,7 +32,8 @@ pub(crate) const BLOCK_BYTES: usize = BLOCK_SECTORS as usize * SECTOR_BYTES;
 const MAGIC: &[u8; 8] = b"StriaCRC";
 const VERSION: u32 = 1;
 const HEADER_COUNT: u64 = 2;
-/// No region reaches this number of header writes or sessions. A larger one is damage, and adding to it could overflow.
+/// The most header writes or sessions of a region; no drive reaches it. A larger number is damage, and adding to it could
+/// overflow.
 const SEQUENCE_MAX: u64 = 1 << 48;
 const SESSION_MAX: u32 = 1 << 31;
 /// Both headers, at the start of a region.
@@ -44,22 +45,22 @@ const SUMS_AT: usize = 16;
 const _: () = assert!(GROUPS_AT + GROUP_COUNT_MAX as usize * 4 <= SUM_AT);
 const _: () = assert!(SUMS_AT + PAGE_BLOCKS as usize * 4 == BLOCK_BYTES);
 
-/// Where data and its checksums lie on a drive.
+/// The positions of data and its checksums on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The data, in whole blocks.
     pub data: Range<u64>,
-    /// Where the region starts.
+    /// The first sector of the region.
     pub start_sector: u64,
 }
 
 impl Region {
-    /// Size of the region for so much data.
+    /// The size of the region for this amount of data.
     pub fn sectors_for(data_sectors: u64) -> u64 {
         (HEADER_COUNT + data_sectors.div_ceil(BLOCK_SECTORS).div_ceil(PAGE_BLOCKS)) * BLOCK_SECTORS
     }
 
-    /// How much data, in whole blocks, fits into `room_sectors` together with its region.
+    /// The data, in whole blocks, that fits into `room_sectors` together with its region.
     pub fn data_sectors_within(room_sectors: u64) -> u64 {
         let blocks = (room_sectors / BLOCK_SECTORS).saturating_sub(HEADER_COUNT);
         (blocks - blocks.div_ceil(PAGE_BLOCKS + 1)) * BLOCK_SECTORS
@@ -84,7 +85,7 @@ impl Region {
         self.start_sector + (HEADER_COUNT + page as u64) * BLOCK_SECTORS
     }
 
-    /// Where the header with this sequence number lies.
+    /// The position of the header with this sequence number.
     pub fn header_sector(&self, sequence: u64) -> u64 {
         self.start_sector + sequence % HEADER_COUNT * BLOCK_SECTORS
     }
@@ -115,17 +116,17 @@ pub struct Header {
     pub trusted_from: Vec<u32>,
 }
 
-/// Why there is no valid header.
+/// The reason why there is no valid header.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// There is no header.
     #[error("there is no region of checksums")]
     Absent,
     /// There is a damaged header.
-    #[error("the head of the checksums is damaged")]
+    #[error("the header of the checksums is damaged")]
     Damaged,
     /// A later version wrote it.
-    #[error("the checksums are of version {0}, and this program knows version 1")]
+    #[error("the checksums have version {0}, and this program knows only version 1")]
     Version(u32),
 }
 
@@ -138,14 +139,14 @@ fn short(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Header {
-    /// The header of a new region. Its pages are void, whatever lies there. `epoch`: random.
+    /// The header of a new region. Its pages are void, whatever their content. `epoch`: random.
     pub fn new(region: &Region, identity: [[u8; 16]; 2], epoch: u64) -> Self {
         let trusted_from = vec![0; region.group_count()];
         Self { session: 0, sequence: 0, epoch, data: region.data.clone(), identity, trusted_from }
     }
 
-    /// Makes all checksums unknown, as other software may have written to the drive: pages of this epoch are void. Must be
-    /// durable before any metadata is written that claims otherwise.
+    /// Makes all checksums unknown, as other software may have written to the drive: pages of this epoch are void. The header
+    /// must be durable before any metadata is written that claims otherwise.
     #[must_use]
     pub fn void(self) -> Self {
         Self {
@@ -156,7 +157,7 @@ impl Header {
         }
     }
 
-    /// Where it lies.
+    /// Its position.
     pub fn sector(&self) -> u64 {
         Region::behind(self.data.clone()).header_sector(self.sequence)
     }
@@ -213,10 +214,10 @@ impl Header {
         })
     }
 
-    /// The valid one of both headers of a region, given as the 8 KiB that they take.
+    /// The valid header of a region's two. `bytes`: the 8 KiB of both.
     ///
     /// # Errors
-    /// When neither is valid, or the newer one has impossible numbers.
+    /// Neither is valid, or the newer one has impossible numbers.
     pub fn choose(bytes: &[u8]) -> Result<Self, HeaderError> {
         let (first, second) = bytes.split_at(BLOCK_BYTES.min(bytes.len()));
         let younger = match (Self::parse(first), Self::parse(second)) {
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(Header::choose(&vec![0; 2 * BLOCK_BYTES]), Err(HeaderError::Absent));
     }
 
-    /// The next header counts on from these.
+    /// The next header increments these.
     #[test]
     fn counts_that_nobody_counted_are_not_believed_and_nor_is_the_header_before() {
         let region = Region::behind(0..8192);

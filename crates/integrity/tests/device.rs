@@ -1,6 +1,6 @@
 //! Goal: no corrupt byte is served, and no correct byte is refused, whatever happens in between.
 //! Method: random requests that overlap in time, on a RAM drive that answers late and out of order. The drive's memory is
-//! corrupted, or taken as it is at any moment, as in a power cut.
+//! corrupted, or copied at any moment, as in a power cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ impl World {
             let count = 1 + self.chance.below(12);
             let tags: Vec<Tag> = (0..count)
                 .map(|_| {
-                    // Close together, across the border of two checksum pages.
+                    // Near each other, across the border of two checksum pages.
                     let block = 1000 + self.chance.below(60);
                     let count = 1 + self.chance.below(16);
                     match self.chance.below(2) {
@@ -260,7 +260,7 @@ fn sums_outlive_a_close_and_are_dropped_when_somebody_else_wrote() {
     assert_eq!(later.refused(990..1080), [1011]);
 }
 
-/// The memory of the drive is taken at every step of a history, and opened: counts how often correct bytes are refused.
+/// The memory of the drive is copied at every step of a history and opened. Counts how often correct bytes are refused.
 fn crash_everywhere(seed: u64, forgets_headers: bool) -> (Vec<u64>, usize) {
     let mut world = World::open(Drive::new(None, seed), seed);
     world.drive.0.borrow_mut().forgets_headers = forgets_headers;
@@ -299,7 +299,7 @@ fn a_crash_at_any_moment_refuses_nothing_that_is_right() {
     }
 }
 
-/// The same, where it must be seen: if groups were not dirty before they are written, older checksums would be trusted.
+/// The same, where a fault must show: if groups were not dirty before they are written, older checksums would be trusted.
 #[test]
 fn a_head_that_is_not_written_first_is_found() {
     assert_ne!((0..3).flat_map(|seed| crash_everywhere(seed, true).0).count(), 0);
@@ -364,7 +364,7 @@ fn faults_around_the_data_harm_nobody() {
     run(other_group, 8, write(8)).expect("it is tried anew");
 }
 
-/// Compared with a map of what must be readable, with many pages and a corrupted table.
+/// Compared with a map of the readable blocks, with many pages and a corrupted table.
 #[test]
 fn a_spoiled_page_of_sums_knows_nothing_and_refuses_nothing() {
     let mut world = World::open(Drive::new(None, 9), 9);

@@ -97,7 +97,7 @@ fn what_a_scrub_by_schedule_finds_and_bounds_on_speed_outlive_a_restart() {
     let shown = place.ok(&["routine"]);
     assert!(shown.contains("Sun *-*-1..7 01:00") && shown.contains("repaired"), "{shown}");
     set(&place, "[routine]\nscrub = \"every sunday\"");
-    place.run(&["config", "check"]).refused(1, &["no calendar event", "systemd.time(7)"]);
+    place.run(&["config", "check"]).refused(1, &["invalid calendar event", "systemd.time(7)"]);
     daemon.signal("-TERM");
     daemon.ended_well();
     // A file that cannot be read is left out, and the daemon starts.

@@ -34,7 +34,7 @@ impl Set {
     }
 }
 
-/// The times at which something is to happen, again and again.
+/// The times of a repeated event.
 #[derive(Clone)]
 pub struct Calendar {
     text: String,
@@ -77,7 +77,7 @@ impl FromStr for Calendar {
     fn from_str(text: &str) -> Result<Self, String> {
         parse(text.trim()).map_err(|why| {
             let example = "write it as systemd does, such as \"weekly\", \"Sun 01:00\" or \"Sun *-*-1..7 01:00\"";
-            format!("{text:?} is no calendar event ({why}): {example}, see systemd.time(7)")
+            format!("invalid calendar event {text:?} ({why}): {example}, see systemd.time(7)")
         })
     }
 }
@@ -210,7 +210,7 @@ fn numbers(text: &str, (least, most): (u16, u16), downwards: bool) -> Result<Vec
         let (range, step) = match item.split_once('/') {
             Some((range, step)) => {
                 let step = step.parse::<usize>().ok().filter(|&step| step > 0);
-                (range, Some(step.ok_or_else(|| format!("{item:?} repeats after nothing"))?))
+                (range, Some(step.ok_or_else(|| format!("the repetition in {item:?} is 0 or no number"))?))
             }
             None => (item, None),
         };
@@ -303,7 +303,7 @@ mod tests {
             ("Sun..Mon", "ends before"),
             ("*-13-1", "1 to 12"),
             ("02:30:0.5", "0 to 59"),
-            ("0/0:00", "after nothing"),
+            ("0/0:00", "is 0 or no number"),
             ("1:2:3:4", "too much"),
             ("Mon 2026-01-01 12:00 13:00", "too much"),
             ("12:00 Mars/Olympus", "time zone"),
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn what_never_comes_has_no_time() {
         for text in ["2020-01-01", "*-02-30", "2026-02-29"] {
-            let calendar: Calendar = text.parse().expect("it is written well");
+            let calendar: Calendar = text.parse().expect("it is valid");
             assert_eq!(calendar.next(1_800_000_000, &TimeZone::UTC), None, "{text}");
         }
     }

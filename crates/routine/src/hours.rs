@@ -20,7 +20,7 @@ impl FromStr for QuietHours {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let usage = || format!("{text:?} are no hours: write \"22:00-06:00\", or several such ranges with commas between them");
+        let usage = || format!("invalid hours {text:?}: write \"22:00-06:00\", or several such ranges with commas between them");
         let minute = |text: &str| {
             let (hour, minute) = text.trim().split_once(':')?;
             let (hour, minute) = (hour.parse::<u16>().ok()?, minute.parse::<u16>().ok()?);
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for QuietHours {
 }
 
 impl QuietHours {
-    /// True if this moment lies in them, by the clocks of `zone`.
+    /// True if this moment is in these hours, by the clocks of `zone`.
     pub fn contain(&self, now_s: i64, zone: &TimeZone) -> bool {
         let Ok(now) = Timestamp::from_second(now_s) else { return false };
         let now = zone.to_datetime(now);

@@ -1,12 +1,12 @@
-//! Routine work: which of it may begin now.
+//! Routine work: the jobs that may begin now.
 //!
 //! ```text
 //!   calendar  "Sun *-*-1..7 01:00" ─ next time ─┐
 //!   hours     "22:00-06:00" ─ quiet now? ───────┼▶ plan ─ the jobs that may begin now
 //!   links     of jobs and of what runs ─────────┘
 //! ```
-//! The crate knows neither arrays nor drives, and holds no clock: its user says what time it is, in seconds since 1970, and what runs. So a
-//! test lives through years in a moment. The calendar is that of systemd.time(7), and its judge is `systemd-analyze calendar`.
+//! The crate knows neither arrays nor drives, and has no clock: its user passes the time, in seconds since 1970, and the running work. So a
+//! test covers years in a moment. The calendar is that of systemd.time(7), and is tested against `systemd-analyze calendar`.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub use plan::{Job, due, may_begin};
 /// # Errors
 /// When this machine does not know it.
 pub fn time_zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name).map_err(|_| format!("{name:?} is no time zone that this machine knows: see `timedatectl list-timezones`"))
+    TimeZone::get(name).map_err(|_| format!("unknown time zone {name:?}: see `timedatectl list-timezones`"))
 }
 
 /// The local date and time of a moment, as `2026-11-23 01:00`.

@@ -1,27 +1,28 @@
-//! The choice of what begins now.
+//! The choice of the jobs that begin now.
 
 use crate::Calendar;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
-/// One thing that is to be done again and again.
+/// A repeated job.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
     /// The times of its runs.
     pub calendar: &'a Calendar,
-    /// The time of its last run, or when it was first seen, in seconds since 1970.
+    /// The time of its last run, or at which it was first seen, in seconds since 1970.
     pub since_s: i64,
     /// The things that it shares with other work: buses, links, arrays. Two jobs that share anything never run at once.
     pub links: BTreeSet<String>,
 }
 
-/// The time since which a job is due; `None`: it is not. However many runs were missed, they are made up by one. A last run that lies in
-/// the future, because the clock was wrong then or is now, counts as one at this moment: the job waits for its next time.
+/// The time since which a job is due; `None`: it is not. One run makes up for all missed ones. A last run in the future, because the
+/// clock was wrong then or is now, counts as a run at this moment: the job waits for its next time.
 pub fn due(calendar: &Calendar, since_s: i64, now_s: i64, zone: &TimeZone) -> Option<i64> {
     calendar.next(since_s.min(now_s), zone).filter(|&due| due <= now_s)
 }
 
-/// The jobs that may begin now, by index: what has been due longest comes first, and nothing shares a link with another or with what is `busy`.
+/// The jobs that may begin now, by index. The job that has been due longest comes first. None of them shares a link with another
+/// or with the links in `busy`.
 pub fn may_begin(jobs: &[Job], busy: &BTreeSet<String>, now_s: i64, zone: &TimeZone) -> Vec<usize> {
     let mut waiting: Vec<(i64, usize)> =
         jobs.iter().enumerate().filter_map(|(index, job)| Some((due(job.calendar, job.since_s, now_s, zone)?, index))).collect();
@@ -33,7 +34,7 @@ pub fn may_begin(jobs: &[Job], busy: &BTreeSet<String>, now_s: i64, zone: &TimeZ
         if links.is_disjoint(&busy) {
             begin.push(index);
         }
-        // A job that has waited longer is not overtaken for ever by others that need less.
+        // Otherwise jobs that need fewer links could overtake an older one for ever.
         busy.extend(links.iter().cloned());
     }
     begin

@@ -1,5 +1,5 @@
-//! Goal: over years of a virtual clock every run takes place, in quiet hours, once, never two on one link, whatever the clock does.
-//! Method: a machine of arrays on shared links, that is off now and then, and whose clock jumps.
+//! Goal: over years of a virtual clock every run takes place once, in quiet hours, and never two on one link, even if the clock
+//! jumps. Method: a machine of arrays on shared links, that is off now and then, and whose clock jumps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use stria_chance::Chance;
@@ -39,7 +39,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// One look of the daemon at the time that its clock shows.
+    /// One check of the daemon, at the time of its clock.
     fn look(&mut self, now: i64) {
         self.work.iter_mut().for_each(|work| work.ends = work.ends.filter(|&ends| ends > now));
         if !self.hours.contain(now, &self.zone) {
@@ -128,7 +128,7 @@ fn runs_that_a_machine_slept_through_are_made_up_once() {
 fn a_clock_that_jumps_neither_loses_nor_repeats_for_ever() {
     let zone = TimeZone::UTC;
     let weekly = calendar("Sun 01:00");
-    // The clock was two years ahead at the last run: it does not postpone the next one by two years.
+    // The clock was two years ahead at the last run. That does not postpone the next run by two years.
     let now = START + 10 * DAY;
     assert_eq!(due(&weekly, now + 730 * DAY, now, &zone), None);
     let mut since = now + 730 * DAY;

@@ -1,13 +1,13 @@
-//! What a command line takes, as JSON: `stria` asks its tools for it, since its completions name their options too.
+//! The description of a command line, as JSON: `stria` gets it from its tools, since its completions name their options too.
 
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use serde_json::{Value, json};
 
-/// The only argument of a tool that is asked.
+/// The argument that makes a tool print its description.
 pub const FLAG: &str = "--describe-command-line";
 
-/// Names, options and subcommands; not what every command has (`--help`, `--json`).
+/// Names, options and subcommands, without the options of every command (`--help`, `--json`).
 pub fn describe(mut command: Command) -> Value {
     command.build();
     described(&command)
@@ -28,7 +28,7 @@ fn described(command: &Command) -> Value {
 fn argument(argument: &Arg) -> Value {
     let value = |value: &PossibleValue| json!({"name": value.get_name(), "help": value.get_help().map(ToString::to_string)});
     let values: Vec<Value> = argument.get_possible_values().iter().filter(|_| takes_value(argument)).map(value).collect();
-    // A flag has one too, which says nothing.
+    // A flag has one too, which has no meaning.
     let value_name = argument.get_value_names().and_then(|names| names.first()).filter(|_| takes_value(argument));
     json!({
         "id": argument.get_id().as_str(),
@@ -48,8 +48,8 @@ fn takes_value(argument: &Arg) -> bool {
     argument.get_action().takes_values()
 }
 
-/// The command that a description tells of, called `name`: good for completions, not for parsing. Its words are leaked, as the parser
-/// wants them for ever.
+/// The command of a description, with the name `name`: for completions, not for parsing. Its strings are leaked, as the parser needs
+/// them to be static.
 pub fn command(name: &'static str, description: &Value) -> Command {
     let list = |key: &str| description[key].as_array().cloned().unwrap_or_default();
     let mut command = Command::new(name).args(list("arguments").iter().map(argument_of));

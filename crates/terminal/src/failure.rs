@@ -1,15 +1,15 @@
 //! How a command ends when it does not succeed: one sentence and an exit code.
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It failed, or cannot be done: exit code 1.
+    /// It failed, or is impossible: exit code 1.
     #[error("{0}")]
     Failed(String),
     /// The arguments are invalid: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// Refused, because data might be lost; the sentence says how to insist: exit code 4.
+    /// Refused, because data might be lost; the sentence names the option that overrides the refusal: exit code 4.
     #[error("{0}")]
     Unsafe(String),
 }

@@ -1,7 +1,7 @@
-//! What `stria` and its tools share towards people: exit codes and how errors are said, words and JSON, sizes, progress bars, and how
-//! one of these programs finds another.
+//! The parts of the user interface that `stria` and its tools share: exit codes, error messages, words and JSON, sizes, progress
+//! bars, and the search for another of these programs.
 //!
-//! The crate knows no array and no drive. Only the feature `host` takes that crate in, for the exit codes of its errors.
+//! The crate knows no array and no drive. Only the feature `host` uses that crate, for the exit codes of its errors.
 #![forbid(unsafe_code)]
 
 pub mod describe;
@@ -18,18 +18,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The exit code of a command that was carried out and found that not all is well: a degraded array, a scrub that found mismatches.
+/// The exit code of a command that was carried out and found a problem: a degraded array, or mismatches in a scrub.
 pub const NOT_WELL: u8 = 3;
 
-/// Runs a tool: a program that `stria` starts for one of its words. [`output::tell_lines`] says its errors, which may quote lines.
+/// Runs a tool: a program that `stria` starts for one of its subcommands. [`output::tell_lines`] prints its errors, which may
+/// quote lines.
 ///
-/// `json` tells whether the command line asks for JSON; `command` carries it out, as JSON or not, and gives the exit code.
+/// `json`: true if the command line asks for JSON. `command` carries it out, as JSON or not, and returns the exit code.
 pub fn run_tool<C: Parser>(json: fn(&C) -> bool, command: impl FnOnce(C, bool) -> Result<u8, Failure>) -> ExitCode {
     if std::env::args_os().skip(1).eq([describe::FLAG]) {
         output::print_json(&describe::describe(C::command()));
         return ExitCode::SUCCESS;
     }
-    // `stria --json sim price`: the parser would take the flag for an option of `sim`, which goes with no subcommand.
+    // `stria --json sim price`: the parser would take the flag for an option of `sim`, which excludes subcommands.
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let first = arguments.get(1).is_some_and(|argument| argument == "--json");
     if first {
@@ -38,7 +39,7 @@ pub fn run_tool<C: Parser>(json: fn(&C) -> bool, command: impl FnOnce(C, bool) -
     run(C::try_parse_from(arguments), |parsed| first || json(parsed), command, output::tell_lines)
 }
 
-/// Carries out a command line that was parsed; says why if that fails, by `tell` and, where JSON is asked for, as JSON.
+/// Carries out a parsed command line. Prints the reason of a failure by `tell` and, where JSON is asked for, as JSON.
 pub fn run<C>(
     parsed: Result<C, Error>,
     json: impl FnOnce(&C) -> bool,
@@ -56,7 +57,7 @@ pub fn run<C>(
     }
 }
 
-/// Says why a command failed; its exit code.
+/// Prints why a command failed. Returns its exit code.
 pub fn failed(failure: &Failure, json: bool, tell: fn(&str)) -> ExitCode {
     if json {
         print_error(failure.exit_code(), &failure.to_string());
@@ -69,9 +70,9 @@ fn print_error(exit_code: u8, message: &str) {
     output::print_json(&serde_json::json!({"error": {"exit_code": exit_code, "message": message}}));
 }
 
-/// A command line that is invalid, or one that asks for help.
+/// Ends an invalid command line, or one that asks for help.
 fn not_understood(error: &Error) -> ExitCode {
-    // The parser has given up, so the flag is looked for by hand.
+    // The parser has failed, so the flag is searched for by hand.
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let text = error.render().to_string();
@@ -81,12 +82,13 @@ fn not_understood(error: &Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// The path from the root: a serve and its commands may run in different folders. Links are kept.
+/// The absolute path: a serve and its commands may run in different folders. Links are not resolved.
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// The folder in which a user's programs keep what they learned about this machine: `stria` in `$XDG_STATE_HOME`, or in `~/.local/state`.
+/// The folder in which a user's programs store what they learned about this machine: `stria` in `$XDG_STATE_HOME`, or in
+/// `~/.local/state`.
 pub fn state_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));

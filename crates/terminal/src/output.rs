@@ -1,7 +1,7 @@
 //! Words for people and JSON for programs, on standard output; errors and questions on standard error.
 //!
-//! All that is written passes here and through [`stria_block::shown`], so that names from drives and clients command no terminal.
-//! Line ends stay in words of several lines: put such words together of names that were `shown` before.
+//! All output passes here and through [`stria_block::shown`], so that names from drives and clients cannot control the terminal.
+//! Line ends stay in text of several lines: build such text from names that went through `shown` before.
 
 use crate::{Failure, absolute};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use stria_block::{shown_json, shown_lines, shown_sentence};
 
-/// Writes to standard output at once. A reader that has gone ends the program, quietly, as with any filter.
+/// Writes to standard output at once. If the reader has gone, the program ends without a message, as any filter does.
 pub fn print(text: &str) {
     if try_print(text).is_err() {
         std::process::exit(0);
@@ -21,7 +21,7 @@ pub fn print(text: &str) {
 /// Writes to standard output at once.
 ///
 /// # Errors
-/// When the reader has gone.
+/// The reader has gone.
 pub fn try_print(text: &str) -> io::Result<()> {
     write_out(&shown_lines(text).to_string())
 }
@@ -73,15 +73,15 @@ pub fn print_json(value: &impl Serialize) {
     print(&format!("{}\n", shown_json(&serde_json::to_string_pretty(value).expect("plain data becomes JSON"))));
 }
 
-/// Whether somebody sits there.
+/// True if a person can answer on the terminal.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks before something is destroyed; `insisted`: it was said on the command line.
+/// Asks before something is destroyed; `insisted`: the command line has confirmed it already.
 ///
 /// # Errors
-/// A refusal when the answer is no, or nobody can be asked.
+/// The answer is no, or there is no terminal to ask on.
 pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
     if insisted {
         return Ok(());
@@ -107,7 +107,7 @@ pub fn table(header: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String
     finish(table, right, rows)
 }
 
-/// Names and what there is to say of each, in `width` columns: what is longer goes on in the next line.
+/// Names with a text each, in `width` columns. A longer text continues in the next line.
 pub fn paragraphs(width: u16, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Another of these programs: the one beside this program, links followed; if there is none, the one in `PATH`, by its bare name.
+/// Another of these programs: the one in this program's folder, with links resolved; if there is none, the one in `PATH`, by its
+/// bare name.
 pub fn find(name: &str) -> PathBuf {
     let beside = std::env::current_exe().map(|program| program.with_file_name(name));
     beside.ok().filter(|program| program.exists()).unwrap_or_else(|| name.into())

@@ -1,4 +1,4 @@
-//! Progress bars on standard error; hidden where nobody looks.
+//! Progress bars on standard error; hidden if standard error is no terminal.
 
 pub use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
@@ -12,7 +12,7 @@ pub fn bar(length: u64, template: &str, json: bool) -> ProgressBar {
     bar
 }
 
-/// A bar for `done` of `total` steps, which are told later.
+/// A bar for `done` of `total` steps, which are set later.
 pub fn steps_bar(json: bool) -> ProgressBar {
     bar(0, "[{bar:30}] {percent:>3} %  {elapsed}, about {eta} left  {msg}", json)
 }

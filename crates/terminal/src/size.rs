@@ -1,10 +1,10 @@
-//! Sizes as people write and read them.
+//! Sizes in the form that people write and read.
 
 /// Bytes of a size such as `64K`, `1GiB`, `2TB` or `2048s`: K, M, G, T and KiB … are powers of 1024, KB … powers of
 /// 1000, `s` is a sector of 512 bytes, and a bare number is bytes.
 ///
 /// # Errors
-/// A sentence with the forms that do.
+/// A sentence with the valid forms.
 pub fn parse(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
 pub fn parse_sectors(text: &str) -> Result<u64, String> {
     match parse(text)? {
         bytes if bytes.is_multiple_of(512) => Ok(bytes / 512),
-        bytes => Err(format!("{bytes} bytes are not whole sectors of 512 bytes: round it")),
+        bytes => Err(format!("{bytes} bytes are not whole sectors of 512 bytes: round the size")),
     }
 }
 

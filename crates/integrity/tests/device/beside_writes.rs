@@ -1,7 +1,7 @@
 //! Goal: a read that overlaps writes in time returns no corrupt byte, neither of blocks being written nor of others, and is
 //! refused only for corruption.
 //! Method: every block carries the number of the write that filled it. Reads and writes overlap all the time, on a drive that
-//! shows writes half done; what each read may find is known block by block.
+//! shows writes half done. For each read the possible content is known block by block.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ struct Traffic {
     /// The last write of each block that has ended.
     now: BTreeMap<u64, u64>,
     pending: Vec<Pending>,
-    /// Corrupt now, as far as is known.
+    /// The blocks that are known to be corrupt now.
     rotten: BTreeSet<u64>,
     writes: u64,
     served: usize,

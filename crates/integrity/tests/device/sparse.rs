@@ -1,4 +1,4 @@
-//! A drive as large as any, with next to nothing on it: memory follows use, not size.
+//! A very large drive with little content: memory follows use, not size.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn run(device: &mut IntegrityDevice<Sparse>, now: &mut Nanos, count: usize) -> V
     panic!("it takes for ever");
 }
 
-/// Before, the list of its pages took 8 bytes for each 4 MiB of the drive at once: 16 TiB here, and the process was aborted.
+/// Regression: the list of pages took 8 bytes for each 4 MiB of the drive at once, 16 TiB here, and the process was aborted.
 #[test]
 fn the_largest_drive_costs_no_more_than_what_is_used_of_it() {
     let data = 0..Region::data_sectors_within(SECTORS_MAX);
