@@ -7,11 +7,11 @@ use slab::Slab;
 use std::cell::{Cell, RefCell};
 use stria_block::Nanos;
 
-/// One read in so many may be hedged,
+/// One read in 20 may be hedged.
 const SHARE: u64 = 20;
-/// and so many at once.
+/// At most 64 reads are hedged at once.
 const COUNT_MAX: usize = 64;
-/// So many are saved up while none is needed.
+/// 32 hedged reads are saved up while none is needed.
 const SAVED_MAX: u64 = 32;
 
 /// Hedged reads.

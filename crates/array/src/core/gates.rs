@@ -1,8 +1,8 @@
-//! Assertions at the engine's gates: a mistake of ours stops here, before it costs data.
+//! Assertions at the engine's gates: a bug stops here, before it costs data.
 //!
 //! | gate | what is asserted | in release |
 //! | --- | --- | --- |
-//! | submit | the request belongs to this lane's part of the array | yes |
+//! | submit | the request lies in this lane's partition | yes |
 //! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data | yes |
 //! | client's write to members | the superblocks say dirty, durably (R1); the array is not read-only | yes |
 //! | | its rows are locked; its bits are set, durably (R2) | no |
@@ -11,7 +11,7 @@
 //! | superblock | no other metadata update runs (R5); it says clean only while no write runs | yes |
 //! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) | yes |
 //!
-//! Drives and clients are not asserted here: what they do wrong is an error. Release builds keep what costs less than 0.5 % of the
+//! What drives and clients do wrong is an error, and not asserted here. Release builds keep what costs less than 0.5 % of the
 //! instructions of every kind of request (bench/results/costs.md has the figures). All assertions hold in builds with
 //! `debug_assertions`: tests, and the simulator's histories by the profile `checked`.
 
@@ -21,7 +21,7 @@ use crate::{ArraySector, ArrayState, MemberId, MemberSector, MemberState, SyncSe
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
-/// Release builds leave out what each request would pay for.
+/// Release builds leave out assertions that every request would pay for.
 const ALL: bool = cfg!(debug_assertions);
 
 impl Core {

@@ -1,7 +1,7 @@
 //! Merges the events of an array's lanes into those that are reported.
 //!
-//! Events of a range are reported by the lane that owns it. That a member was dropped, took a slot or came in sync, and that
-//! a sweep began or ended, every lane reports: it is reported on once. A sweep has ended when it has on every lane.
+//! The owner of a range reports its events. Every lane reports that a member was dropped, took a slot or is in sync, and that a
+//! sweep began or ended; such an event is passed on once. A sweep has ended when it has on every lane.
 
 use crate::{Event, MemberId, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
