@@ -101,23 +101,21 @@ struct Port {
     queue: VecDeque<Ask>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// The drive has ended a request.
-    Drive { member: usize, ask: Ask },
-    /// The port has ended a transfer.
-    Port { member: usize, ask: Ask },
-}
-
 /// Drives on a link (see the module).
 pub struct Backplane {
     members: Vec<Member>,
+    /// The next wake of each drive, `Nanos::MAX` for none: side by side, as they are looked at in every step.
+    wakes: Vec<Nanos>,
     /// Reads and writes on the shared link, and its payload for each.
     link: [Station; 2],
     link_bytes_per_s: [Option<u64>; 2],
-    calendar: Calendar<Event>,
+    /// The ends of transfers on ports: members and requests.
+    transfers: Calendar<(usize, Ask)>,
     ended: Vec<Tag>,
+    due: Vec<(usize, Ask)>,
+    from_drives: Vec<(usize, Ask)>,
     served: u64,
+    stepped_at: Nanos,
     /// The next wake, once it was asked for; nothing has changed since.
     wake: Cell<Option<Option<Nanos>>>,
 }
@@ -151,11 +149,15 @@ impl Backplane {
         };
         Self {
             members: drives.iter().enumerate().map(member).collect(),
+            wakes: vec![Nanos::MAX; drives.len()],
             link: [Station::default(); 2],
             link_bytes_per_s: [platform.link_read_bytes_per_s, platform.link_write_bytes_per_s],
-            calendar: Calendar::default(),
+            transfers: Calendar::default(),
             ended: Vec::new(),
+            due: Vec::new(),
+            from_drives: Vec::new(),
             served: 0,
+            stepped_at: 0,
             wake: Cell::new(None),
         }
     }
@@ -165,9 +167,13 @@ impl Backplane {
         self.served
     }
 
-    /// The SSDs, so that they can be brought to a state before a load.
+    /// The time of the last step.
+    pub fn stepped_at(&self) -> Nanos {
+        self.stepped_at
+    }
+
+    /// The SSDs, so that they can be brought to a state before a load. Requests go through [`Backplane::submit`] alone.
     pub fn ssds(&mut self) -> impl Iterator<Item = &mut Ssd> {
-        self.wake.set(None);
         self.members.iter_mut().filter_map(|member| match &mut member.drive {
             Drive::Ssd(drive) => Some(drive),
             Drive::Hdd(_) => None,
@@ -204,9 +210,10 @@ impl Backplane {
     }
 
     fn submit_to_drive(&mut self, now: Nanos, member: usize, ask: Ask) {
-        let member = &mut self.members[member];
-        let tag = member.passing.insert(ask) as Tag;
-        member.drive.model().submit(now, Ask { tag, ..ask });
+        let Member { drive, passing, .. } = &mut self.members[member];
+        let tag = passing.insert(ask) as Tag;
+        drive.model().submit(now, Ask { tag, ..ask });
+        self.wakes[member] = drive.next_wake().unwrap_or(Nanos::MAX);
     }
 
     /// The port of a member that a request passes.
@@ -236,7 +243,7 @@ impl Backplane {
             let granted = self.link[direction].serve(now, service) - service;
             end = granted + own.max(service);
         }
-        self.calendar.add(end, Event::Port { member, ask });
+        self.transfers.add(end, (member, ask));
     }
 
     fn done(&mut self, now: Nanos, member: usize, ask: Ask, ended: &mut Vec<(usize, Tag)>) {
@@ -255,31 +262,52 @@ impl Backplane {
         if self.next_wake().is_none_or(|wake| wake > now) {
             return;
         }
+        self.stepped_at = now;
         self.wake.set(None);
+        // Transfers that end now began before: they come before the drives, and those that begin and end now come last.
+        let (mut due, mut from_drives) = (std::mem::take(&mut self.due), std::mem::take(&mut self.from_drives));
+        due.extend(std::iter::from_fn(|| self.transfers.take_due(now)).map(|(_, transfer)| transfer));
         for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            if member.drive.next_wake().is_none_or(|at| at > now) {
+            if self.wakes[index] > now {
                 continue;
             }
-            member.drive.model().poll(now, &mut self.ended);
-            for tag in self.ended.drain(..) {
-                let ask = member.passing.remove(tag as usize);
-                self.calendar.add(now, Event::Drive { member: index, ask });
+            let Member { drive, passing, .. } = &mut self.members[index];
+            drive.model().poll(now, &mut self.ended);
+            self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
+            from_drives.extend(self.ended.drain(..).map(|tag| (index, passing.remove(tag as usize))));
+        }
+        due.drain(..).for_each(|(member, ask)| self.transferred(now, member, ask, ended));
+        for (member, ask) in from_drives.drain(..) {
+            match ask.kind {
+                Kind::Read => self.queue_port(now, member, ask),
+                Kind::Write { .. } | Kind::Trim | Kind::Flush => self.done(now, member, ask, ended),
             }
         }
-        while let Some((_, event)) = self.calendar.take_due(now) {
-            match event {
-                Event::Drive { member, ask } if ask.kind == Kind::Read => self.queue_port(now, member, ask),
-                Event::Drive { member, ask } => self.done(now, member, ask, ended),
-                Event::Port { member, ask } => {
-                    let way = self.way(member, &ask);
-                    self.members[member].port[way].busy = false;
-                    match ask.is_write() {
-                        true => self.submit_to_drive(now, member, ask),
-                        false => self.done(now, member, ask, ended),
-                    }
-                    self.turn_port(now, member, way);
-                }
+        (self.due, self.from_drives) = (due, from_drives);
+        while let Some((_, (member, ask))) = self.transfers.take_due(now) {
+            self.transferred(now, member, ask, ended);
+        }
+    }
+
+    /// A port has ended a transfer.
+    fn transferred(&mut self, now: Nanos, member: usize, ask: Ask, ended: &mut Vec<(usize, Tag)>) {
+        let way = self.way(member, &ask);
+        self.members[member].port[way].busy = false;
+        match ask.is_write() {
+            true => self.submit_to_drive(now, member, ask),
+            false => self.done(now, member, ask, ended),
+        }
+        self.turn_port(now, member, way);
+    }
+
+    /// Polls at every wake up to `until` until requests end. Returns the time of the last poll if it is `until` or requests ended then, and
+    /// `None` if nothing is left to do up to `until`.
+    pub fn advance(&mut self, until: Nanos, ended: &mut Vec<(usize, Tag)>) -> Option<Nanos> {
+        loop {
+            let at = self.next_wake().filter(|&at| at <= until)?;
+            self.poll(at, ended);
+            if at == until || !ended.is_empty() {
+                return Some(at);
             }
         }
     }
@@ -289,8 +317,8 @@ impl Backplane {
         if let Some(wake) = self.wake.get() {
             return wake;
         }
-        let drives = self.members.iter().filter_map(|member| member.drive.next_wake());
-        let wake = drives.chain(self.calendar.next_at()).min();
+        let drives = self.wakes.iter().copied().min().filter(|&at| at < Nanos::MAX);
+        let wake = drives.into_iter().chain(self.transfers.next_at()).min();
         self.wake.set(Some(wake));
         wake
     }

@@ -248,13 +248,12 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let (mut now, mut measured_from, mut in_flight, mut area) = (start, start, 0u64, 0u128);
     let mut ended: Vec<Tag> = Vec::new();
     while finished < total {
-        let next = [due.next_at(), model.next_wake()].into_iter().flatten().min().expect("a closed load never rests");
-        let next = next.max(now);
+        let next = model.advance(due.next_at().unwrap_or(Nanos::MAX), &mut ended).max(now);
+        assert!(next < Nanos::MAX, "a closed load never rests");
         if finished >= load.warm_up {
             area += u128::from(in_flight) * u128::from(next - now);
         }
         now = next;
-        model.poll(now, &mut ended);
         for tag in ended.drain(..) {
             finished += 1;
             in_flight -= 1;

@@ -2,7 +2,7 @@
 //! memory of a read comes back unchanged.
 
 use crate::model::{Ask, Kind, Model};
-use std::collections::HashMap;
+use slab::Slab;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Tag};
 
 /// A model as a device (see the module).
@@ -10,9 +10,9 @@ pub struct Modelled<M> {
     model: M,
     limits: Limits,
     now: Nanos,
-    under_way: HashMap<Tag, Request>,
+    /// Requests by the model's tag.
+    under_way: Slab<Request>,
     refused: Vec<Completion>,
-    next: Tag,
     ended: Vec<Tag>,
 }
 
@@ -20,7 +20,7 @@ impl<M: Model> Modelled<M> {
     /// `volatile_cache`: the drive needs flushes. `rotational`: it has moving parts. Time begins at 0.
     pub fn new(model: M, volatile_cache: bool, rotational: bool) -> Self {
         let limits = Limits { volatile_cache, rotational, unmap_zeroes: !rotational, ..Limits::plain(model.size_sectors()) };
-        Self { model, limits, now: 0, under_way: HashMap::new(), refused: Vec::new(), next: 0, ended: Vec::new() }
+        Self { model, limits, now: 0, under_way: Slab::new(), refused: Vec::new(), ended: Vec::new() }
     }
 
     /// Moves time to `now`: the next requests are submitted then.
@@ -56,11 +56,9 @@ impl<M: Model> BlockDevice for Modelled<M> {
             self.refused.push(request.complete(Err(error)));
             return;
         }
-        let tag = self.next;
-        self.next += 1;
-        let ask = Ask { tag, kind, start_sector: request.start_sector, sectors: request.sectors };
-        self.under_way.insert(tag, request);
-        self.model.submit(self.now, ask);
+        let (start_sector, sectors) = (request.start_sector, request.sectors);
+        let tag = self.under_way.insert(request) as Tag;
+        self.model.submit(self.now, Ask { tag, kind, start_sector, sectors });
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
@@ -68,7 +66,7 @@ impl<M: Model> BlockDevice for Modelled<M> {
         completions.append(&mut self.refused);
         self.model.poll(self.now, &mut self.ended);
         for tag in self.ended.drain(..) {
-            let request = self.under_way.remove(&tag).expect("a model ends what it was given, once");
+            let request = self.under_way.remove(tag as usize);
             completions.push(request.complete(Ok(())));
         }
     }

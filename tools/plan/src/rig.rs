@@ -314,25 +314,35 @@ impl Model for Rig {
     }
 
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
+        while self.next_wake().is_some_and(|at| at <= now) {
+            self.advance(now, ended);
+        }
+    }
+
+    fn advance(&mut self, mut until: Nanos, ended: &mut Vec<Tag>) -> Nanos {
         loop {
             // Asked once: an array looks at every member for it.
-            let array = self.array.as_model().next_wake();
-            let next = [array, self.calendar.next_at()].into_iter().flatten().min().map(|at| at.max(self.now));
-            let Some(at) = next.filter(|&at| at <= now) else { break };
+            let (array, own) = (self.array.as_model().next_wake(), self.calendar.next_at());
+            let at = [array, own].into_iter().flatten().min().map(|at| at.max(self.now));
+            let Some(at) = at.filter(|&at| at <= until) else { return until };
             self.now = at;
             if array.is_some_and(|wake| wake <= at) {
                 let mut done = std::mem::take(&mut self.ended);
-                self.array.model().poll(at, &mut done);
+                let limit = own.map_or(until, |own| own.clamp(at, until));
+                self.now = self.array.model().advance(limit, &mut done);
                 for tag in done.drain(..) {
-                    self.end(at, tag as usize, ended);
+                    self.end(self.now, tag as usize, ended);
                 }
                 self.ended = done;
             }
-            while let Some((_, event)) = self.calendar.take_due(at) {
+            while let Some((_, event)) = self.calendar.take_due(self.now) {
                 match event {
-                    Event::Begin(index) => self.begin(at, index),
-                    Event::Done(index) => self.end(at, index, ended),
+                    Event::Begin(index) => self.begin(self.now, index),
+                    Event::Done(index) => self.end(self.now, index, ended),
                 }
+            }
+            if !ended.is_empty() {
+                until = self.now;
             }
         }
     }

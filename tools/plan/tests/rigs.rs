@@ -1,5 +1,6 @@
 //! Arrays behind platforms against arithmetic: copies, parity, ceilings, cache, locks.
 
+use stria_block::{Nanos, Tag};
 use stria_plan::array::Level;
 use stria_plan::array::engine::Condition;
 use stria_plan::backplane::DriveConfig;
@@ -74,6 +75,41 @@ fn littles_law_holds_on_arrays() {
         let load = Load { host_ns: 1_000, read_share: 0.7, ..Load::random(&array, 24, 0.7) };
         let outcome = run(&mut array, &load);
         near(outcome.iops * outcome.mean_ns() / 1e9, outcome.in_flight, 0.01, &format!("{level}"));
+    }
+}
+
+/// An array of which the load sees every step.
+struct Stepwise(Rig);
+
+impl Model for Stepwise {
+    fn size_sectors(&self) -> u64 {
+        self.0.size_sectors()
+    }
+
+    fn submit(&mut self, now: Nanos, ask: Ask) {
+        self.0.submit(now, ask);
+    }
+
+    fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
+        self.0.poll(now, ended);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.0.next_wake()
+    }
+}
+
+/// Arrays pass over the steps that end no request, and give the same result to the nanosecond as if they did not.
+#[test]
+fn steps_that_end_no_request_change_nothing() {
+    for (platform, drive) in [("stria", "p4510"), ("rs25", "savvio10k5"), ("z87", "ssd520")] {
+        let platform = profile::platform(platform).expect("there is such a platform").config;
+        for (level, members) in [(Level::Single, 1), (Level::Raid0, 3), (Level::Raid10, 4), (RAID5, 5)] {
+            let mut array = rig(&platform, drive, level, members);
+            let load = Load { warm_up: 300, requests: 3_000, host_ns: 500, ..Load::random(&array, 16, 0.6) };
+            let outcome = run(&mut array, &load);
+            assert_eq!(outcome, run(&mut Stepwise(rig(&platform, drive, level, members)), &load), "{level} of {members} {drive}");
+        }
     }
 }
 

@@ -33,6 +33,8 @@ struct Shared {
     backplane: Rc<RefCell<Backplane>>,
     now: Cell<Nanos>,
     ended: RefCell<Vec<VecDeque<Tag>>>,
+    /// All of `ended` together.
+    ended_count: Cell<usize>,
 }
 
 /// One drive of the backplane.
@@ -52,11 +54,16 @@ impl Model for Slot {
     }
 
     fn poll(&mut self, _now: Nanos, ended: &mut Vec<Tag>) {
-        ended.extend(self.shared.ended.borrow_mut()[self.index].drain(..));
+        if self.shared.ended_count.get() == 0 {
+            return;
+        }
+        let own = &mut self.shared.ended.borrow_mut()[self.index];
+        self.shared.ended_count.update(|count| count - own.len());
+        ended.extend(own.drain(..));
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        (!self.shared.ended.borrow()[self.index].is_empty()).then_some(0)
+        (self.shared.ended_count.get() > 0 && !self.shared.ended.borrow()[self.index].is_empty()).then_some(0)
     }
 }
 
@@ -68,9 +75,13 @@ pub struct EngineArray {
     first: Option<Bound>,
     /// True if a request was submitted and the engine not polled since.
     submitted: bool,
+    /// The engine's own next wake, as of its last poll.
+    engine_wake: Option<Nanos>,
+    /// True if a spare is filled: the engine begins a further window of that at each poll at which no member has answered.
+    is_polled_always: bool,
     pool: Pool,
     completions: Vec<Completion>,
-    ended: Vec<(usize, Tag)>,
+    members_ended: Vec<(usize, Tag)>,
 }
 
 impl EngineArray {
@@ -91,7 +102,7 @@ impl EngineArray {
         let redundant = layout.level.copies() > 1 || layout.level.parities() > 0;
         assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
-        let shared = Rc::new(Shared { backplane, now: Cell::new(0), ended });
+        let shared = Rc::new(Shared { backplane, now: Cell::new(0), ended, ended_count: Cell::new(0) });
         let member = |(index, drive): (usize, &DriveConfig)| {
             let slot = Slot { shared: Rc::clone(&shared), index, size_sectors: layout.member_sectors };
             Box::new(Modelled::new(slot, drive.has_volatile_cache(), drive.is_rotational())) as Box<dyn BlockDevice>
@@ -104,8 +115,18 @@ impl EngineArray {
             Level::Raid5 { .. } => stria_array::Level::Raid5,
             Level::Raid6 { .. } => stria_array::Level::Raid6,
         };
-        let (pool, completions, ended) = (Pool::default(), Vec::new(), Vec::new());
-        let made = |device, first| Self { shared, device, first, submitted: true, pool, completions, ended };
+        let (pool, completions, members_ended) = (Pool::default(), Vec::new(), Vec::new());
+        let made = |device, first| Self {
+            shared,
+            device,
+            first,
+            submitted: true,
+            engine_wake: None,
+            is_polled_always: condition == Condition::Rebuilding,
+            pool,
+            completions,
+            members_ended,
+        };
         if layout.level == Level::Single {
             return Ok(made(members.remove(0), None));
         }
@@ -213,12 +234,53 @@ fn without(
     Ok(Bound::Bare(ArrayDevice::new(&config, members, NoMetadata, 0)))
 }
 
+impl EngineArray {
+    /// The time of the engine's own next wake.
+    fn engine_wake(&self) -> Option<Nanos> {
+        let wake = if self.submitted { Some(0) } else { self.engine_wake };
+        wake.map(|at| at.max(self.shared.now.get()))
+    }
+
+    /// The drives are at `now`: polls the engine, unless nothing has changed for it, as with most steps of a drive.
+    ///
+    /// # Panics
+    /// If a request failed: modelled drives do not.
+    fn go_on(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
+        let is_due = self.is_polled_always || !self.members_ended.is_empty() || self.engine_wake().is_some_and(|at| at <= now);
+        if !is_due {
+            return;
+        }
+        self.shared.ended_count.update(|count| count + self.members_ended.len());
+        self.members_ended.drain(..).for_each(|(member, tag)| self.shared.ended.borrow_mut()[member].push_back(tag));
+        self.poll_engine(now);
+        for completion in self.completions.drain(..) {
+            completion.result.expect("modelled drives do not fail");
+            ended.push(completion.tag);
+            if let Operation::Read { into } = completion.operation {
+                into.into_iter().for_each(|buffer| self.pool.give(buffer));
+            }
+        }
+    }
+
+    fn poll_engine(&mut self, now: Nanos) {
+        self.shared.now.set(now);
+        self.submitted = false;
+        self.device.poll(now, &mut self.completions);
+        self.engine_wake = self.device.next_wake();
+    }
+}
+
 impl Model for EngineArray {
     fn size_sectors(&self) -> u64 {
         self.device.limits().size_sectors
     }
 
     fn submit(&mut self, now: Nanos, ask: Ask) {
+        // The engine tells the time by its last poll.
+        let stepped_at = self.shared.backplane.borrow().stepped_at();
+        if self.shared.now.get() < stepped_at {
+            self.poll_engine(stepped_at);
+        }
         self.shared.now.set(now);
         let len = bytes(ask.sectors);
         let operation = match ask.kind {
@@ -231,29 +293,27 @@ impl Model for EngineArray {
         self.device.submit(Request { tag: ask.tag, start_sector: ask.start_sector, sectors: ask.sectors, operation });
     }
 
-    /// # Panics
-    /// If a request failed: modelled drives do not.
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
-        self.shared.now.set(now);
-        self.submitted = false;
-        self.shared.backplane.borrow_mut().poll(now, &mut self.ended);
-        self.ended.drain(..).for_each(|(member, tag)| self.shared.ended.borrow_mut()[member].push_back(tag));
-        self.device.poll(now, &mut self.completions);
-        for completion in self.completions.drain(..) {
-            completion.result.expect("modelled drives do not fail");
-            ended.push(completion.tag);
-            if let Operation::Read { into } = completion.operation {
-                into.into_iter().for_each(|buffer| self.pool.give(buffer));
+        self.shared.backplane.borrow_mut().poll(now, &mut self.members_ended);
+        self.go_on(now, ended);
+    }
+
+    fn advance(&mut self, until: Nanos, ended: &mut Vec<Tag>) -> Nanos {
+        while let Some(wake) = self.next_wake().filter(|&wake| wake <= until) {
+            let engine = if self.is_polled_always { Some(wake) } else { self.engine_wake() };
+            let limit = engine.map_or(until, |at| at.min(until));
+            let stepped = self.shared.backplane.borrow_mut().advance(limit, &mut self.members_ended);
+            let Some(now) = stepped.or(engine).filter(|&at| at <= until) else { break };
+            self.go_on(now, ended);
+            if now == until || !ended.is_empty() {
+                return now;
             }
         }
+        until
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        if self.submitted {
-            return Some(self.shared.now.get());
-        }
-        let device = self.device.next_wake().map(|at| at.max(self.shared.now.get()));
-        [device, self.shared.backplane.borrow().next_wake()].into_iter().flatten().min()
+        [self.engine_wake(), self.shared.backplane.borrow().next_wake()].into_iter().flatten().min()
     }
 }
 
