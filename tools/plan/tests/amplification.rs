@@ -165,6 +165,20 @@ fn the_jump_makes_the_state_that_overwriting_leads_to() {
     }
 }
 
+/// A drive that collects the oldest block comes to its own law, not to that of greedy collection.
+#[test]
+fn the_jump_keeps_the_policy_of_the_drive() {
+    let mut map = SampledMap::new(u64::from(PAGES) * 16, 0.2, 16, Policy::Fifo, u64::from(PAGES) / 4);
+    map.jump_to_used(13);
+    let shape = map.tracked().shape();
+    let (oldest, greedy) = (amplification_limit(shape.alpha()), amplification_greedy(shape.alpha(), 16));
+    assert!(oldest > 1.1 * greedy, "the laws differ: {oldest:.3}, {greedy:.3}");
+    let mut chance = Chance::new(14, 0);
+    let before = map.counts();
+    (0..PAGES * 8).for_each(|_| _ = map.write(chance.below(u64::from(PAGES) * 16), 1));
+    near(map.counts().amplification_since(&before), oldest, 0.02, "after the jump");
+}
+
 /// Right after the jump a sampled drive copies as the closed form says, from the first thousands of writes on, also where fewer
 /// pages are copied than written.
 #[test]

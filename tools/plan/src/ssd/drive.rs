@@ -178,7 +178,7 @@ impl Ssd {
         }
     }
 
-    /// The state after very many such overwrites of the whole drive, made without doing them.
+    /// The state after very many such overwrites of the whole drive, made without doing them under greedy collection.
     pub fn jump_to_used(&mut self, seed: u64) {
         self.map.jump_to_used(seed);
     }

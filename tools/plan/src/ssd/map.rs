@@ -148,6 +148,11 @@ impl PageMap {
         self.shape
     }
 
+    /// The rule by which blocks are collected.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// What was programmed and erased since the start.
     pub fn counts(&self) -> Counts {
         self.counts
