@@ -25,6 +25,8 @@ use crate::campaign::at_once;
 /// 3 %: arrays whose speeds differ by less count as equally fast. Source: the standard error of a trial is below it
 /// (`tests/advice.rs`).
 pub const ALIKE: f64 = 0.03;
+/// One in a million a year: below it, causes that are not modelled (batches that fail together, controllers, people) lose data more often.
+const LOSS_NEGLIGIBLE: f64 = 1e-6;
 
 /// The arrays that come into question, the best first, and why.
 #[derive(Clone, Debug)]
@@ -136,13 +138,21 @@ fn best_strips(trials: Vec<Trial>) -> Vec<Trial> {
     best
 }
 
-/// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss.
+/// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss, then the one with the
+/// most space.
 fn rank(trials: &mut [Trial]) {
     trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
     let Some(fastest) = trials.first().map(|trial| trial.speed) else { return };
     let alike = trials.iter().take_while(|trial| trial.speed >= fastest * (1.0 - ALIKE)).count();
     let drives = |trial: &Trial| trial.candidate.members + trial.candidate.spares;
-    trials[..alike].sort_by(|a, b| drives(a).cmp(&drives(b)).then(a.loss_per_year.total_cmp(&b.loss_per_year)));
+    trials[..alike].sort_by(|a, b| {
+        drives(a).cmp(&drives(b)).then(relevant_loss(a).total_cmp(&relevant_loss(b))).then(b.usable_bytes.cmp(&a.usable_bytes))
+    });
+}
+
+/// The probability of data loss within a year, as far as it can decide between two arrays.
+fn relevant_loss(trial: &Trial) -> f64 {
+    trial.loss_per_year.max(LOSS_NEGLIGIBLE)
 }
 
 /// "1 failure", "2 failures".
@@ -173,7 +183,9 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     for trial in &ranking[1..=alike.min(2)] {
         let why = match first.candidate.drives().cmp(&trial.candidate.drives()) {
             std::cmp::Ordering::Less => "takes more drives",
-            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => "is expected to lose data more often",
+            _ if relevant_loss(trial) > relevant_loss(first) => "is expected to lose data more often",
+            _ if trial.usable_bytes < first.usable_bytes => "has less space",
+            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => "has no advantage",
         };
         reasons.push(format!("{} is as fast within {:.0} %, but {why}.", trial.candidate, ALIKE * 100.0));
     }

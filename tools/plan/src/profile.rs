@@ -212,14 +212,14 @@ const PUBLISHED_WITH: &[(&str, &str)] = &[
     ("d3700-vroc", "d3700"),
 ];
 
-/// The key of a platform by any of its names.
+/// The key of a platform by any of its names; upper and lower case are alike.
 fn platform_key(name: &str) -> &str {
-    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+    ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map_or(name, |(_, key)| key)
 }
 
 /// The drive of a platform's publication; `None` if no publication is about it.
 pub fn published_with(platform: &str) -> Option<&'static str> {
-    PUBLISHED_WITH.iter().find(|(key, _)| *key == platform_key(platform)).map(|(_, drive)| *drive)
+    PUBLISHED_WITH.iter().find(|(key, _)| key.eq_ignore_ascii_case(platform_key(platform))).map(|(_, drive)| *drive)
 }
 
 /// Properties that do not change a drive's speed, as far as they are known.
@@ -255,7 +255,7 @@ struct DriveFile {
 }
 
 fn find<T: DeserializeOwned>(what: &str, files: &[(&str, &str)], key: &str) -> Result<Profile<T>, ProfileError> {
-    let Some((_, text)) = files.iter().find(|(name, _)| *name == key) else {
+    let Some((key, text)) = files.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) else {
         let known: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
         return Err(ProfileError {
             key: key.to_owned(),
@@ -402,6 +402,13 @@ mod tests {
                 .contains("begins with the published number")
         );
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
+    }
+
+    #[test]
+    fn names_are_found_in_upper_and_lower_case() {
+        assert_eq!(drive("P4510").expect("in the catalogue").key, "p4510");
+        assert_eq!(platform("LSI2208").expect("in the catalogue").key, "rs25");
+        assert_eq!(published_with("LSI2208"), Some("savvio10k5"));
     }
 
     /// A value that was not looked up does not count as one of a data sheet.

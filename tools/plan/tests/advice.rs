@@ -10,6 +10,7 @@ use stria_plan::load::Pattern;
 use stria_plan::profile;
 
 const RAID5: Level = Level::Raid5 { spans: 1 };
+const RAID6: Level = Level::Raid6 { spans: 1 };
 
 fn wish(counts: std::ops::RangeInclusive<usize>, drive: &str, platform: &str, purpose: Purpose) -> Wish {
     Wish {
@@ -88,6 +89,15 @@ fn presets_lead_to_the_usual_levels() {
     let media = ranked("media");
     let speed = |level| media.iter().find(|trial| trial.candidate.level == level).expect("it was tried").speed;
     assert!(speed(RAID5) > 0.75 * speed(Level::Raid10), "{} and {}", speed(RAID5), speed(Level::Raid10));
+}
+
+/// Eight drives read at one speed on every level. RAID 6 and RAID 60 practically never lose data, so the one with more space wins.
+#[test]
+fn space_decides_between_arrays_that_are_equally_fast_and_safe() {
+    let found = advice(&Wish { losses_min: 1, strips_kib: vec![16], ..wish(8..=8, "p4510", "stria", preset("media")) });
+    assert_eq!(found.ranking[0].candidate.level, RAID6);
+    let raid60 = |reason: &&String| reason.starts_with("RAID 60");
+    assert!(found.reasons.iter().find(raid60).is_some_and(|reason| reason.contains("has less space")), "{:?}", found.reasons);
 }
 
 /// "TRIM decides the used state": deleted drives write like fresh drives if the platform passes trims, otherwise like used
