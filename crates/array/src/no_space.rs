@@ -2,7 +2,7 @@
 //!
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`], and the member keeps its slot. Nothing is wrong
 //! with what it holds, and other members often lie on the same file system: dropping one after the other would end the array.
-//! Before anyone else may write to the rows, they are made consistent again:
+//! Before another write to the rows, they are made consistent again:
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
