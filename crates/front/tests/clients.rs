@@ -103,6 +103,10 @@ fn nbdcopy_brings_an_image_in_and_out() {
     }
     let map = run("nbdinfo", &["--map", "--json", &service.server.uris("tank")[0]]).expect("libnbd is there");
     assert_has(&map, &["\"offset\": 8388608", "\"length\": 8388608", "\"type\": 3"]);
+    let dump = run("nbddump", &["--length=512", &service.server.uris("tank")[0]]).expect("libnbd is there");
+    let bytes = std::fs::read(&image).expect("image");
+    let hex: Vec<String> = bytes[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_has(&dump, &[&hex.join(" ")]);
     let between = service.server.uris("large blocks");
     run("nbdcopy", &[&service.server.uris("tank")[1], &between[0]]);
     let copy = service.path("copy of copy");

@@ -59,6 +59,12 @@ fn real_clients_copy_over_tls() {
     std::fs::remove_file(&copy).expect("there");
     run("qemu-img", &["convert", "--object", &object, "--image-opts", &options, "-O", "raw", &copy]);
     assert!(std::fs::read(&copy).expect("a copy") == bytes, "qemu-img brought something else back");
+    let patterns =
+        ["write -P 0x5a 1M 3M", "write -f -P 0x33 2M 64k", "aio_write -P 0x77 8M 1M", "aio_flush", "write -P 0x11 100 1000"];
+    let reads = ["read -P 0x5a 1M 1M", "read -P 0x33 2M 64k", "read -P 0x77 8M 1M", "read -P 0x11 100 1000"];
+    let commands: Vec<&str> = patterns.iter().chain(&reads).flat_map(|command| ["-c", command]).collect();
+    let output = run("qemu-io", &[&["--object", &object, "--image-opts"], &commands[..], &[&options]].concat());
+    assert!(output.is_some_and(|output| !output.contains("failed") && !output.contains("rror")));
     let wait = std::time::Instant::now();
     while !server.connections().is_empty() {
         assert!(wait.elapsed().as_secs() < 30, "{:?}", server.connections());
