@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The array's name on its members.
 const NAME: &str = "lab";
-/// The time for a stop of an array: a first resync of large drives takes hours, a stop does not.
+/// The time limit for a stop of an array. A first resync of large drives takes hours, but a stop does not.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The array to make.
@@ -23,7 +23,7 @@ pub struct ArraySpec {
     pub strip_bytes: Option<u64>,
     /// Spans of a 50 or 60.
     pub spans: Option<u32>,
-    /// Members in the order of their roles.
+    /// Members in the order of their slots.
     pub drives: Vec<PathBuf>,
 }
 
@@ -38,8 +38,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// Makes the array on its drives, whatever they hold, and serves it. A resync makes the drives consistent; new files need
-    /// none, as they are all zeros.
+    /// Makes the array on its drives, overwrites what is on them, and serves it. A resync makes the drives consistent; new files
+    /// need none, as they are all zeros.
     ///
     /// # Errors
     /// In the words of the program.
@@ -59,7 +59,7 @@ impl Array {
         Self::serve(program, spec, sockets)
     }
 
-    /// Serves an array that is there.
+    /// Serves an existing array.
     ///
     /// # Errors
     /// In the words of the program.
@@ -75,7 +75,7 @@ impl Array {
         command.arg("serve").args(&array.spec.drives).args(["--quiet", "--force", "--socket"]).arg(&array.socket);
         command.arg("--nbd").arg(format!("unix:{}", sockets.join("nbd.sock").display()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut serve = command.spawn().map_err(|error| format!("{} does not start: {error}", program.display()))?;
+        let mut serve = command.spawn().map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
         for line in BufReader::new(serve.stdout.take().expect("it is piped")).lines().map_while(Result::ok) {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["nbd", _, uri] => array.uri = uri.into(),
@@ -87,7 +87,7 @@ impl Array {
         if array.uri.is_empty() {
             let mut words = String::new();
             let _ = log.read_to_string(&mut words);
-            return Err(format!("serve of the array did not start: {}", words.trim()));
+            return Err(format!("the array could not be served: {}", words.trim()));
         }
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         array.serve = Some(serve);
@@ -205,7 +205,7 @@ impl Array {
         while begun.elapsed() < STOP_PATIENCE {
             match serve.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("serve of the array ended with {status}")),
+                Ok(Some(status)) => return Err(format!("`stria serve` of the array ended with {status}")),
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Err(error) => return Err(error.to_string()),
             }
@@ -231,7 +231,7 @@ impl Array {
 }
 
 impl Drop for Array {
-    /// An array that is dropped without [`Array::stop`] belongs to an interrupted run: it must not stay.
+    /// An array that is dropped without [`Array::stop`] belongs to an interrupted run, so it is ended.
     fn drop(&mut self) {
         if let Some(mut serve) = self.serve.take() {
             let stopped = self.command("stop", &["--force"]).is_ok();
@@ -245,11 +245,11 @@ impl Drop for Array {
     }
 }
 
-/// Ends an array that a killed run left behind: its socket lies in the private folder of that run.
+/// Ends an array that a killed run left behind: its socket is in the private folder of that run.
 pub fn stop_left(program: &Path, sockets: &Path) {
     let socket = sockets.join("control.sock");
     if socket.exists() {
-        // Without a listener nothing has to be stopped.
+        // Without a listener there is nothing to stop.
         let _ = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
     }
 }
@@ -263,7 +263,7 @@ pub fn allocated_bytes(paths: &[PathBuf]) -> Option<u64> {
 }
 
 fn finish(command: &mut Command, what: &str) -> Result<(), String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("stria {what} does not start: {error}"))?;
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("stria {what} cannot be started: {error}"))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("stria {what}: {}", String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("stria: "))),

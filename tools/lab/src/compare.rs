@@ -1,14 +1,14 @@
-//! What differs between two runs, and what is noise.
+//! The differences between two runs, and the noise.
 //!
 //! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, if there is
 //! one), by the methods of [statistics](crate::stats), with Holm's correction over all of them. A difference counts if it is
 //! significant *and* at least the tolerance, because with enough rounds every tiny difference is significant. The rounds of one
-//! run share its circumstances. Differences from day to day show only if several runs a side are compared; then a run is the
-//! unit, with its median.
+//! run share its circumstances. Differences from day to day show only if several runs on each side are compared; then a run is
+//! the unit, with its median.
 //!
 //! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
-//! processors that others used is recorded with every measurement. One run a side cannot show a difference in rates below that
-//! share, and none in p99 latency: such differences are reported, and called undecided.
+//! processors that others used is recorded with every measurement. One run on each side cannot prove a difference in rates below
+//! that share, nor any in p99 latency: such differences are reported as undecided.
 
 use crate::others::{self, BUSY_PERCENT};
 use crate::result::{Point, Record, ResultError, Run, TargetInfo};
@@ -38,7 +38,7 @@ pub enum Change {
     Worse,
     /// Significant, but smaller than the tolerance.
     Trifling,
-    /// Significant among the rounds of one run a side, but the use of the machine by others may be the only cause.
+    /// Significant among the rounds of one run on each side, but the use of the machine by others may be the only cause.
     Undecided,
     /// The noise is larger than the difference.
     Noise,
@@ -93,7 +93,7 @@ pub enum Outcome {
     Better,
     /// Something is worse.
     Worse,
-    /// The runs have nothing in common, or nothing was measured more than once.
+    /// The runs have no points in common, or no point was measured more than once.
     Nothing,
 }
 
@@ -152,7 +152,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     let (mut before, mut after) = (Side::of(a, false), Side::of(b, false));
     let have_one = |runs: &[&Run]| runs.iter().all(|run| run.manifest.targets.len() == 1);
     if !before.points.keys().any(|point| after.points.contains_key(point)) && have_one(a) && have_one(b) {
-        // Two targets that were each measured alone: the loads are what they have in common.
+        // Two targets that were each measured alone have only their loads in common.
         (before, after) = (Side::of(a, true), Side::of(b, true));
     }
     let common: Vec<_> =
@@ -176,7 +176,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
     let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
     let others_percent = shares.iter().copied().reduce(f64::max);
-    // Several runs a side show the effect of other load by their scatter; one run cannot.
+    // Several runs on each side show the effect of other load by their scatter; one run cannot.
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
     let p: Vec<f64> = rows.iter().map(|row| row.difference.p).collect();
     for (row, p) in rows.iter_mut().zip(stats::holm(&p)) {
@@ -201,12 +201,12 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
             percent.max(20.0)
         ));
     } else if shares.len() < a.len() + b.len() {
-        caveats.push("What others did on the machine meanwhile is not known of every run.".into());
+        caveats.push("For some runs the use of the machine by others is unknown.".into());
     }
     if by_run && a.len().min(b.len()) < 4 {
         let (one, other) = (a.len(), b.len());
         caveats.push(format!(
-            "With {one} and {other} runs a side only large differences can be told from chance: 4 and more find smaller ones."
+            "With {one} and {other} runs on the two sides only large differences stand out from chance: 4 runs or more find smaller ones."
         ));
     }
     caveats.extend(self::caveats(a[0], b[0]));
@@ -308,7 +308,7 @@ impl Comparison {
         }
     }
 
-    /// Everything in plain words: the verdict, each difference, the noise, the caveats, the methods.
+    /// The result in sentences: the verdict, each difference, the noise, the caveats, the methods.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let count = |change| self.rows.iter().filter(|row| row.change == change).count();
@@ -319,7 +319,7 @@ impl Comparison {
                 "Every common point was measured only once on a side: repeat the runs to tell differences from noise.".into()
             }
             Outcome::Same if count(Change::Undecided) > 0 => format!(
-                "No difference in {} comparisons that is larger than what others' load on the machine may have made.",
+                "No difference in {} comparisons is larger than the possible effect of others' load on the machine.",
                 self.rows.len()
             ),
             Outcome::Same => format!("No significant difference in {} comparisons.", self.rows.len()),
@@ -381,7 +381,7 @@ impl Row {
         let end = match self.change {
             Change::Noise => {
                 let plus_minus = self.difference.before.plus_minus_percent().max(self.difference.after.plus_minus_percent());
-                format!("; the runs scatter by ±{plus_minus:.1} %, so this is no difference that can be told from noise")
+                format!("; the runs scatter by ±{plus_minus:.1} %, so this difference cannot be told from noise")
             }
             Change::Undecided => "; undecided, since others used the machine".into(),
             _ => String::new(),

@@ -33,18 +33,18 @@ pub struct Smart {
 const DATA_UNIT: u64 = 512_000;
 
 impl Smart {
-    /// From `nvme smart-log -o json` or `smartctl -j -a`; of NVMe, SATA or SAS drives.
+    /// Parses the output of `nvme smart-log -o json` or `smartctl -j -a`, for NVMe, SATA or SAS drives.
     ///
     /// # Errors
-    /// In words, when it is neither.
+    /// A sentence, if it is neither.
     pub fn parse(json: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(json).map_err(|error| format!("SMART figures are not JSON: {error}"))?;
+        let value: Value = serde_json::from_str(json).map_err(|error| format!("the SMART figures are not JSON: {error}"))?;
         if value.get("smartctl").is_some() {
             Ok(Self::of_smartctl(&value))
         } else if value.get("data_units_written").is_some() {
             Ok(Self::of_nvme(&value))
         } else {
-            Err("SMART figures are neither of `nvme smart-log -o json` nor of `smartctl -j -a`".into())
+            Err("the SMART figures are neither from `nvme smart-log -o json` nor from `smartctl -j -a`".into())
         }
     }
 
@@ -115,7 +115,7 @@ impl Smart {
         }
     }
 
-    /// Fills in what a drive's description lacks.
+    /// Fills in the fields that a drive's description lacks.
     pub fn fill(&self, drive: &mut DriveInfo) {
         let fill_text = |into: &mut String, from: &Option<String>| {
             if into.is_empty() {
@@ -156,8 +156,9 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// For a drive on which hosts' writes arrive as `daily_bytes` a day; on a member of an array that is what clients write, times
-    /// the write penalty, over the members (see [`member_daily_bytes`]). `None` when neither a rating nor wear is known.
+    /// For a drive on which hosts' writes arrive as `daily_bytes` a day; on a member of an array these are the clients' writes,
+    /// times the write penalty, divided by the members (see [`member_daily_bytes`]). `None` when neither a rating nor wear is
+    /// known.
     pub fn of(drive: &DriveInfo, daily_bytes: f64) -> Option<Self> {
         let written = drive.written_bytes.unwrap_or(0) as f64;
         let by_wear =
@@ -183,7 +184,7 @@ pub fn member_daily_bytes(daily_bytes: f64, penalty: f64, members: u32) -> f64 {
     daily_bytes * penalty / f64::from(members.max(1))
 }
 
-/// Drive writes per day that a rating of `allowed_bytes` over `years` means.
+/// The drive writes per day of a rating of `allowed_bytes` over `years`.
 pub fn drive_writes_per_day(allowed_bytes: f64, size_bytes: u64, years: f64) -> f64 {
     allowed_bytes / (size_bytes as f64 * years * DAYS_PER_YEAR)
 }

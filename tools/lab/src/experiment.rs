@@ -1,4 +1,4 @@
-//! Experiments: TOML files that say what is varied and how it is measured.
+//! Experiments: TOML files that define the varied properties and the method of measurement.
 //!
 //! ```toml
 //! name = "mine"
@@ -18,8 +18,8 @@
 //! seconds = 60
 //! load = [{ pattern = "random", block = "8K", read_percent = [100, 70, 0], queue_depth = [1, 16] }]
 //! ```
-//! Every key is checked, and so is what it says: see docs/LAB.md for all of them. An experiment may come from anybody: it names no
-//! program and no file, and is bounded in what it asks for before anything is reckoned from it.
+//! Every key and value is checked; docs/LAB.md lists all of them. An experiment may come from an untrusted source: it names no
+//! program and no file, and all its values are bounded before they are used.
 
 mod check;
 mod load;
@@ -64,7 +64,7 @@ pub struct Experiment {
     /// How a trial is made short.
     #[serde(default)]
     pub scaled: Scaling,
-    /// Arrays to build on the drives that are given; without them the experiment runs on `--target`.
+    /// Arrays to build on the given drives; without them the experiment runs on `--target`.
     pub arrays: Option<Arrays>,
     /// The parts, in order, which run on every target.
     pub section: Vec<SectionSpec>,
@@ -116,7 +116,7 @@ pub struct Arrays {
     pub bare: bool,
 }
 
-/// The text of a plain file. Of a file that is larger than any experiment it reads just enough to refuse it.
+/// The text of a plain file. A file that is larger than any experiment is read only as far as needed to refuse it.
 fn read(path: &Path) -> std::io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no plain file"));
@@ -142,11 +142,11 @@ impl Experiment {
     /// Reads an experiment; `name` is the file, for the words of an error.
     ///
     /// # Errors
-    /// With file, line, key and what is allowed.
+    /// A sentence with file, line, key and the valid values.
     pub fn parse(name: &str, text: &str) -> Result<Self, SchemaError> {
         let bad = |problem: String| SchemaError(format!("{name}: {}", problem.trim_end()));
         if text.len() as u64 > TEXT_BYTES_MAX {
-            return Err(bad(format!("it is larger than {}, which no experiment is", show_size(TEXT_BYTES_MAX))));
+            return Err(bad(format!("it is larger than {}, the limit of an experiment", show_size(TEXT_BYTES_MAX))));
         }
         let experiment: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         experiment.check().map_err(bad)?;
@@ -189,10 +189,10 @@ impl Experiment {
         Some(arrays)
     }
 
-    /// The part of it that only reads: loads of sweeps without preparation.
+    /// The part of the experiment that only reads: loads of sweeps without preparation.
     ///
     /// # Errors
-    /// When nothing is left.
+    /// No load is left.
     pub fn read_only(mut self) -> Result<Self, SchemaError> {
         self.section.retain_mut(|section| {
             section.state = Prepare::AsFound;
@@ -204,7 +204,7 @@ impl Experiment {
             section.test == SectionKind::Sweep && !section.load.is_empty()
         });
         if self.section.is_empty() {
-            return Err(SchemaError(format!("nothing of experiment {} only reads", self.name)));
+            return Err(SchemaError(format!("experiment {} has no load that only reads", self.name)));
         }
         Ok(self)
     }

@@ -6,7 +6,7 @@
 //!   OUT/series.csv    one row for each sample of a measurement over time
 //!   OUT/tables.ods    all three
 //! ```
-//! Figures that were not taken are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column names the run.
+//! Missing figures are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column names the run.
 
 mod ods;
 
@@ -23,7 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why tables were not written.
+/// The reason why tables were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The run cannot be read.
@@ -158,7 +158,7 @@ impl Table {
     }
 }
 
-/// The name that a run folder gives a variant.
+/// The name of a variant in a run folder.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
 }

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(50);
 /// The time beyond the asked one after which fio counts as stuck: opening, laying out, the last requests.
 const PATIENCE_SECONDS: f64 = 180.0;
-/// A load that ran for a smaller part of its time was broken off.
+/// A load that ran for a smaller part of its time was cut short.
 const SHORT_SHARE: f64 = 0.5;
-/// fio leaves out what is no whole request at the end of a thread's share.
+/// fio leaves out the incomplete request at the end of a thread's share.
 const FILLED_SHARE: f64 = 0.99;
 /// fio's JSON of 1024 threads with histograms takes a few MiB.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
@@ -30,8 +30,8 @@ const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// The reason why fio gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// It is not there.
-    #[error("fio does not start: {0}; install it with: sudo apt-get install fio")]
+    /// It cannot be started.
+    #[error("fio cannot be started: {0}; install it with: sudo apt-get install fio")]
     Missing(io::Error),
     /// It was asked to stop.
     #[error("interrupted")]
@@ -41,7 +41,7 @@ pub enum FioError {
     Failed(String),
 }
 
-/// fio as it is installed here.
+/// The installed fio.
 #[derive(Clone, Debug)]
 pub struct Fio {
     /// `fio-3.33`.
@@ -49,7 +49,7 @@ pub struct Fio {
     engine: &'static str,
 }
 
-/// What accompanies a run of fio.
+/// The circumstances of a run of fio.
 pub struct Beside<'a> {
     /// Machines on which it serves; empty: this one.
     pub hosts: &'a [Host],
@@ -75,7 +75,7 @@ impl Place {
         if is_nbd { Self::Nbd(text.into()) } else { Self::Path(text.into()) }
     }
 
-    /// The whole path, since fio is started in another folder.
+    /// The absolute path, since fio is started in another folder.
     pub fn absolute(self) -> Self {
         match self {
             Self::Path(path) => Self::Path(std::path::absolute(&path).unwrap_or(path)),
@@ -87,7 +87,7 @@ impl Place {
     /// cannot express a line break, or bytes that are no text.
     ///
     /// # Errors
-    /// With what to do.
+    /// A sentence with the remedy.
     pub fn check(&self) -> Result<(), String> {
         let is_text = !matches!(self, Self::Path(path) if path.to_str().is_none());
         let text = self.to_string();
@@ -130,16 +130,16 @@ impl Host {
         Self { name: name.into(), place }
     }
 
-    /// Refuses a text that is no name of a machine, or that fio or ssh might take for an option.
+    /// Refuses a text that is no name of a machine, or that fio or ssh might treat as an option.
     ///
     /// # Errors
-    /// With what is allowed.
+    /// A sentence with the valid values.
     pub fn check(&self) -> Result<(), String> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-_:,@%[]".contains(letter);
         let socket = self.name.strip_prefix("sock:").filter(|path| path.starts_with('/') && !path.contains(char::is_control));
         match socket.is_some() || !self.name.is_empty() && !self.name.starts_with('-') && self.name.chars().all(is_plain) {
             true => self.place.as_ref().map_or(Ok(()), Place::check),
-            false => Err(format!("host {:?} is no name of a machine: letters, digits and .-_:,@% are allowed", self.name)),
+            false => Err(format!("invalid host {:?}: letters, digits and .-_:,@% are allowed", self.name)),
         }
     }
 }
@@ -158,7 +158,7 @@ impl std::fmt::Display for Host {
 pub enum Work<'a> {
     /// A load for a time.
     Load(&'a Load),
-    /// Writes of so many times the span, 32 in flight.
+    /// Writes of a multiple of the span, 32 in flight.
     Fill {
         /// Times.
         fills: f64,
@@ -205,13 +205,13 @@ impl JobFile {
     }
 }
 
-/// Full MiB where the space allows, so that every block size fits.
+/// A multiple of 1 MiB where the space allows, so that every block size fits.
 fn whole(bytes: u64) -> u64 {
     if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 }
 }
 
 impl Job<'_> {
-    /// Requests in flight over all threads, as they really are.
+    /// The actual number of requests in flight, over all threads.
     pub fn outstanding(&self) -> u32 {
         match self.work {
             Work::Load(load) if self.places.len() > 1 => self.depth_each(load) * self.places.len() as u32,
@@ -326,7 +326,7 @@ impl Job<'_> {
         }
     }
 
-    /// Where a load works, how long, and with how many requests at a time.
+    /// The place and duration of a load, and its requests in flight.
     fn say_part(&self, load: &Load, file: &mut JobFile) {
         let span_each = load.part.map_or(self.span_each(), |(_, of)| whole(self.span_each() / u64::from(of)));
         let offset = self.offset_each() + load.part.map_or(0, |(at, _)| span_each * u64::from(at));
@@ -355,7 +355,7 @@ impl Job<'_> {
         }
     }
 
-    /// The limits of a machine that prevent a load.
+    /// The reason why a load gave no result, if it gave none.
     fn shortfall(&self, measured: &Measured) -> Option<String> {
         if measured.total.requests == 0 && !matches!(self.work, Work::Trim) {
             return Some("not one request was served".into());
@@ -383,13 +383,13 @@ impl Job<'_> {
     }
 }
 
-/// Sizes in bytes, so that units are interpreted once only.
+/// Sizes in bytes, so that fio interprets no units.
 fn bssplit(split: &str) -> String {
     let parts = parse_split(split).expect("it was checked when it was read");
     parts.iter().map(|(bytes, share)| format!("{bytes}/{share}")).collect::<Vec<_>>().join(":")
 }
 
-/// fio takes a colon for the end of a file name.
+/// To fio a colon ends a file name.
 fn escape(path: &Path) -> String {
     path.display().to_string().replace(':', "\\:")
 }
@@ -398,7 +398,7 @@ impl Fio {
     /// The fio of this machine.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is none.
     pub fn find() -> Result<Self, FioError> {
         let output = Command::new("fio").arg("--version").output().map_err(FioError::Missing)?;
         let engines = Command::new("fio").arg("--enghelp").output().map_err(FioError::Missing)?;
@@ -413,7 +413,7 @@ impl Fio {
         Self { version: "the models of stria plan, in virtual time".into(), engine: "" }
     }
 
-    /// Whether requests of 512 bytes are possible there; not asked of other hosts.
+    /// True if requests of 512 bytes are possible there; not determined on other hosts.
     pub fn takes_512(&self, place: &Place, hosts: &[Host]) -> bool {
         if place.check().is_err() {
             return false;
@@ -429,13 +429,13 @@ impl Fio {
     }
 
     /// Runs a job on this machine, or on all hosts at once; `tick` is called some times a second meanwhile. It leaves the job in
-    /// `raw/NAME.fio` and its JSON in `raw/NAME.json` of a run's folder, in which fio is started, so that no name of that folder
-    /// can be misread, and nothing that fio leaves behind lies elsewhere.
+    /// `raw/NAME.fio` and its JSON in `raw/NAME.json` of a run's folder, in which fio is started, so that fio cannot misread the
+    /// name of that folder, and leaves no file elsewhere.
     ///
-    /// A load that fio could not measure is a result that says so.
+    /// A load that fio could not measure is a result with the reason.
     ///
     /// # Errors
-    /// When it gave no result; with fio's own words.
+    /// fio gave no result; the error has its messages.
     pub fn run(
         &self,
         job: &Job,
@@ -450,11 +450,11 @@ impl Fio {
         let status = wait(child, job, beside, tick)?;
         let (value, words) = result(folder, name, status)?;
         let mut measured = parse(&value).map_err(FioError::Failed)?;
-        // fio goes on without a host that it does not reach. A sum without that host would be taken for the sum of all.
+        // fio continues without a host that it cannot reach. The sum of the others would look like the sum of all.
         let hosts = beside.hosts;
         if measured.len() < hosts.len() {
             return Err(FioError::Failed(format!(
-                "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {words}",
+                "{} of {} hosts gave a result: check that fio --server runs on all of {}; fio reports: {words}",
                 measured.len(),
                 hosts.len(),
                 hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", "),
@@ -495,7 +495,7 @@ impl Fio {
         }
         let out = inside::create(folder, &result_name(name)).map_err(|error| failed("cannot write fio's results", &error))?;
         command.arg("--output-format=json+").current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(words);
-        // A group of its own: an interrupt at the terminal is ours to handle, so that fio never leaves half a result.
+        // A process group of its own: the lab handles an interrupt at the terminal, so that fio never leaves half a result.
         command.process_group(0).spawn().map_err(FioError::Missing)
     }
 }
@@ -544,7 +544,7 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
     Ok(status)
 }
 
-/// fio's JSON, of which the file then has no more than that, and what fio said beside it.
+/// fio's JSON, and the messages beside it. Afterwards the file has only the JSON.
 fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, String), FioError> {
     let text_of =
         |name: &str| inside::read(folder, name, RESULT_BYTES_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -554,7 +554,7 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
     let beside_json = text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ");
     let words = [words.trim(), beside_json.trim()].join(" ");
     let words: String = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
-    let words = if words.is_empty() { "without a word".into() } else { words };
+    let words = if words.is_empty() { "without a message".into() } else { words };
     let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
     let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
     let (Some(json), Some(value)) = (json, value) else {
@@ -570,7 +570,7 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
 /// The results in fio's JSON: one for each host (without a name if fio ran here).
 ///
 /// # Errors
-/// When it holds no job.
+/// There is no job in it.
 pub fn parse(value: &Value) -> Result<Vec<Measured>, String> {
     let jobs = value["client_stats"].as_array().or(value["jobs"].as_array()).ok_or("fio's JSON has no jobs")?;
     let all: Vec<Measured> = jobs.iter().filter(|job| job["jobname"] != "All clients").map(one).collect();
@@ -578,7 +578,7 @@ pub fn parse(value: &Value) -> Result<Vec<Measured>, String> {
         return Err("fio's JSON has an empty list of jobs".into());
     }
     match all.iter().find_map(Measured::impossible) {
-        Some(figure) => Err(format!("it tells {figure:e} of something, which no measurement has")),
+        Some(figure) => Err(format!("it has the figure {figure:e}, which no measurement has")),
         None => Ok(all),
     }
 }
@@ -755,7 +755,7 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
             seen = seen.saturating_add(*requests);
             seen >= wanted
         });
-        // A bin stands for latencies on both sides of its own value; none was beyond the extremes, if these are known.
+        // A bin has latencies on both sides of its own value. None was beyond the extremes, if these are known.
         let max_ns = if latency.max_ns > 0.0 { latency.max_ns } else { f64::INFINITY };
         bin.map_or(latency.mean_ns, |(ns, _)| (*ns as f64).min(max_ns).max(latency.min_ns))
     };
@@ -773,16 +773,16 @@ pub fn take_series(prefix: &Path) -> Vec<Sample> {
 }
 
 const LOGS: [&str; 5] = ["bw", "iops", "lat", "clat", "slat"];
-/// Jobs whose logs are looked for where each job has its own.
+/// The most jobs whose logs are searched for, if each job has its own.
 const JOBS_MAX: u32 = 256;
 /// A line of a log stands for an hour at most.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
 /// Samples of a series: eleven days of seconds.
 const SAMPLES_MAX: u64 = 1_000_000;
-/// More of anything in a second is no figure of fio's.
+/// fio never reports more than this for a second.
 const FIGURE_MAX: f64 = 1e15;
 
-/// What the jobs of one kind and direction logged in an interval.
+/// The log entries of the jobs of one kind and direction in an interval.
 #[derive(Clone, Copy, Default)]
 struct Logged {
     sum: f64,
@@ -815,7 +815,7 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
         }
     }
     let mut all: Vec<(u64, [[Logged; 2]; 3])> = buckets.into_iter().collect();
-    // fio does not always log the rates of the last second, but its latency.
+    // fio always logs the latency of the last second, but not always its rates.
     let rates = |logged: &[[Logged; 2]; 3]| logged[1][0].lines + logged[1][1].lines;
     all.retain(|(_, logged)| logged[1][0].sum + logged[1][1].sum > 0.0);
     while let [before @ .., (_, last)] = &all[..] {

@@ -1,7 +1,7 @@
 //! Results of fio from elsewhere, as a run's folder: its JSON, plain or json+, single files or the folders of bench-fio.
 //!
-//! fio reports the load and the figures. It does not report the drive, its preparation, the machine, and whether the state was
-//! steady. The run says so.
+//! fio reports the load and the figures. It does not report the drive, its preparation, the machine, or whether the state was
+//! steady. A note in the run says so.
 
 use crate::fio;
 use crate::result::{
@@ -26,7 +26,7 @@ pub enum ImportError {
         problem: String,
     },
     /// There are no results.
-    #[error("there is no file of fio's JSON (fio --output-format=json) in what was named")]
+    #[error("there is no file of fio's JSON (fio --output-format=json) among the named files and folders")]
     Nothing,
     /// The new folder.
     #[error(transparent)]
@@ -55,7 +55,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The year 5138.
 const TIME_MS_MAX: u64 = 100_000_000_000_000;
 
-/// Options of jobs that do not matter for the measurement, or have a key in a point.
+/// Options of jobs that do not affect the measurement, or have a key in a point.
 const KNOWN: [&str; 24] = [
     "rw",
     "readwrite",
@@ -97,7 +97,7 @@ struct Job {
 /// Makes a run's folder of fio's results.
 ///
 /// # Errors
-/// When a named file is none of fio's, nothing is found, or the folder cannot be made.
+/// A named file is not from fio, nothing is found, or the folder cannot be made.
 pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError> {
     let Found { kept, mut jobs, mut notes, versions } = found(request)?;
     if jobs.is_empty() {
@@ -116,7 +116,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
         if raw == RunWriter::raw_name(index) {
             inside::write(folder, &raw, json.as_bytes())?;
         }
-        // A log that several jobs wrote is of the last of them, whichever that was.
+        // A log that several jobs wrote belongs to the last of them, and it is unknown which one that was.
         let log = job.log(path).filter(|log| logs[log] == 1);
         let series = job.series(log.as_ref());
         let round = rounds.entry(job.point.clone()).or_default();
@@ -185,12 +185,12 @@ fn found(request: &Request) -> Result<Found, ImportError> {
     Ok(all)
 }
 
-/// What fio's files do not tell.
+/// The facts that fio's files do not report.
 fn unknown(files: usize) -> String {
     let files = if files == 1 { "a file".to_owned() } else { format!("{files} files") };
     format!(
-        "Imported from {files} that fio wrote: which drives it was, how they were prepared, on what machine it was measured, and whether \
-         it was steady is not known."
+        "Imported from {files} that fio wrote. The drives, their preparation, the machine, and \
+         whether it was steady are unknown."
     )
 }
 
@@ -201,8 +201,8 @@ fn limits(kept: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Ite
     let plain = kept.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
     let plain = (plain > 0).then(|| {
         format!(
-            "{plain} of {count} files have percentiles instead of histograms: those that fio printed are exact, others are the next higher one, \
-             at the end the largest latency. Where they are of completion latency only (clat), so are the figures here."
+            "{plain} of {count} files have percentiles instead of histograms: those that fio printed are exact, and others are the next higher one, or \
+             the largest latency at the end. Where they are of completion latency only (clat), the figures here are too."
         )
     });
     [Some(unknown(count)), shared, plain].into_iter().flatten()
@@ -211,7 +211,7 @@ fn limits(kept: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Ite
 /// Files of that path, in the order of their names; those that were found in a folder may be something else.
 fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result<(), ImportError> {
     let failed = |error: std::io::Error| ImportError::File { path: path.to_path_buf(), problem: error.to_string() };
-    // Links in a folder may lead anywhere, itself included.
+    // Links in a folder may lead anywhere, also to the folder itself.
     let metadata = if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) };
     let metadata = metadata.map_err(failed)?;
     if !metadata.is_dir() {
@@ -235,7 +235,7 @@ fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result
     inside.iter().try_for_each(|path| find(path, false, files))
 }
 
-/// The text of a plain file that is not larger than what fio writes.
+/// The text of a plain file that is not too large to be from fio.
 fn text_of(path: &Path) -> Result<String, String> {
     if !fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is no plain file".into());
@@ -244,7 +244,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(format!("it is larger than {}, which fio does not write", crate::units::show_size(FILE_BYTES_MAX))),
+        true => Err(format!("it is larger than {}, so fio did not write it", crate::units::show_size(FILE_BYTES_MAX))),
         false => Ok(text),
     }
 }
@@ -256,9 +256,9 @@ fn read(path: &Path) -> Result<(String, Value), String> {
     let json = json.ok_or("it holds no JSON")?;
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
     match value["fio version"].as_str() {
-        None => Err("it is not of fio: it names no fio version".into()),
+        None => Err("it is not from fio: it names no fio version".into()),
         Some(version) if version.starts_with("fio-2") || version.starts_with("fio-1") => {
-            Err(format!("{version} wrote other figures than fio 3 does; measure again"))
+            Err(format!("{version} wrote other figures than fio 3 does; measure again with fio 3"))
         }
         Some(_) => Ok((json.to_owned(), value)),
     }
@@ -287,7 +287,7 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
         let parts: Vec<Measured> = group.iter().map(|(_, measured)| measured.clone()).collect();
         let measured = Measured { host: String::new(), ..fio::together(&parts) };
         if let Some(figure) = measured.impossible() {
-            return Err(format!("the jobs together tell {figure:e} of something, which no measurement has"));
+            return Err(format!("the sum of the jobs has the figure {figure:e}, which no measurement has"));
         }
         if measured.total.requests == 0 {
             continue;
@@ -320,14 +320,14 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
         "read" | "randread" => 100,
         "write" | "randwrite" | "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => 0,
         "rw" | "readwrite" | "randrw" => u8::try_from(share.min(100)).expect("it is at most 100"),
-        other => return Err(format!("it does \"{other}\", which is no load")),
+        other => return Err(format!("its \"rw\" is \"{other}\", which is no load")),
     };
     let sizes = of(&["bssplit", "bsrange", "bs", "blocksize"]).unwrap_or("4k");
     let is_mix = sizes.contains([',', ':', '/', '-']);
-    // The measured size is more certain than the option: fio takes 4ki for 4000 bytes by default.
+    // The measured size is more reliable than the option: fio treats 4ki as 4000 bytes by default.
     let mean = measured.total.bytes / measured.total.requests;
     let named = crate::units::parse_size(sizes).ok().filter(|bytes| bytes.abs_diff(mean) * 50 <= mean && !is_mix);
-    // One request at a time is all that an engine without a queue does, whatever depth was asked of it.
+    // An engine without a queue does one request at a time, whatever its depth option.
     let engine = of(&["ioengine"]).unwrap_or("psync");
     let has_queue = !matches!(engine, "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap");
     let is_direct = is_set("direct") || of(&["buffered"]) == Some("0");

@@ -1,9 +1,10 @@
-//! The laboratory: fio makes the load, the lab decides what, how often and when it is steady, and keeps everything.
+//! The laboratory: fio makes the load. The lab decides the loads, their repetition and whether they are steady, and stores all
+//! results.
 //!
 //! ```text
 //!   experiment (TOML) ─ plan ─ run ── fio ──▶ run folder (result) ──▶ statistics, report, comparison, export
 //! ```
-//! It knows nothing of the inside of arrays: it reaches them through fio and through the `stria` program, as users do.
+//! It does not know the internals of arrays: it uses them through fio and through the `stria` program, as users do.
 #![forbid(unsafe_code)]
 
 pub mod array;

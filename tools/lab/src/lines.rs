@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Error, Read};
 use std::path::Path;
 
-/// A request takes 200 bytes, and blkparse adds the name of a process.
+/// A line of a request has up to 200 bytes, and blkparse adds the name of a process.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// The bytes that are unpacked before the ratio is checked, and the largest ratio: text of traces shrinks to a tenth, endless
 /// repeats to a thousandth.
 const UNPACKED_FREE: u64 = 64 << 20;
 const RATIO_MAX: u64 = 200;
 
-/// Counts what is read of a packed file.
+/// Counts the bytes read from a packed file.
 struct Counted<R> {
     inner: R,
     count: std::rc::Rc<std::cell::Cell<u64>>,
@@ -37,8 +37,9 @@ impl<R: Read> Read for Unpacked<R> {
         let read = self.inner.read(into)?;
         self.unpacked += read as u64;
         if self.unpacked > UNPACKED_FREE && self.unpacked / RATIO_MAX > self.packed.get() {
-            let problem =
-                format!("it unpacks to more than {RATIO_MAX} times its size, as no trace does; unpack it if it really is one");
+            let problem = format!(
+                "it unpacks to more than {RATIO_MAX} times its size, which is unlikely for a trace; if it is one, unpack it first"
+            );
             return Err(Error::other(problem));
         }
         Ok(read)
@@ -50,7 +51,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into();
     if !file.metadata()?.is_file() {
-        return Err(Error::other("it is no plain file, and a trace is read more than once"));
+        return Err(Error::other("it is no plain file, but a trace is read more than once"));
     }
     Ok(if path.extension().is_some_and(|extension| extension == "gz") {
         let packed = std::rc::Rc::default();

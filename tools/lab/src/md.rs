@@ -1,4 +1,4 @@
-//! A Linux md array for a run: made, assembled, stopped and unmade by `mdadm`, by command lines that a plan shows beforehand.
+//! A Linux md array for a run: made, assembled, stopped and erased by `mdadm`. A plan shows the command lines beforehand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 /// Levels that the lab makes with md.
 pub const LEVELS: [&str; 6] = ["0", "1", "4", "5", "6", "10"];
-/// The array's name on its members, by which a run knows its own.
+/// The array's name on its members, by which a run recognizes its own.
 const NAME: &str = "stria-lab";
 /// In the folder of sockets: the device of the array, while it exists.
 const LEFT: &str = "md";
@@ -20,7 +20,7 @@ pub struct MdSpec {
     pub strip_bytes: Option<u64>,
     /// True if the drives count as consistent: no first resync.
     pub assume_clean: bool,
-    /// Members in the order of their roles.
+    /// Members in the order of their slots.
     pub drives: Vec<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl MdSpec {
         self.drives.iter().map(|drive| drive.display().to_string())
     }
 
-    /// The arguments with which mdadm makes it. `--run`: it does not ask about what is on the drives, which the user allowed to overwrite.
+    /// The arguments with which mdadm makes it. `--run`: it does not ask before it overwrites the drives, as the user allowed that.
     pub fn create(&self, device: &Path) -> Vec<String> {
         let mut words = vec!["--create".into(), device.display().to_string(), "--run".into(), "--metadata=1.2".into()];
         words.push(format!("--name={NAME}"));
@@ -41,7 +41,7 @@ impl MdSpec {
         words.push(format!("--raid-devices={}", self.drives.len()));
         words.extend(self.strip_bytes.map(|bytes| format!("--chunk={}", bytes >> 10)));
         if self.is_redundant() {
-            // As Stria's arrays have one.
+            // Stria's arrays have a bitmap too.
             words.push("--bitmap=internal".into());
         }
         if self.is_redundant() && self.assume_clean {
@@ -83,7 +83,8 @@ fn free_device() -> PathBuf {
 
 fn mdadm(program: &Path, words: &[String]) -> Result<String, String> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("mdadm does not start: {error}; install it with: sudo apt-get install mdadm"))?;
+    let output =
+        output.map_err(|error| format!("mdadm cannot be started: {error}; install it with: sudo apt-get install mdadm"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("mdadm {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
@@ -101,7 +102,7 @@ pub struct Md {
 }
 
 impl Md {
-    /// Makes it on its drives, whatever they hold. `there_already`: it is assembled again.
+    /// Makes it on its drives, and overwrites what is on them. `there_already`: it is assembled again.
     ///
     /// # Errors
     /// In mdadm's words.
@@ -110,7 +111,7 @@ impl Md {
         let noted = fs::create_dir_all(sockets).and_then(|()| fs::write(&left, device.display().to_string()));
         noted.map_err(|error| format!("{}: {error}", left.display()))?;
         let words = if there_already { spec.assemble(&device) } else { spec.create(&device) };
-        // From here on it is stopped when dropped.
+        // From here on it is stopped when it is dropped.
         let md = Self { program: program.into(), spec, device, left };
         mdadm(program, &words)?;
         Ok(md)
@@ -124,7 +125,7 @@ impl Md {
     /// True if its members are not consistent yet.
     pub fn syncs(&self) -> bool {
         let folder = Path::new("/sys/class/block").join(self.device.file_name().unwrap_or_default()).join("md");
-        // Levels without redundancy have none of these.
+        // Levels without redundancy have none of these files.
         let differs = |name: &str, done: &str| fs::read_to_string(folder.join(name)).is_ok_and(|text| text.trim() != done);
         differs("sync_action", "idle") || differs("resync_start", "none") || differs("degraded", "0")
     }
@@ -141,7 +142,7 @@ impl Md {
 }
 
 impl Drop for Md {
-    /// An array that is dropped without [`Md::unmake`] belongs to an interrupted run: it stays on its members, but does not run.
+    /// An array that is dropped without [`Md::unmake`] belongs to an interrupted run: it is stopped, but stays on its members.
     fn drop(&mut self) {
         if self.left.exists() && mdadm(&self.program, &stop(&self.device)).is_ok() {
             let _ = fs::remove_file(&self.left);

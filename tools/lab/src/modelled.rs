@@ -36,13 +36,13 @@ impl On {
     /// `PLATFORM[:DRIVE]`; without a drive the one with which the platform was published.
     ///
     /// # Errors
-    /// When one of them is not in the catalogue, or a drive must be named.
+    /// One of them is not in the catalogue, or a drive must be named.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (platform, drive) = text.split_once(':').map_or((text, None), |(platform, drive)| (platform, Some(drive)));
         let usage = |problem: String| format!("--on {text}: {problem}");
         let found = profile::platform(platform).map_err(|error| usage(error.to_string()))?;
         let drive = drive.or_else(|| profile::published_with(platform)).ok_or_else(|| {
-            usage(format!("no publication is about {}: name the drives too, as --on {platform}:p4510", found.name))
+            usage(format!("platform {} has no published drives: name the drives too, as --on {platform}:p4510", found.name))
         })?;
         profile::catalogue_drive(drive).map_err(|error| usage(error.to_string()))?;
         Ok(Self { platform: platform.into(), drive: drive.into() })
@@ -115,7 +115,7 @@ impl Model {
         Ok(Self { spec: spec.map_err(|error| error.to_string())?, level: level.into(), spans })
     }
 
-    /// What follows `model:` in a target.
+    /// The part of a target behind `model:`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
         let (drive, platform) = parts[0].split_once('@').unwrap_or((parts[0], "stria"));
@@ -146,7 +146,7 @@ fn subject(spec: &SubjectSpec) -> Result<Subject, String> {
     Subject::new(spec.clone(), 1)
 }
 
-/// The model that runs in the place of drives and of fio.
+/// The model that replaces drives and fio.
 pub struct Machine(RefCell<Subject>);
 
 impl std::fmt::Debug for Machine {
@@ -164,7 +164,7 @@ impl Machine {
         Ok(Self(RefCell::new(subject(spec)?)))
     }
 
-    /// The drives as a report names them.
+    /// The drives, for a report.
     pub fn drives(&self) -> Vec<DriveInfo> {
         let subject = self.0.borrow();
         let SubjectSpec { drive, members, .. } = subject.spec();
@@ -198,7 +198,7 @@ impl Machine {
         self.0.borrow_mut().idle((seconds * 1e9) as u64);
     }
 
-    /// Writes so many times the span. It takes no time, so there is no rate.
+    /// Writes a multiple of the span. It takes no time, so there is no rate.
     pub fn fill(&self, fills: f64, span_bytes: u64, block_bytes: u64, pattern: Pattern) -> Measured {
         self.0.borrow_mut().fill(fills, span_bytes, block_bytes, order(pattern));
         let bytes = (span_bytes as f64 * fills) as u64;
@@ -212,7 +212,7 @@ impl Machine {
         threads * depth
     }
 
-    /// Threads, and requests that each keeps under way: with drives apart each has its own thread.
+    /// Threads, and the requests in flight of each. Drives without an array have one thread each.
     fn shared(&self, load: &Load) -> (u32, u32) {
         let subject = self.0.borrow();
         match subject.spec().shape {
@@ -276,7 +276,7 @@ fn order(pattern: Pattern) -> load::Pattern {
     }
 }
 
-/// The latency that stands for all of its bin.
+/// The latency that represents a bin.
 fn bin(ns: u64) -> u64 {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(BIN_BITS + 1);
     (ns >> shift << shift) + ((1 << shift) >> 1)

@@ -1,7 +1,7 @@
 //! Other programs' use of the machine during a measurement, which makes figures less certain.
 //!
-//! All processor time counts as others' that is not idle, not of this process, of the programs that it started (fio, `stria
-//! serve`), or of the kernel's own threads. So does the time that a hypervisor gave to other machines.
+//! Others' time is all busy processor time except that of this process, of the programs that it started (fio, `stria serve`), and
+//! of the kernel's own threads. Time that a hypervisor gave to other machines counts as others' too.
 
 use crate::result::{Record, Run};
 use crate::state::CpuTimes;
@@ -28,7 +28,7 @@ impl Others {
         Self { times: CpuTimes::now(), known: known_ticks() }
     }
 
-    /// Adds what others used since then, in percent of all processors.
+    /// Adds others' use since then, in percent of all processors.
     pub fn tell(&self, extra: &mut BTreeMap<String, f64>) {
         let now = CpuTimes::now();
         let all = now.all - self.times.all;

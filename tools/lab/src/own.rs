@@ -1,7 +1,7 @@
-//! What a run makes outside of its folder: files to measure, sockets, mount points, and the process of fio.
+//! The things that a run makes outside of its folder: files to measure, sockets, mount points, and the process of fio.
 //!
-//! A run's folder may come from an untrusted source, so nothing in it decides what may be removed, ended or overwritten. That is kept in a private
-//! folder of this machine (made by mkdtemp, mode 0700), which names the run's folder by device and inode number:
+//! A run's folder may come from an untrusted source, so no file in it decides what may be removed, ended or overwritten. A private folder of this
+//! machine (made by mkdtemp, mode 0700) records that. It names the run's folder by device and inode number:
 //!
 //! ```text
 //!   /tmp/stria-lab-Xy12Zz/run         device and inode of the run's folder
@@ -34,7 +34,7 @@ struct Made {
     path: PathBuf,
     device: u64,
     inode: u64,
-    /// When it was made: a number may be given to another file after it.
+    /// The time at which it was made, as its inode number may be reused later.
     born_ns: u64,
 }
 
@@ -44,7 +44,7 @@ fn born_ns(metadata: &fs::Metadata) -> u64 {
 }
 
 impl Made {
-    /// It is still that file, and no link to it.
+    /// True if it is still that file, and no link to it.
     fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|now| {
             let same = now.dev() == self.device && now.ino() == self.inode && born_ns(&now) == self.born_ns;
@@ -70,7 +70,7 @@ impl Own {
     /// Makes one for the run in a folder.
     ///
     /// # Errors
-    /// When there is no space for temporary files.
+    /// There is no space for temporary files.
     pub fn create(run: &Path) -> Result<Self, ResultError> {
         let make = || {
             let mode = fs::Permissions::from_mode(0o700);
@@ -85,7 +85,8 @@ impl Own {
         Ok(Self { folder, made: Vec::new() })
     }
 
-    /// The one of the run in a folder, if it is on this machine and this user's; else a new one that owns nothing.
+    /// The private folder of the run in a folder, if it is on this machine and belongs to this user; otherwise a new one that
+    /// owns nothing.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -109,21 +110,21 @@ impl Own {
         Some(Self { folder, made })
     }
 
-    /// Where sockets and mount points are made.
+    /// The folder for sockets and mount points.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether this run made the file that is there now.
+    /// True if this run made the present file.
     pub fn owns(&self, path: &Path) -> bool {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         self.made.iter().any(|made| made.path == path && made.is_there())
     }
 
-    /// Makes a file of holes where nothing is.
+    /// Makes a new file of holes.
     ///
     /// # Errors
-    /// When something is there already, a link included, or it cannot be made.
+    /// The path exists already, be it as a link, or the file cannot be made.
     pub fn make(&mut self, path: &Path, bytes: u64) -> io::Result<()> {
         let path = std::path::absolute(path)?;
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -138,10 +139,10 @@ impl Own {
         file.set_len(bytes)
     }
 
-    /// Notes which fio runs, or that it has ended.
+    /// Records the fio that runs, or that it has ended.
     pub fn tell(&self, pid: Option<u32>) {
         let path = self.folder.join(PID);
-        // Without the note it is not ended after a kill, which costs time and no data.
+        // Without the record a later run does not end it after a kill. That costs time and no data.
         let _ = match pid {
             Some(pid) => fs::write(path, format!("{pid} {}", began(pid).unwrap_or_default())),
             None => fs::remove_file(path),
@@ -170,14 +171,14 @@ impl Own {
         let _ = File::create(self.folder.join(MADE));
     }
 
-    /// Removes the private folder of a run that does not begin, unless it remembers something.
+    /// Removes the private folder of a run that does not begin, unless it records a file or process.
     pub fn remove_if_empty(self) {
         if self.made.is_empty() && !self.folder.join("control.sock").exists() && !self.folder.join("md").exists() {
             self.remove();
         }
     }
 
-    /// Removes the private folder, with what a run leaves in it and nothing else: what is still mounted there stays.
+    /// Removes the private folder with the files that a run leaves in it, and nothing else: mounted file systems stay.
     pub fn remove(self) {
         for name in [RUN, MADE, PID, "md", "control.sock", "nbd.sock"] {
             let _ = fs::remove_file(self.folder.join(name));
@@ -188,7 +189,7 @@ impl Own {
     }
 }
 
-/// When a process began, in ticks since the start of the machine: its number may be taken by another later.
+/// The time at which a process began, in ticks since the start of the machine, as its number may be reused later.
 fn began(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything.
@@ -216,7 +217,7 @@ mod tests {
             own.make(file, 4096).expect("made");
         }
         assert!(own.make(&own_file, 1).is_err(), "what is there is not made");
-        // Something else is in the place of the second, and a link to something precious in that of the third.
+        // Another file replaces the second, and a link to a precious file the third.
         let precious = folder.path().join("precious");
         fs::write(&precious, "mine").expect("a file");
         fs::remove_file(&taken).and_then(|()| fs::write(&taken, "another")).expect("replaced");

@@ -1,4 +1,5 @@
-//! Makes drives as new, by the best method that works: never without permission, and never silently by a worse method.
+//! Restores drives to the fresh state, by the best method that works: never without permission, and never by a worse method
+//! without a note.
 
 mod ata;
 
@@ -20,7 +21,7 @@ pub struct Purged {
 /// Refuses a device that is in use.
 ///
 /// # Errors
-/// When it is mounted, a swap, or part of a running array.
+/// It is mounted, a swap, or part of a running array.
 pub fn refuse_busy(path: &Path) -> Result<(), String> {
     match open(path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => Ok(()),
@@ -96,7 +97,7 @@ fn sanitized(path: &Path) -> bool {
     }
 }
 
-/// Makes a file as new: all holes, with the same size.
+/// Restores a file to the fresh state: all holes, with the same size.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -118,7 +119,7 @@ pub fn recreate(path: &Path) -> Result<(), String> {
 pub fn punch(path: &Path, offset: u64, bytes: u64) -> Result<(), String> {
     let file = OpenOptions::new().write(true).open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)
-        .map_err(|error| format!("{}: its file system cannot give blocks back: {error}", path.display()))
+        .map_err(|error| format!("{}: its file system cannot free blocks: {error}", path.display()))
 }
 
 /// Overwrites the superblock of a member, so that the drive returns as a new one.

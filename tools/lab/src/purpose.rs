@@ -1,7 +1,8 @@
-//! What a trace or a run asks of drives, as a purpose of `stria plan`.
+//! The load that a trace or a run puts on drives, as a purpose of `stria plan`.
 //!
 //! A trace becomes one load: streams of reads and writes, at random and in order, each with its sizes. A run becomes the loads that it
-//! measured, each with its share of the time. Both are untrusted: what is kept of a trace has a fixed size, and a purpose is checked.
+//! measured, each with its share of the time. Both are untrusted: the data stored of a trace has a fixed size, and a purpose is
+//! checked.
 
 use crate::result::{IoMode, Pattern, Point, Record, ResultError, Run};
 use crate::trace::{self, Format, Op, Source, TraceError};
@@ -21,16 +22,16 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ENDS: usize = 64;
 /// 1 MiB: the pieces of which the space is counted. Beyond [`PIECES_MAX`] they double.
 const PIECE_BYTES: u64 = 1 << 20;
-/// 1,048,576: pieces that are told apart; 32 MiB of memory.
+/// 1,048,576: the most pieces that are distinguished; 32 MiB of memory.
 const PIECES_MAX: usize = 1 << 20;
-/// 32: requests under way where a trace has no response times.
+/// 32: the assumed requests in flight if a trace has no response times.
 const DEPTH: u32 = 32;
 /// Powers of two from 4 KiB to 4 MiB.
 const CLASSES: usize = 11;
 /// 80: the most characters of a name.
 const NAME_CHARS: usize = 80;
 
-/// Why there is no purpose.
+/// The reason why there is no purpose.
 #[derive(Debug, thiserror::Error)]
 pub enum PurposeError {
     /// The trace.
@@ -47,7 +48,7 @@ pub enum PurposeError {
 /// The purpose of a run's folder, or of a trace: a path, or `FORMAT:PATH`.
 ///
 /// # Errors
-/// When it is neither, or asks nothing of drives that is modelled.
+/// It is neither, or has no load that is modelled.
 pub fn of(name: &str) -> Result<Purpose, PurposeError> {
     let path = Path::new(name);
     let purpose = if path.is_dir() {
@@ -122,7 +123,7 @@ impl Footprint {
     }
 }
 
-/// What a trace comes to.
+/// The totals of a trace.
 #[derive(Default)]
 struct Mix {
     /// Reads at random, reads in order, writes at random, writes in order.
@@ -145,7 +146,7 @@ impl Mix {
         self.ends.push_back((record.device, record.op, record.end()));
         let kind = 2 * usize::from(record.op == Op::Write) + usize::from(follows.is_some());
         self.kinds[kind].add(record.bytes);
-        // In order of time: what is busy is the union of all times from start to end.
+        // In order of time: the busy time is the union of all times from start to end.
         let until_ns = record.time_ns.saturating_add(record.took_ns);
         self.busy_ns += until_ns.saturating_sub(self.busy_until_ns.max(record.time_ns));
         self.busy_until_ns = self.busy_until_ns.max(until_ns);
@@ -197,7 +198,7 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     if let Some(record) = absurd {
         let trace::Record { bytes, offset, .. } = record;
         let sentence = format!(
-            "trace {} asks for {bytes} bytes at {offset}, which no drive has: is it really of this format?",
+            "trace {} has a request of {bytes} bytes at {offset}, which no drive has: is the format right?",
             path.display()
         );
         return Err(PurposeError::None(sentence));
@@ -212,7 +213,7 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     let depth = mix.depth().or(source.in_flight());
     let depth_words = match depth {
         Some(depth) => format!("{depth:.1} under way while busy"),
-        None => format!("{DEPTH} under way, which is assumed: the trace has no response times, so say --depth if you know it"),
+        None => format!("{DEPTH} under way, which is assumed, as the trace has no response times: set --depth if you know it"),
     };
     let rate = match seconds > 0.0 {
         true => format!("{:.0} requests a second over {}", requests as f64 / seconds, show_seconds(seconds)),
@@ -240,7 +241,7 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     })
 }
 
-/// The loads of a run by what they ask, whichever target they were measured on.
+/// The loads of a run by their requests, over all targets.
 type Asked<'a> = (Pattern, u64, u8, u32, u32, &'a str);
 
 /// The reason why a load is left out.
@@ -258,7 +259,7 @@ fn left_out(point: &Point) -> Option<&'static str> {
     }
 }
 
-/// A load that was measured. Of a replay and of a mix the figures say more than the plan did.
+/// A measured load. For a replay and for a mix the figures are more precise than the plan.
 fn part_of(point: &Point, records: &[&Record]) -> Part {
     let threads = point.threads.max(1);
     let mut part = Part {

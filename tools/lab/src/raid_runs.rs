@@ -1,4 +1,4 @@
-//! The states that only an array has: degraded, rebuilding, scrubbing and trimmed, under load.
+//! The states of arrays: degraded, rebuilding, scrubbing and trimmed, under load.
 
 use crate::result::{ArrayState, DriveState};
 use crate::stage::{Load, RaidAction, Rounds, Stage, Step};
@@ -24,7 +24,7 @@ pub fn stages(loads: &[Load], passes: u32, fill: Step) -> Vec<Stage> {
     ];
     stages.push(Stage::once("fail", vec![Step::Raid(RaidAction::Fail)]));
     stages.push(measure("degraded", ArrayState::Degraded, DriveState::Used));
-    // Each load has its own rebuild, from its first byte to its last.
+    // Each load has its own complete rebuild.
     for (at, load) in in_state(ArrayState::Rebuilding, DriveState::Used).into_iter().enumerate() {
         if at > 0 {
             stages.push(Stage::once("fail", vec![Step::Raid(RaidAction::Fail)]));

@@ -35,7 +35,7 @@ fi
 [ -e "$PLACE" ] || { echo "nothing is there yet"; exit 0; }
 real=$(readlink -f "$PLACE"); name=$(basename "$real")
 if lsblk -nro MOUNTPOINTS "$real" | grep -q . || [ -n "$(ls "/sys/class/block/$name/holders" 2>/dev/null)" ]; then
-    echo "$PLACE is in use there: unmount it, or stop what it is part of" >&2; exit 1
+    echo "$PLACE is in use there: unmount it, or stop the array or swap that it is part of" >&2; exit 1
 fi
 case $name in nvme*p*) ;; nvme*) nvme format --force --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; } ;; esac
 blkdiscard "$real" && echo blkdiscard
@@ -56,14 +56,14 @@ fn said(mut stream: impl Read) -> String {
 }
 
 fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
-    let machine = machine(host).ok_or_else(|| format!("{host} is no machine that ssh reaches"))?;
+    let machine = machine(host).ok_or_else(|| format!("{host} is no machine that ssh can reach"))?;
     let mut ssh = Command::new("ssh")
         .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", machine, "sh"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("ssh does not start: {error}"))?;
+        .map_err(|error| format!("ssh cannot be started: {error}"))?;
     let quoted = place.replace('\'', r"'\''");
     let mut stdin = ssh.stdin.take().expect("it is piped");
     // If it ended already, its output has the reason.
@@ -80,7 +80,7 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
     }
 }
 
-/// What a host, and its drive at `place`, report about themselves.
+/// The reports of a host, and of its drive at `place`, about themselves.
 ///
 /// # Errors
 /// When ssh cannot connect.

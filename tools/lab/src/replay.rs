@@ -2,13 +2,13 @@
 //! through fio, as its log version 3. The trace is read while it is replayed.
 //!
 //! ```text
-//!   open loop      a request is due when the trace says, whatever became of those before it; scaled: sooner or later
+//!   open loop      a request is due at its time in the trace, even if earlier ones have not ended; scaled: sooner or later
 //!   closed loop    `depth` requests at a time, each followed at once by the next
 //!   think time     as closed loop, but before each request the pause that the trace had there, cut to a maximum
 //! ```
 //! The times of old traces include the delays of old devices, so open loops understate fast devices: prefer think time. **Drift**
 //! is the delay between the time when a request was due and the time when it was issued. If all threads are busy, or a thread is
-//! scheduled late, requests wait here instead of in the device, and the measured load is not that of the trace.
+//! scheduled late, requests wait in the lab instead of in the device, and the measured load is not that of the trace.
 
 mod nbd;
 mod player;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use player::{Reached, play};
 
-/// When a request is due.
+/// The time at which a request is due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
     /// At its time, times the factor: 1 as recorded, 0.5 twice as fast.
@@ -46,16 +46,16 @@ pub enum Pace {
 /// Handling of requests beyond the end of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fit {
-    /// Their offsets are taken modulo the size, so that localities stay.
+    /// Their offsets are taken modulo the size, so that nearby requests stay near.
     Fold,
     /// All offsets are scaled by target size over trace size.
     Scale,
 }
 
-/// How to replay.
+/// The options of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// When requests are due.
+    /// The time at which requests are due.
     pub pace: Pace,
     /// Requests in flight; in an open loop the maximum.
     pub depth: usize,
@@ -81,12 +81,10 @@ impl Options {
     pub fn check(&self) -> Result<(), String> {
         let stretch = if let Pace::Open { stretch } = self.pace { stretch } else { 1.0 };
         match () {
-            () if !(1e-6..=1e6).contains(&stretch) => {
-                Err(format!("a stretch of {stretch} cannot be: allowed is 0.000001 to 1000000"))
-            }
-            () if !(1..=4096).contains(&self.depth) => Err(format!("a depth of {} cannot be: allowed is 1 to 4096", self.depth)),
+            () if !(1e-6..=1e6).contains(&stretch) => Err(format!("invalid stretch {stretch}: allowed is 0.000001 to 1000000")),
+            () if !(1..=4096).contains(&self.depth) => Err(format!("invalid depth {}: allowed is 1 to 4096", self.depth)),
             () if !self.align_bytes.is_power_of_two() || self.align_bytes > 1 << 20 => {
-                Err(format!("an alignment of {} cannot be: allowed is a power of two up to 1 MiB", self.align_bytes))
+                Err(format!("invalid alignment {}: allowed is a power of two up to 1 MiB", self.align_bytes))
             }
             () => Ok(()),
         }
@@ -97,7 +95,7 @@ impl Options {
         match self.pace {
             Pace::Open { stretch: 1.0 } => "as recorded".into(),
             Pace::Open { stretch } => format!("in {stretch} times its time"),
-            Pace::Closed => "as fast as it goes".into(),
+            Pace::Closed => "as fast as possible".into(),
             Pace::ThinkTime { .. } => "with think time".into(),
         }
     }
@@ -110,7 +108,7 @@ impl Default for Options {
     }
 }
 
-/// Why a trace was not replayed.
+/// The reason why a trace was not replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The target could not be opened or a request failed in a way that ends the replay.
@@ -129,7 +127,7 @@ pub enum ReplayError {
         /// Why.
         source: std::io::Error,
     },
-    /// The trace cannot be read any more.
+    /// The trace can no longer be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// fio gave no result.
@@ -150,7 +148,7 @@ pub enum ReplayError {
     },
 }
 
-/// How late requests were issued, in nanoseconds; for open loops and think time.
+/// The drift of requests, in nanoseconds; for open loops and think time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Drift {
@@ -163,14 +161,14 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// A sentence that says whether the replay was faithful.
+    /// A sentence on whether the replay was faithful.
     pub fn sentence(&self) -> String {
         let time = crate::select::time;
         let (late, p99, max) = (self.late_share * 100.0, time(self.p99_ns), time(self.max_ns));
         if self.late_share > 0.01 {
             format!(
                 "{late:.1} % of the requests were issued over 1 ms late (p99 {p99}, at most {max}): the target or this machine could not keep up \
-                 with the trace, so latencies are too low; stretch its times or allow more requests at a time."
+                 with the trace, so latencies are too low; stretch its times or allow more requests in flight."
             )
         } else {
             format!("Requests were issued on time: p99 {p99} late, at most {max}.")
@@ -183,7 +181,7 @@ impl Drift {
 pub struct Outcome {
     /// From the first request to the end of the last.
     pub seconds: f64,
-    /// With at least one request outstanding: idle time does not count.
+    /// The time with at least one request in flight, without idle time.
     pub busy_seconds: f64,
     /// Reads.
     pub read: Option<Figures>,
@@ -197,10 +195,10 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Discards that the target does not support: left out, and no errors.
+    /// Discards that were left out, as the target does not support them. They do not count as errors.
     #[serde(default)]
     pub discards_left_out: u64,
-    /// How late requests were; all 0 in a closed loop, which has no due times, and through fio, which does not report it.
+    /// The drift; all 0 in a closed loop, which has no due times, and through fio, which does not report it.
     pub drift: Drift,
     /// True if it was interrupted: these are the measurements until then.
     pub cut_short: bool,
@@ -245,7 +243,7 @@ impl Fitting {
         let data = totals.data_bytes_max.saturating_mul(options.depth as u64);
         if data > DATA_BYTES_MAX {
             return Err(ReplayError::Options(format!(
-                "{} requests at a time of up to {} need more memory than {}: allow fewer with --depth",
+                "{} requests in flight of up to {} need more memory than {}: reduce them with --depth",
                 options.depth,
                 crate::units::show_size(totals.data_bytes_max),
                 crate::units::show_size(DATA_BYTES_MAX)
@@ -281,7 +279,9 @@ pub fn iolog(
     log_name: &str,
 ) -> Result<Vec<(String, String)>, ReplayError> {
     if name.contains(char::is_whitespace) {
-        return Err(ReplayError::Options(format!("fio takes no blanks in names of its logs: replay on {name:?} without --fio")));
+        return Err(ReplayError::Options(format!(
+            "fio allows no blanks in file names in its logs: replay on {name:?} without --fio"
+        )));
     }
     let fitting = Fitting::new(source.totals(), size_bytes, options)?;
     let failed = |source| ReplayError::Log { path: log.to_path_buf(), source };
@@ -324,7 +324,7 @@ pub fn iolog(
     Ok(job)
 }
 
-/// True if an export is read-only; none if that is unknown.
+/// True if an export is read-only; `None`: unknown.
 pub(crate) fn is_read_only(place: &Place) -> Option<bool> {
     match place {
         Place::Path(_) => None,

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Where a trace comes from, so that it is found again.
+/// The origin of a trace, so that it can be opened again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// A file, or an application.
@@ -29,7 +29,7 @@ pub struct Origin {
     pub seed: u64,
 }
 
-/// What to replay where: kept as `replay.json`, so that it can be taken up again.
+/// The trace and the target of a replay: stored as `replay.json`, so that the replay can be resumed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// What is replayed.
@@ -42,7 +42,7 @@ pub struct Request {
     pub options: Options,
     /// By fio instead of threads of our own.
     pub through_fio: bool,
-    /// How often: three show how far results scatter.
+    /// The number of passes: three show the scatter of results.
     pub passes: u32,
     /// True if the target's data may be overwritten. Never stored: the user allows it again when a replay is resumed.
     #[serde(skip)]
@@ -51,11 +51,11 @@ pub struct Request {
     pub command: Vec<String>,
 }
 
-/// Why a replay was not kept.
+/// The reason why a replay was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// The trace writes, and the user did not allow that.
-    #[error("the trace writes to {target}, which would destroy what is there: allow it with --destroy {target}")]
+    #[error("the trace writes to {target}, which would destroy its data: allow it with --destroy {target}")]
     NotAllowed {
         /// The target.
         target: String,
@@ -81,10 +81,10 @@ pub enum KeepError {
 const ASKED: &str = "replay.json";
 const PASSES_MAX: u32 = 1000;
 
-/// What a folder's replay was asked for; none if it holds no replay.
+/// The request of a folder's replay; `None`: the folder has no replay.
 ///
 /// # Errors
-/// When it is there and cannot be read.
+/// It exists and cannot be read.
 pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
     let failed = |problem: String| KeepError::Resume(format!("{}: {problem}", folder.join(ASKED).display()));
     match inside::read(folder, ASKED, 1 << 20) {
@@ -99,7 +99,7 @@ fn allow(source: &Source, request: &Request) -> Result<(), KeepError> {
     let totals = source.totals();
     request.target.check().and_then(|()| request.options.check()).map_err(KeepError::Usage)?;
     if !(1..=PASSES_MAX).contains(&request.passes) {
-        return Err(KeepError::Usage(format!("{} passes cannot be: allowed is 1 to {PASSES_MAX}", request.passes)));
+        return Err(KeepError::Usage(format!("invalid number of passes {}: allowed is 1 to {PASSES_MAX}", request.passes)));
     }
     if totals.writes.saturating_add(totals.discards) == 0 {
         return Ok(());
@@ -116,8 +116,8 @@ fn allow(source: &Source, request: &Request) -> Result<(), KeepError> {
     }
 }
 
-/// Replays a trace as often as asked and keeps it in the new run folder `out`. `stop` ends it in good order: what was measured
-/// until then is kept, marked as cut short.
+/// Replays a trace for the requested passes and stores the results in the new run folder `out`. `stop` ends it cleanly: the
+/// measurements until then are stored, marked as cut short.
 ///
 /// # Errors
 /// When the target may not be written, the replay cannot start, or the folder cannot be written.
@@ -141,9 +141,9 @@ pub fn keep(
     passes(source, request, writer, manifest, 1, stop, progress)
 }
 
-/// Goes on with a replay that was interrupted: passes that were replayed to their end count, one that was broken off is replayed
-/// again as a whole. Half a pass before a pause and half after it would measure a target that has rested, and one with a cold
-/// cache; no joining of the two makes them what the trace asked for.
+/// Continues an interrupted replay: complete passes count, and the interrupted one is replayed again from its start. Half a pass
+/// before a pause and half after it would measure a rested target and a cold cache; the two halves together are not the load of
+/// the trace.
 ///
 /// # Errors
 /// As [`keep`], and when it is done or the trace is not the same.
@@ -178,7 +178,7 @@ pub fn resume(
         section: SECTION.into(),
         record: None,
         kind: NoteKind::Fallback,
-        text: format!("It was interrupted and taken up again with pass {first}, which was replayed as a whole."),
+        text: format!("It was interrupted and resumed with pass {first}, which was replayed from its start."),
     };
     progress.say(&note);
     writer.note(&note)?;
@@ -254,7 +254,7 @@ fn passes(
     Ok((manifest, outcomes))
 }
 
-/// What must be known of a pass to read its figures.
+/// The notes that are needed to understand the figures of a pass.
 fn notes_of(request: &Request, totals: &Totals, outcome: &Outcome) -> Vec<(NoteKind, String)> {
     let mut notes = Vec::new();
     if request.options.pace != Pace::Closed && !request.through_fio {
@@ -262,7 +262,7 @@ fn notes_of(request: &Request, totals: &Totals, outcome: &Outcome) -> Vec<(NoteK
         notes.push((kind, outcome.drift.sentence()));
     } else if let Pace::Open { stretch } = request.options.pace {
         let text = format!(
-            "fio took {} for {} of the trace; it does not tell how late requests were, and while it waits for the next one it \
+            "fio took {} for {} of the trace; it does not report how late requests were, and while it waits for the next one it \
              does not look for those that ended, so latencies are too high: replay without fio to know them.",
             show_seconds(outcome.seconds),
             show_seconds(totals.seconds * stretch)
@@ -278,13 +278,14 @@ fn notes_of(request: &Request, totals: &Totals, outcome: &Outcome) -> Vec<(NoteK
         notes.push((NoteKind::Fallback, format!("it was interrupted after {done} of {} requests.", totals.requests())));
     }
     if outcome.discards_left_out > 0 {
-        let text = format!("{} discards were left out: the target takes none.", outcome.discards_left_out);
+        let text = format!("{} discards were left out: the target does not support them.", outcome.discards_left_out);
         notes.push((NoteKind::Fallback, text));
     }
     notes
 }
 
-/// How far all passes are. What is left of an open loop is known; of others it follows from the speed so far.
+/// The progress of all passes. For an open loop the remaining time is known; for the others it is estimated from the speed so
+/// far.
 fn moment(request: &Request, totals: &Totals, (first, pass): (u32, u32), reached: Reached, begun: Instant) -> Moment {
     let done = match request.options.pace {
         Pace::Open { .. } if totals.seconds > 0.0 => reached.trace_seconds / totals.seconds,

@@ -26,7 +26,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use words::when;
 
-/// Why a report was not written.
+/// The reason why a report was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The run cannot be read.
@@ -50,7 +50,7 @@ pub enum ReportError {
     },
 }
 
-/// How charts are drawn as files.
+/// The style of charts in files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Charts {
     /// PNG instead of SVG.
@@ -243,7 +243,7 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
     if let Some(scaled) = &manifest.scaled {
         let _ = writeln!(
             html,
-            "<p class=\"scaled\">{} The figures show that everything works; they are not what the method would find.</p>",
+            "<p class=\"scaled\">{} The figures show only that everything works; the method would give other figures.</p>",
             escape(&sentence(&scaled.words))
         );
     }
@@ -291,7 +291,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
         RunStatus::Interrupted if manifest.sections.iter().all(|section| section.kind == SectionKind::Replay) => {
             ("notable", "! cut short, can be resumed".to_string())
         }
-        RunStatus::WithFailures => ("bad", "✗ ended with failures, which can be measured again".to_string()),
+        RunStatus::WithFailures => ("bad", "✗ ended with failures; these loads can be measured again".to_string()),
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
     });
@@ -328,9 +328,9 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
             if spread.count < points { format!(", {} of them more than once", spread.count) } else { String::new() },
             spread.median,
             spread.max,
-            if spread.median > 10.0 { " That is a lot: something else was at work; take the figures as rough." } else { "" }
+            if spread.median > 10.0 { " That is a lot, so another load was active; the figures are rough." } else { "" }
         ),
-        None => format!("{points} kinds of load were measured once each: there is no telling how far they scatter. Repeat to know."),
+        None => format!("{points} kinds of load were measured once each, so their scatter is unknown. Repeat the run to measure it."),
     });
     for steady in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
         let (section, steady) = steady;
@@ -346,7 +346,11 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
                 steady.slope_excursion / steady.mean * 100.0
             )
         } else {
-            format!("{} did not become steady in {} rounds; figures are of the last five.", section.title, steady.values.len())
+            format!(
+                "{} did not become steady in {} rounds; its figures are those of the last five.",
+                section.title,
+                steady.values.len()
+            )
         });
     }
     sentences.extend(timeline::raid_findings(report));

@@ -40,7 +40,7 @@ pub use target::{DriveInfo, TargetInfo, TargetKind};
 /// The version of the folder's layout that this program writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// Why a run folder cannot be read or written.
+/// The reason why a run folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     /// A file of it.

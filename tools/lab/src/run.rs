@@ -47,7 +47,7 @@ const ASSUMED_MB_PER_S: f64 = 500.0;
 /// Load of other programs, in percent of the CPUs, that is worth a note.
 const BUSY_PERCENT: f64 = 20.0;
 
-/// Why a run did not begin or continue.
+/// The reason why a run did not begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The experiment.
@@ -67,7 +67,7 @@ pub enum RunError {
     Failed(String),
 }
 
-/// Where a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moment {
     /// Section.
@@ -147,8 +147,8 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
     let place = folder.display();
     if Run::open(folder)?.manifest.experiment == import::EXPERIMENT {
         return Err(RunError::Failed(format!(
-            "{place} holds results that fio wrote and stria lab import read: nothing was run here, so nothing can go on; measure with \
-             stria lab run, or import what fio wrote since into a new folder"
+            "{place} holds results that fio wrote and stria lab import read: there is no run to continue; measure with \
+             stria lab run, or import newer results of fio into a new folder"
         )));
     }
     let request = Request::read(folder, consent)?;
@@ -169,7 +169,7 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
         )));
     }
     let own = Own::find(folder)?;
-    // A leftover fio holds the drives of an array, which count as in use until it has ended.
+    // A fio that was left behind uses the drives of an array, which count as in use until it has ended.
     own.end_left_fio();
     crate::array::stop_left(&request.program, own.folder());
     md::stop_left(Path::new("mdadm"), own.folder());
@@ -180,13 +180,13 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
         section: String::new(),
         record: None,
         kind: NoteKind::Step,
-        text: format!("goes on with \"{}\" on {}", experiment.name, names.join(", ")),
+        text: format!("continues with \"{}\" on {}", experiment.name, names.join(", ")),
     });
     let allowed = before::refuse(&experiment, &request, &specs, Some(&own));
     let mut held = Held::default();
     let allowed = allowed.and_then(|()| Ok(before::hold(&mut held, &specs, &request)?));
     if let Err(error) = allowed {
-        // What an earlier run left there is found again next time; a new folder holds nothing.
+        // Files of an earlier run are found again next time; a new folder has none.
         own.remove_if_empty();
         return Err(error);
     }
@@ -241,14 +241,14 @@ fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
     experiment.section.iter().enumerate().map(section).collect()
 }
 
-/// Whether a rebuild or scrub had the array for itself.
+/// True if a rebuild or scrub ran without other load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Company {
     Alone,
     UnderLoad,
 }
 
-/// Why a section did not finish.
+/// The reason why a section did not finish.
 enum Broken {
     Interrupted,
     /// It is abandoned; the run continues with the next.
@@ -289,9 +289,9 @@ struct Runner<'a> {
     section: usize,
     /// Figures that wait for the next record.
     extra: BTreeMap<String, f64>,
-    /// When the rebuild or scrub that runs began.
+    /// The time at which the present rebuild or scrub began.
     sweep_begun: Option<(RaidAction, Instant, Company)>,
-    /// Where files are copied, while a section does.
+    /// The place in which a section copies files.
     copies: Option<copy::Place>,
     /// Drives on other hosts.
     host_drives: Vec<DriveInfo>,
@@ -386,7 +386,7 @@ impl<'a> Runner<'a> {
         self.manifest.status = status;
         self.manifest.ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;
-        // A run that can be resumed needs its files again.
+        // A run that can be resumed still needs its files.
         if status == RunStatus::Done {
             if !self.request.keep {
                 self.own.remove_made();
@@ -503,7 +503,7 @@ impl<'a> Runner<'a> {
         let planned = |small_blocks| stages_apart(experiment, at, target.info.span_bytes, small_blocks, &self.scale);
         let stages = planned(small_blocks);
         if stages != planned(true) {
-            self.note(NoteKind::Fallback, None, "requests under 4 KiB are left out: this target does not take them".into())?;
+            self.note(NoteKind::Fallback, None, "requests under 4 KiB are left out: this target does not support them".into())?;
         }
         let mut base = 0;
         for stage in stages {
@@ -511,7 +511,7 @@ impl<'a> Runner<'a> {
             base += stage.steps.len() as u32;
         }
         if self.records.iter().all(|record| record.section != id || record.preparation) {
-            return Err(Broken::Section("nothing of it could be measured here; see the notes before this one".into()));
+            return Err(Broken::Section("none of its loads could be measured here; see the notes before this one".into()));
         }
         self.manifest.sections[self.section].ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;
@@ -530,7 +530,7 @@ impl<'a> Runner<'a> {
     }
 
     fn note(&mut self, kind: NoteKind, record: Option<u32>, text: String) -> Result<(), ResultError> {
-        // They contain texts from drives, hosts and programs, and a terminal shows them.
+        // Notes contain texts from drives, hosts and programs, and are shown on a terminal.
         let text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let section = self.manifest.sections.get(self.section).filter(|section| section.begun_ms.is_some());
         let note =

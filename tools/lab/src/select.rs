@@ -1,4 +1,4 @@
-//! Which records count, and the names of their points: for report, comparison and export.
+//! The records that count, and the names of their points: for report, comparison and export.
 //!
 //! A record with failed requests, or one that ended long before its time, is evidence but not a result.
 
@@ -125,7 +125,7 @@ pub fn mode(mode: IoMode) -> &'static str {
 /// The prefix of the variant of an application's look-alike.
 pub const REPLAYED: &str = "replayed";
 
-/// True for an application's look-alike: one request at a time of many kinds, for which there is no law of levels.
+/// True for an application's look-alike: one request at a time of many kinds, for which the levels' laws do not apply.
 pub fn is_replayed(point: &Point) -> bool {
     point.variant.starts_with(REPLAYED)
 }

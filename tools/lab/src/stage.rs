@@ -1,4 +1,4 @@
-//! What a run consists of: stages of steps, and what they cost.
+//! The parts of a run: stages of steps, and their cost.
 
 mod copies;
 mod cost;

@@ -174,7 +174,7 @@ pub fn drive_info(path: &Path) -> DriveInfo {
 
 // ------------------------------------------------------------------------------------------------------------------- watching
 
-/// Degrees from which a drive counts as throttling, if it does not report throttling.
+/// The temperature from which a drive counts as throttling, if it does not report throttling.
 pub const HOT_C: f64 = 75.0;
 
 /// Counters of a block device: reads, sectors read, ms of reads, writes, sectors written, ms of writes.
@@ -255,7 +255,7 @@ impl Watch {
         }
     }
 
-    /// The work of each member: by the array's counters, with those of the drives below.
+    /// The work of each member, by the counters of the array and of the drives below.
     pub fn finish(&self, array: Option<&Array>) -> Vec<MemberFigures> {
         let from_drive = |drive: &WatchedDrive| {
             let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.before);

@@ -93,7 +93,7 @@ fn middle(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
-/// The innermost pair of order statistics that holds the median with 95 %: `P = 1 - 2 P(B < k)`, `B` binomial(n, 1/2).
+/// The innermost pair of order statistics that contains the median with 95 %: `P = 1 - 2 P(B < k)`, `B` binomial(n, 1/2).
 fn median_interval(sorted: &[f64]) -> Interval {
     let count = sorted.len();
     let mut term = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
@@ -123,7 +123,7 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&index| (values[index] - summary.median).abs() > far).collect()
 }
 
-/// How two samples were compared.
+/// The method by which two samples were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Method {
     /// Mann-Whitney; the ratio and interval by Hodges and Lehmann.
@@ -252,7 +252,7 @@ fn subset_sums(values: &[usize], count: usize) -> Vec<f64> {
     ways.swap_remove(count)
 }
 
-/// The median of all ratios between the samples, and the pair of them that holds the true ratio with 95 %.
+/// The median of all ratios between the samples, and the pair of them that contains the true ratio with 95 %.
 fn hodges_lehmann(a: &[f64], b: &[f64]) -> (f64, Option<Interval>) {
     let mut ratios: Vec<f64> = b.iter().flat_map(|after| a.iter().map(move |before| after / before)).collect();
     ratios.sort_by(f64::total_cmp);
@@ -287,7 +287,7 @@ fn welch(a: &[f64], b: &[f64]) -> (f64, Interval, f64) {
         let count = values.len() as f64;
         let mean = values.iter().map(|value| value.ln()).sum::<f64>() / count;
         let variance = values.iter().map(|value| (value.ln() - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        // Repeats that are equal to the last digit show a coarse clock, not certainty: figures are exact to 0.1 %.
+        // Repeats that are equal to the last digit prove a coarse clock, not certainty: figures are exact only to 0.1 %.
         (mean, variance.max(1e-6) / count, count)
     };
     let ((mean_a, error_a, count_a), (mean_b, error_b, count_b)) = (moments(a), moments(b));

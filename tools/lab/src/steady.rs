@@ -11,10 +11,10 @@ use crate::result::SteadyVerdict;
 pub const WINDOW_ROUNDS: u32 = 5;
 const EXCURSION_SHARE: f64 = 0.20;
 const SLOPE_SHARE: f64 = 0.10;
-/// So that a value right on a bound is not lost to rounding.
+/// So that rounding does not exclude a value exactly on a bound.
 const ROUNDING: f64 = 1e-9;
 
-/// What is tracked, for the verdict's words.
+/// The tracked figure, for the verdict's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracker {
     /// `IOPS of random 4 KiB writes`.
@@ -23,7 +23,7 @@ pub struct Tracker {
     pub unit: String,
     /// Rounds allowed.
     pub rounds_max: u32,
-    /// Only every so-manieth round counts, from the first: 30 looks at minutes 1, 31, 61 …
+    /// Only every n-th round counts, from the first: 30 selects minutes 1, 31, 61 …
     pub stride: u32,
 }
 

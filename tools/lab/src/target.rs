@@ -1,4 +1,4 @@
-//! What is measured: anything that fio can reach, and arrays that are made for the run.
+//! Targets: anything that fio can reach, and arrays that are made for the run.
 
 use crate::array::{Array, ArraySpec};
 use crate::experiment::Arrays;
@@ -26,7 +26,7 @@ const PART_MIN: u64 = 8 << 20;
 /// Size of an image file of a pool when none is given.
 pub const DRIVE_BYTES: u64 = 256 << 20;
 
-/// Why a target cannot be used.
+/// The reason why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// It is invalid.
@@ -43,7 +43,7 @@ pub enum TargetError {
 /// Drives for arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// Drives that are there.
+    /// Existing drives.
     pub drives: Vec<PathBuf>,
     /// Or a folder in which image files are made.
     pub folder: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Nothing was given.
+    /// True if nothing was given.
     pub fn is_empty(&self) -> bool {
         self.drives.is_empty() && self.folder.is_none()
     }
@@ -64,7 +64,7 @@ impl Pool {
                 "this needs drives: name them with --drive, or a folder for image files with --pool".into(),
             )),
             None => self.drives.get(..count as usize).map(<[_]>::to_vec).ok_or_else(|| {
-                TargetError::Usage(format!("{count} drives are needed, {} are named with --drive", self.drives.len()))
+                TargetError::Usage(format!("{count} drives are needed, but {} are named with --drive", self.drives.len()))
             }),
         }
     }
@@ -93,7 +93,7 @@ impl Amount {
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(percent) = text.trim().strip_suffix('%') else { return parse_size(text).map(Self::Bytes) };
         let percent = percent.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-        percent.map(Self::Percent).ok_or_else(|| format!("\"{text}\" is no share: write a size as 10GiB, or 0% to 100%"))
+        percent.map(Self::Percent).ok_or_else(|| format!("\"{text}\" is no share: write a size such as 10GiB, or 0% to 100%"))
     }
 
     /// In whole MiB, which every block size divides.
@@ -115,7 +115,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// The part of a target that is measured: from where, and how much. A purge is of the whole.
+/// The measured part of a target: its start and size. A purge covers the complete target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// From the beginning if not given.
@@ -227,7 +227,8 @@ impl TargetSpec {
             "block" => Self::block(text, rest),
             "nbd" | "nbd+unix" | "nbds" | "nbds+unix" => {
                 let found = size.or_else(|| nbd_size(text));
-                let bytes = found.ok_or_else(|| usage("its size cannot be asked for without nbdinfo: give --size".into()))?;
+                let bytes = found
+                    .ok_or_else(|| usage("without nbdinfo its size is unknown: set --size, or install libnbd-bin".into()))?;
                 Ok(Self::new(text, text, TargetKind::Nbd, bytes))
             }
             "array" => {
@@ -320,7 +321,7 @@ impl TargetSpec {
         let name = array_name(level, count, strip, spans);
         let spec = format!("array:{level}:{count}");
         if !possible(level, count, spans.unwrap_or(2)) {
-            return Err(TargetError::Usage(format!("a RAID {level} of {count} drives cannot be")));
+            return Err(TargetError::Usage(format!("there is no RAID {level} of {count} drives")));
         }
         let n = u64::from(count);
         let spans_count = u64::from(spans.unwrap_or(2));
@@ -359,7 +360,7 @@ impl TargetSpec {
     pub fn md(level: &str, count: u32, strip: Option<u64>, assume_clean: bool, pool: &Pool) -> Result<Self, TargetError> {
         if !md::LEVELS.contains(&level) {
             let levels = md::LEVELS.join(", ");
-            return Err(TargetError::Usage(format!("md RAID {level} is not made by the lab: levels are {levels}")));
+            return Err(TargetError::Usage(format!("the lab makes no md RAID {level}: levels are {levels}")));
         }
         if pool.folder.is_some() {
             let words = "md arrays are made of block devices: name them with --drive (losetup --find --show makes one of a file)";
@@ -502,7 +503,7 @@ impl TargetSpec {
         (self.kind == TargetKind::Md).then(spec)
     }
 
-    /// What `--destroy` must name before this is overwritten: what the run did not make itself, as `own` knows.
+    /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`.
     pub fn endangered(&self, own: Option<&Own>) -> Vec<String> {
         let holds_something = |path: &Path| {
             let is_own = own.is_some_and(|own| own.owns(path));
@@ -542,7 +543,7 @@ impl TargetSpec {
         }
     }
 
-    /// Something of it is overwritten by these steps. To make an array is to overwrite its drives, whatever is measured on it.
+    /// True if these steps overwrite any of it. Making an array always overwrites its drives.
     pub fn is_overwritten<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) -> bool {
         matches!(self.kind, TargetKind::Array | TargetKind::Md) || self.made || steps.into_iter().any(destroys)
     }
@@ -550,7 +551,7 @@ impl TargetSpec {
     /// Refuses to overwrite what is not named in `destroy`, or is in use.
     ///
     /// # Errors
-    /// With the words to say.
+    /// A sentence with the needed options.
     pub fn allow<'a>(
         &self,
         steps: impl IntoIterator<Item = &'a Step>,
@@ -578,10 +579,10 @@ impl TargetSpec {
     }
 }
 
-/// Why something is not done.
+/// The text of a refusal.
 pub(crate) fn would_overwrite(places: &[&str]) -> String {
     let named: Vec<String> = places.iter().map(|place| format!("--destroy {place}")).collect();
-    format!("everything on {} would be overwritten: say {} if that is what you want", places.join(", "), named.join(" "))
+    format!("everything on {} would be overwritten: add {} to allow that", places.join(", "), named.join(" "))
 }
 
 pub(crate) fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
@@ -592,7 +593,7 @@ pub(crate) fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Opt
     format!("{level} of {count}{strip}{spans}")
 }
 
-/// Whether there is such an array.
+/// True if there is such an array.
 pub fn possible(level: &str, count: u32, spans: u32) -> bool {
     match level {
         "0" | "jbod" | "1" => count >= 2,
@@ -630,7 +631,7 @@ pub struct Target {
     sockets: PathBuf,
 }
 
-/// Makes a file where nothing is, and gives one that is there its size.
+/// Makes a new file, or sets the size of an existing one.
 fn make(own: &mut Own, path: &Path, bytes: u64) -> Result<(), TargetError> {
     let made = match fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => own.make(path, bytes),
@@ -711,7 +712,7 @@ impl Target {
         };
         target.make_array(made_before).map_err(failed)?;
         let (offset_bytes, bytes) = spec.part.of(target.info.size_bytes).map_err(failed)?;
-        // All of a model takes no longer than a part of it.
+        // Measuring all of a model takes no longer than a part of it.
         let span_bytes = if target.model.is_some() { Scale::default().span(bytes) } else { scale.span(bytes) };
         (target.info.offset_bytes, target.info.span_bytes) = (offset_bytes, span_bytes);
         Ok(target)
@@ -756,8 +757,8 @@ impl Target {
         }
     }
 
-    /// Makes it as new. An array is stopped, its drives are purged, and it is made again. `overwrite` fills a place with zeros.
-    /// Gives the ways, one for each kind that was needed, and what was tried in vain.
+    /// Restores it to the fresh state. An array is stopped, its drives are purged, and it is made again. `overwrite` fills a
+    /// place with zeros. Returns the methods, one for each kind that was needed, and the failed attempts.
     ///
     /// # Errors
     /// When it cannot be done by any way.
@@ -766,7 +767,7 @@ impl Target {
         let mut all = purge::Purged::default();
         if let TargetKind::Nbd = self.spec.kind {
             overwrite(&self.places[0])?;
-            return Ok(purge::Purged { by: "overwrite with zeros".into(), tried: vec!["no purge goes through NBD".into()] });
+            return Ok(purge::Purged { by: "overwrite with zeros".into(), tried: vec!["NBD has no purge".into()] });
         }
         for drive in self.drives() {
             let is_file = fs::metadata(&drive).is_ok_and(|metadata| metadata.is_file());
@@ -791,7 +792,7 @@ impl Target {
     /// Ends an array that was made for the run.
     ///
     /// # Errors
-    /// When it does not end in good order.
+    /// It does not end cleanly.
     pub fn close(mut self) -> Result<(), String> {
         self.unmake()
     }

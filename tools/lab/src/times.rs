@@ -40,7 +40,7 @@ impl Times {
         }
     }
 
-    /// So many of a share are faster.
+    /// The time below which this share of the requests is.
     pub fn at(&self, share: f64) -> f64 {
         let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -66,7 +66,7 @@ impl Times {
         self.sum / self.count.max(1) as f64
     }
 
-    /// What a report shows.
+    /// The figures of a report.
     pub fn latency(&self) -> Latency {
         Latency {
             min_ns: self.min as f64,

@@ -1,7 +1,7 @@
 //! Traces of requests to block devices, in one common form.
 //!
 //! A [`Source`] gives [`Record`]s in order of time, the first at 0, and reads its file as it goes: a trace may be larger than
-//! memory. [`Format`] says what each format leaves out or counts coarsely. Files that end in `.gz` are unpacked on the way.
+//! memory. [`Format`] documents what each format leaves out or counts coarsely. Files that end in `.gz` are unpacked on the way.
 
 mod blktrace;
 mod iolog;
@@ -149,7 +149,7 @@ impl FromStr for Format {
     }
 }
 
-/// Why a trace was not read.
+/// The reason why a trace was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be read.
@@ -161,7 +161,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// A line or an event that the format does not allow.
-    #[error("{path}, {place}: {problem}; is it really of this format?")]
+    #[error("{path}, {place}: {problem}; is the format right?")]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -175,11 +175,11 @@ pub enum TraceError {
     TooMuch {
         /// The file.
         path: PathBuf,
-        /// Of what, and what to do.
+        /// The fault and the remedy.
         problem: String,
     },
     /// It has no request that moves data.
-    #[error("trace {path} holds no request: check its format, and for blkparse that queue (Q) or issue (D) events were kept")]
+    #[error("trace {path} has no request: check its format, and for blkparse that queue (Q) or issue (D) events were recorded")]
     Empty {
         /// The file.
         path: PathBuf,
@@ -219,7 +219,7 @@ impl Devices {
             return Ok(*index);
         }
         if self.names.len() == DEVICES_MAX || name.len() > NAME_BYTES_MAX {
-            return Err(format!("at most {DEVICES_MAX} devices are told apart, with names of at most {NAME_BYTES_MAX} bytes"));
+            return Err(format!("a trace may have at most {DEVICES_MAX} devices, with names of at most {NAME_BYTES_MAX} bytes"));
         }
         let index = self.names.len() as u32;
         self.names.push(name.to_owned());
@@ -228,7 +228,7 @@ impl Devices {
     }
 }
 
-/// A request as it stands in a file, which need not be in order.
+/// A request as in the file, perhaps out of order.
 struct Event {
     record: Record,
     stage: Stage,

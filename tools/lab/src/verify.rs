@@ -19,7 +19,7 @@ use stria_plan::subject::SubjectSpec;
 /// One load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What was measured.
+    /// The measured target.
     pub target: String,
     /// The load in words.
     pub load: String,
@@ -117,7 +117,7 @@ pub fn verify(
     let modelled = real.manifest.targets.iter().filter_map(|target| Some((target.name.clone(), like(target, model)?)));
     let (names, targets): (Vec<String>, Vec<String>) = modelled.unzip();
     if targets.is_empty() {
-        return Err(RunError::Failed(format!("no target of {} is modelled: nothing can be verified", folder.display())));
+        return Err(RunError::Failed(format!("no target of {} is modelled, so there is nothing to verify", folder.display())));
     }
     let models = (1..).map(|at| PathBuf::from(format!("{}-models-{at}", folder.display()))).find(|path| !path.exists());
     let models = models.expect("some number is free");
@@ -161,7 +161,7 @@ pub fn verify(
         });
     }
     if pairs.is_empty() {
-        return Err(RunError::Failed(format!("{} has no load that its models measured too", folder.display())));
+        return Err(RunError::Failed(format!("{} and its models have no load in common", folder.display())));
     }
     let Manifest { environment, id, .. } = &real.manifest;
     let source = format!("{} ({}), run {id}", environment.host, environment.cpu);

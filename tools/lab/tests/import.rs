@@ -93,7 +93,7 @@ fn folders_of_bench_fio_become_a_run() {
     assert!(run.series(&run.records[3]).expect("readable").is_none(), "this one had no logs");
     let notes: Vec<(NoteKind, &str)> = run.notes.iter().map(|note| (note.kind, note.text.as_str())).collect();
     let warned = |words: &str| notes.iter().any(|(kind, text)| *kind == NoteKind::Fallback && text.contains(words));
-    assert!(warned("whether it was steady is not known") && warned("settings.json") && warned("4 of 4 files"), "{notes:?}");
+    assert!(warned("whether it was steady are unknown") && warned("settings.json") && warned("4 of 4 files"), "{notes:?}");
     let page = report::page(&run).expect("a page");
     assert!(page.contains("imported results of fio") && page.contains("from a friend") && !page.contains("0 CPUs"));
     assert!(import(&request(vec![at("4k")]), &out).is_err(), "the folder is taken");

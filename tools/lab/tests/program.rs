@@ -126,7 +126,7 @@ fn a_part_of_a_target_is_measured_and_the_rest_stays() {
     assert!(std::fs::read_to_string(place.path("run/report.html")).expect("a page").contains("x.img, 16 MiB from 25\u{a0}% on"));
     place.run(&["lab", "plan", "quick", "--target", "x.img", "--offset", "90%"]).refused(2, &["no part of", "48 MiB"]);
     place.run(&["lab", "plan", "quick", "--target", "x.img", "--share", "x%"]).refused(2, &["0% to 100%"]);
-    place.run(&["lab", "plan", "file-copy", "--target", "x.img", "--share", "50%"]).refused(2, &["whole target"]);
+    place.run(&["lab", "plan", "file-copy", "--target", "x.img", "--share", "50%"]).refused(2, &["complete target"]);
 }
 
 #[test]
@@ -150,9 +150,12 @@ fn md_arrays_are_planned_by_mdadms_words_and_refused_where_drives_would_be_lost(
             .concat();
         place.run(&run).refused(4, &["--destroy", &drives[1]]);
     }
-    for (target, words) in
-        [("md:50:6", "levels are 0, 1"), ("md:5:2", "cannot be"), ("md:5", "write md:LEVEL"), ("md:5:3:64K:x", "write md:")]
-    {
+    for (target, words) in [
+        ("md:50:6", "levels are 0, 1"),
+        ("md:5:2", "there is no RAID 5"),
+        ("md:5", "write md:LEVEL"),
+        ("md:5:3:64K:x", "write md:"),
+    ] {
         place.run(&[&["lab", "plan", "quick", "--target", target][..], &drive].concat()).refused(2, &[words]);
     }
     place.run(&["lab", "plan", "quick", "--target", "md:1:2", "--pool", "p"]).refused(2, &["block devices", "losetup"]);

@@ -1,4 +1,4 @@
-//! Checks an experiment: every value must lie within sensible bounds. An error says what its author can do.
+//! Checks an experiment: every value must be within sensible bounds. An error names the remedy.
 
 use super::{Arrays, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;
@@ -17,11 +17,11 @@ const WORDS_BYTES_MAX: usize = 2000;
 fn printable(key: &str, words: &str) -> Result<(), String> {
     match words.len() <= WORDS_BYTES_MAX && !words.chars().any(char::is_control) {
         true => Ok(()),
-        false => Err(format!("{key} cannot be: allowed are {WORDS_BYTES_MAX} bytes without control characters")),
+        false => Err(format!("invalid {key}: at most {WORDS_BYTES_MAX} bytes without control characters")),
     }
 }
 
-/// Keys of a section that only some tests know; the others are for all.
+/// Keys of a section that only some tests use; all other keys are for every test.
 const KEYS: &[(&str, &[SectionKind])] = {
     use SectionKind::{Composite, Dirth, FileCopy, Hir, Iops, Latency, Raid, Replay, States, Sweep, Throughput, Wsat, Xsr};
     &[
@@ -40,7 +40,7 @@ const KEYS: &[(&str, &[SectionKind])] = {
     ]
 };
 
-/// A key without effect is a misunderstanding of the author.
+/// A key without effect is refused, as its author expects an effect.
 pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result<(), String> {
     let tables = table.get("section").and_then(toml::Value::as_array).into_iter().flatten();
     for (section, table) in experiment.section.iter().zip(tables) {
@@ -50,7 +50,7 @@ pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result
             let tests: Vec<String> = tests.iter().map(word).collect();
             let (name, test) = (&section.name, word(&section.test));
             return Err(format!(
-                "section \"{name}\": {key} does nothing in the test {test}: leave it out; it is for {}",
+                "section \"{name}\": {key} does nothing in the test {test}: remove it; it is for {}",
                 tests.join(", ")
             ));
         }
@@ -61,14 +61,14 @@ pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result
 fn within(key: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     match (from..=to).contains(&value) {
         true => Ok(()),
-        false => Err(format!("{key} = {value} cannot be: allowed is {from} to {to}")),
+        false => Err(format!("invalid {key} = {value}: allowed is {from} to {to}")),
     }
 }
 
 impl Experiment {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-            return Err(format!("name = \"{}\" cannot be: allowed are letters, digits, - _ .", self.name));
+            return Err(format!("invalid name = \"{}\": allowed are letters, digits, - _ .", self.name));
         }
         printable("title", &self.title)?;
         printable("question", &self.question)?;
@@ -96,7 +96,7 @@ impl Experiment {
         for load in self.section.iter().flat_map(|section| &section.load).filter(|load| !load.mix.is_empty()) {
             let is = (&load.block_split, &load.zones);
             if *mixes.entry(&load.mix).or_insert(is) != is {
-                return Err(format!("mix = \"{}\" stands for two different mixes: give each a name of its own", load.mix));
+                return Err(format!("mix = \"{}\" names two different mixes: give each a name of its own", load.mix));
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Arrays {
         }
         for strip in &self.strips {
             if !strip.0.is_power_of_two() || !(4096..=1 << 20).contains(&strip.0) {
-                return Err(format!("arrays.strips: {} cannot be: allowed is a power of two from 4K to 1M", strip.0));
+                return Err(format!("arrays.strips: invalid strip {}: allowed is a power of two from 4K to 1M", strip.0));
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl LoadSpec {
         let key = |name: &str| format!("{at}: {name}");
         for block in &self.block.0 {
             if block.0 < 512 || block.0 % 512 != 0 || block.0 > 64 << 20 {
-                return Err(format!("{} = {} cannot be: allowed is a multiple of 512 up to 64M", key("block"), block.0));
+                return Err(format!("invalid {} = {}: allowed is a multiple of 512 up to 64M", key("block"), block.0));
             }
         }
         for &share in self.read_percent.0.iter().chain(&self.compressible_percent.0) {
@@ -207,7 +207,7 @@ impl LoadSpec {
         if let Some(split) = &self.block_split {
             let parts = parse_split(split).map_err(|problem| format!("{}: {problem}", key("block_split")))?;
             if let Some((bytes, _)) = parts.iter().find(|(bytes, _)| *bytes < 512 || bytes % 512 != 0 || *bytes > 64 << 20) {
-                return Err(format!("{}: {bytes} cannot be: allowed is a multiple of 512 up to 64M", key("block_split")));
+                return Err(format!("{}: invalid size {bytes}: allowed is a multiple of 512 up to 64M", key("block_split")));
             }
         }
         printable(&key("mix"), &self.mix)?;

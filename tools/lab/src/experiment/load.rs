@@ -38,7 +38,7 @@ pub struct LoadSpec {
     pub block_split: Option<String>,
     /// Share of requests to a share of the addresses, both in percent: `"50/5:30/15:20/80"`.
     pub zones: Option<String>,
-    /// A flush after so many writes.
+    /// The number of writes before each flush.
     pub flush_every: Option<u32>,
     /// The number of equal parts of the addresses, which are measured one after the other.
     pub parts: Option<u32>,
@@ -118,7 +118,7 @@ fn split<T>(text: &str, form: &str, part: impl Fn(&str) -> Option<(T, f64)>) -> 
     let parts: Option<Vec<(T, f64)>> = text.split(':').take(SPLIT_PARTS_MAX + 1).map(part).collect();
     match parts {
         Some(parts) if parts.len() <= SPLIT_PARTS_MAX => Ok(parts),
-        _ => Err(format!("\"{text:.100}\" does not split: write {form}, at most {SPLIT_PARTS_MAX} of them")),
+        _ => Err(format!("\"{text:.100}\" is no list of shares: write {form}, at most {SPLIT_PARTS_MAX} of them")),
     }
 }
 
@@ -133,7 +133,7 @@ fn makes_100(text: &str, what: &str, shares: impl Iterator<Item = f64>) -> Resul
 /// Sizes with their shares, as fio's `bssplit` has them.
 ///
 /// # Errors
-/// When it is not written so, or the shares do not make 100.
+/// The form is wrong, or the shares do not make 100.
 pub fn parse_split(text: &str) -> Result<Vec<(u64, f64)>, String> {
     let part = |part: &str| {
         let (size, percent) = part.split_once('/')?;

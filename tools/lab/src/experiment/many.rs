@@ -1,4 +1,4 @@
-//! A value of an experiment that may be one or a list of them.
+//! A value of an experiment: one, or a list.
 
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Visitor};

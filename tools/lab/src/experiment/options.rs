@@ -1,8 +1,8 @@
 //! Options of fio that an experiment may set for a load: a list of allowed options, each with the form of its values.
 //!
-//! An experiment may come from anybody. fio has options that run programs, load libraries, and read and write files of any name, and
-//! every release adds some, so what is not in this list is refused. A value has a form of its own; none has a place for a path,
-//! a line break, or the `;` and `#` at which a line of a job file ends.
+//! An experiment may come from an untrusted source. fio has options that run programs, load libraries, and read and write files of
+//! any name, and every release adds some, so every option outside of this list is refused. Each value has a form, and no form allows
+//! a path, a line break, or the `;` and `#` at which a line of a job file ends.
 
 use super::Text;
 
@@ -252,11 +252,11 @@ impl Form {
     }
 }
 
-/// Refuses an option that is not in the list, and a value that has not its form.
+/// Refuses an option that is not in the list, and a value of another form.
 pub(super) fn check(option: &str, value: &Text) -> Result<(), String> {
     const WHERE: &str = "docs/LAB.md, \"Options of fio\", lists those that are";
     if let Some((_, key)) = BY_KEYS.iter().find(|(name, _)| *name == option) {
-        return Err(format!("the lab sets it itself: say it by {key}; {WHERE} allowed"));
+        return Err(format!("the lab sets it itself: use {key}; {WHERE} allowed"));
     }
     let Some((_, form)) = ALLOWED.iter().find(|(name, _)| *name == option) else {
         return Err(format!("it is not among the options of fio that an experiment may set; {WHERE}"));
@@ -266,7 +266,7 @@ pub(super) fn check(option: &str, value: &Text) -> Result<(), String> {
     let fits = form.fits(&value.to_string()) && !(is_number && matches!(value, Text::Number(_)));
     match fits {
         true => Ok(()),
-        false => Err(format!("{:?} cannot be: allowed is {}; {WHERE}", value.to_string(), form.words())),
+        false => Err(format!("invalid value {:?}: allowed is {}; {WHERE}", value.to_string(), form.words())),
     }
 }
 

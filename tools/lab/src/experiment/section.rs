@@ -64,7 +64,7 @@ pub struct SectionSpec {
     /// Applications whose look-alikes `replay` replays, one request at a time: `photoshop-light`.
     #[serde(default)]
     pub traces: Vec<String>,
-    /// The file system that `file-copy` makes on what has none.
+    /// The file system that `file-copy` makes on a target without one.
     #[serde(default)]
     pub file_system: FileSystem,
 }

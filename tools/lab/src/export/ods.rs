@@ -9,7 +9,7 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// What LibreOffice and Excel take.
+/// The most rows of LibreOffice and Excel.
 const ROWS_MAX: usize = 1 << 20;
 const TYPE: &str = "application/vnd.oasis.opendocument.spreadsheet";
 
@@ -19,7 +19,7 @@ pub fn write(tables: &[(&'static str, Table)], path: &Path) -> io::Result<()> {
         return Err(io::Error::other(words));
     }
     let mut zip = ZipWriter::new(BufWriter::new(File::create(path)?));
-    // The type comes first and as it is, so that it is found at a fixed place.
+    // The type comes first and is not compressed, so that it is at a fixed position.
     zip.start_file("mimetype", SimpleFileOptions::default().compression_method(CompressionMethod::Stored))?;
     zip.write_all(TYPE.as_bytes())?;
     let packed = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);

@@ -102,7 +102,8 @@ fn figures_of_directions_add_up() {
     assert_eq!(total.submission, None, "one part does not tell it");
 }
 
-/// What fio 3.1 wrote of 2,785,387 random reads: no histogram, and percentiles of completion only, with zeros where it had none.
+/// The output of fio 3.1 on 2,785,387 random reads: no histogram, and percentiles of completion only, with zeros where it had
+/// none.
 #[test]
 fn percentiles_of_plain_json_come_out_as_they_were_printed() {
     let value = serde_json::json!({"jobs": [{"jobname": "random-read", "error": 0,
@@ -151,7 +152,7 @@ fn a_last_second_that_few_jobs_logged_is_left_out() {
     let cases: [(&[usize], usize); 6] = [
         (&[128, 128, 128, 5], 3),
         (&[128, 127, 128, 128, 120, 1], 4),
-        // A job that stands still for a while does not log either: only the end is looked at.
+        // A job that makes no progress for a while does not log either, so only the end is checked.
         (&[128, 3, 128, 128], 4),
         (&[1, 1, 1], 3),
         (&[128], 1),

@@ -1,4 +1,4 @@
-//! mdadm is played by a script that writes down what it is asked; tests/md.rs lets the real one do it.
+//! A script that records its arguments replaces mdadm; tests/md.rs uses the real one.
 
 use super::*;
 

@@ -26,7 +26,7 @@ pub struct Plan {
     pub bytes_max: u64,
     /// Bytes written to the most written drive, at most; by the arrays' write penalty.
     pub drive_bytes_max: u64,
-    /// That as a share of what the maker allows, in percent; absent when that is not known.
+    /// The same as a share of the rated endurance, in percent; absent if that is not known.
     pub endurance_percent: Option<f64>,
     /// The commands of mdadm for each md array of the run, on a device that is free now.
     pub commands: Vec<String>,
@@ -59,7 +59,7 @@ pub struct PlannedSection {
     pub destroys: bool,
 }
 
-/// How much longer a rebuild or scrub is taken to last under load than alone.
+/// The assumed factor by which a rebuild or scrub takes longer under load than alone.
 const SWEEP_SLOWDOWN: f64 = 4.0;
 
 /// Plans an experiment on targets whose sizes are known or assumed.

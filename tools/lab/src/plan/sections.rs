@@ -48,7 +48,7 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             stages.push(Stage::new("passes", steps, Rounds::Times(passes)));
             stages
         }
-        // The protocol of reviews, for which SNIA has no test. Everything is relative to fresh.
+        // The protocol of reviews, for which SNIA has no test. All results are relative to the fresh state.
         SectionKind::States => {
             let measure = |title: &str, before: Vec<Step>, state| {
                 let mut stages = vec![Stage::once(title, before)];
@@ -71,8 +71,8 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
     }
 }
 
-/// The stages of a section of an experiment, with points of their own: what two sections measure is no repeat of one thing, since
-/// they differ in length or in what went before. The first has the point as it is; a later one adds how long it takes, or else its
+/// The stages of a section of an experiment, with points of their own: measurements of two sections are not repeats, since they
+/// differ in length or in the load before them. The first has the point as it is; a later one adds how long it takes, or else its
 /// name, to all of its points.
 pub fn stages_apart(experiment: &Experiment, at: usize, span_bytes: u64, small_blocks: bool, scale: &Scale) -> Vec<Stage> {
     let of = |section| stages(section, span_bytes, small_blocks, scale);

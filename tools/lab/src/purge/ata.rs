@@ -1,5 +1,5 @@
-//! ATA Secure Erase of a SATA drive, by hdparm. A drive accepts the command only with a password, which it forgets when the erase
-//! is done. A drive that loses power while it has a password is locked afterwards. So a remaining password is always reported.
+//! ATA Secure Erase of a SATA drive, by hdparm. A drive accepts the command only with a password, which the erase removes at its
+//! end. A drive that loses power while it has a password is locked afterwards, so a remaining password is always reported.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path};
@@ -49,7 +49,7 @@ impl Security {
 /// The reason why a drive was not erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotErased {
-    /// The drive is unchanged, or at least without a password: another method may be tried.
+    /// The drive is unchanged, or at least has no password: another method may be tried.
     Refused(String),
     /// The drive still has a password, which must be reported.
     Locked(String),
@@ -102,7 +102,7 @@ impl Drive<'_> {
         let disabled = self.order("--security-disable");
         match self.security()? {
             Security { enabled: false, .. } => Ok(()),
-            _ => Err(unlocked.and(disabled).err().unwrap_or_else(|| "it keeps its password".into())),
+            _ => Err(unlocked.and(disabled).err().unwrap_or_else(|| "it still has its password".into())),
         }
     }
 }
@@ -115,16 +115,16 @@ pub fn erase(hdparm: &Path, path: &Path) -> Result<(), NotErased> {
     let drive = Drive { hdparm, path };
     let refused = |words: &str| Err(NotErased::Refused(words.to_owned()));
     match drive.security().map_err(NotErased::Refused)? {
-        Security { supported: false, .. } => return refused("the drive does not know it"),
+        Security { supported: false, .. } => return refused("the drive does not support it"),
         Security { frozen: true, .. } => {
             return refused(
-                "the drive is frozen, as most firmware leaves drives at a start: suspend the machine and wake it, or pull the drive's \
+                "the drive is frozen, as most firmware freezes drives at boot: suspend the machine and wake it, or pull the drive's \
                  power plug and put it back while the machine runs, then it takes the order",
             );
         }
-        Security { enabled: true, .. } => return refused("the drive has a password, which somebody else set"),
+        Security { enabled: true, .. } => return refused("the drive has a password, which this program did not set"),
         Security { minutes: Some(minutes), .. } if minutes > MINUTES_MAX => {
-            return refused(&format!("the drive needs {minutes} minutes or more for it, in which nothing could stop it"));
+            return refused(&format!("the drive needs {minutes} minutes or more for it, and it could not be interrupted"));
         }
         Security { .. } => {}
     }
@@ -132,16 +132,16 @@ pub fn erase(hdparm: &Path, path: &Path) -> Result<(), NotErased> {
     let went = drive.order("--security-set-pass").and_then(|_| drive.order("--security-erase"));
     let went = went.and_then(|_| match drive.security()? {
         Security { enabled: false, .. } => Ok(()),
-        _ => Err("hdparm says that it is done, but the drive has its password still".into()),
+        _ => Err("hdparm reports success, but the drive still has its password".into()),
     });
     let Err(why) = went else { return Ok(()) };
     match drive.open() {
-        Ok(()) => Err(NotErased::Refused(format!("{why} (it is left without a password)"))),
+        Ok(()) => Err(NotErased::Refused(format!("{why} (the drive has no password now)"))),
         Err(still) => {
             let path = path.display();
             Err(NotErased::Locked(format!(
                 "{path}: the ATA secure erase failed ({why}), and its password could not be removed ({still}). After its next start \
-                 the drive is locked: before, or then, say hdparm --user-master u --security-unlock {PASSWORD} {path}, and \
+                 the drive is locked. Before or after that, run hdparm --user-master u --security-unlock {PASSWORD} {path}, and \
                  hdparm --user-master u --security-disable {PASSWORD} {path}"
             )))
         }

@@ -1,6 +1,6 @@
 //! A client of NBD for one request at a time: newstyle handshake by `NBD_OPT_EXPORT_NAME`, simple replies.
 //!
-//! Source: the NetworkBlockDevice protocol, doc/proto.md. TLS is beyond it; fio and libnbd know it.
+//! Source: the NetworkBlockDevice protocol, doc/proto.md. It has no TLS; fio and libnbd do.
 
 use std::io::{Error, Read, Result, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ enum Command {
     Trim = 4,
 }
 
-/// Where a URI leads, and its export.
+/// The server and the export of a URI.
 #[derive(Debug, PartialEq)]
 enum Address {
     Unix(String),
@@ -82,7 +82,7 @@ impl Client {
         let mut hello = [0; 18];
         stream.read_exact(&mut hello)?;
         if &hello[..16] != b"NBDMAGICIHAVEOPT" {
-            return Err(Error::other("what listens there speaks no newstyle NBD"));
+            return Err(Error::other("the program there is no NBD server, or has no newstyle handshake"));
         }
         let server = u16::from_be_bytes([hello[16], hello[17]]);
         let mut choice = u32::from(server & 3).to_be_bytes().to_vec();
@@ -94,7 +94,7 @@ impl Client {
         let mut facts = [0; 10];
         stream
             .read_exact(&mut facts)
-            .map_err(|_| Error::other(format!("there is no export \"{export}\", or it asks for TLS")))?;
+            .map_err(|_| Error::other(format!("there is no export \"{export}\", or it requires TLS")))?;
         if server & NO_ZEROES == 0 {
             stream.read_exact(&mut [0; 124])?;
         }
@@ -148,7 +148,7 @@ impl Client {
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply)?;
         if reply[..4] != 0x6744_6698_u32.to_be_bytes() || reply[8..] != self.cookie.to_be_bytes() {
-            return Err(Error::other("the NBD server's reply is to no request of ours"));
+            return Err(Error::other("the NBD server replied to an unknown request"));
         }
         match u32::from_be_bytes(reply[4..8].try_into().expect("four bytes")) {
             0 => Ok(()),
@@ -159,7 +159,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The server may be gone already.
         let _ = self.send(Command::Disconnect, 0, 0, &[]);
     }
 }

@@ -1,4 +1,5 @@
-//! Threads that replay, each one request at a time, and note when it was due, issued and done. One more reads ahead in the trace.
+//! Threads that replay, each one request at a time, and record when it was due, issued and done. Another thread reads ahead in
+//! the trace.
 
 use super::nbd::Client;
 use super::tally::{Busy, Kind, Lateness};
@@ -18,7 +19,7 @@ use stria_block::Buffer;
 
 /// Requests that are read ahead of their time.
 const AHEAD: usize = 1 << 16;
-/// How often progress is reported, and the stop flag is read.
+/// The time between two reports of progress, and two checks of the stop flag.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// The progress of a replay.
@@ -36,13 +37,13 @@ struct Item {
     pause_ns: u64,
 }
 
-/// How a thread reaches the target.
+/// The access of a thread to the target.
 enum Reach {
     File(File),
     Nbd(Client),
 }
 
-/// Replays a trace; its writes overwrite the target. `progress` is called now and then; `stop` ends it in good order.
+/// Replays a trace; its writes overwrite the target. `progress` is called regularly; `stop` ends the replay cleanly.
 ///
 /// # Errors
 /// When the target cannot be opened or is smaller than a request, or the trace cannot be read on. Requests that fail are counted.

@@ -34,7 +34,7 @@ fn play_on(trace: &Trace, path: &Path, options: &Options) -> Outcome {
     play(&source, &target, options, &AtomicBool::new(false), &mut |_| ()).expect("a replay")
 }
 
-/// Not every file system that tests run on has direct I/O.
+/// Not every file system of the tests has direct I/O.
 pub(crate) fn buffered(pace: Pace, depth: usize) -> Options {
     Options { pace, depth, direct: false, ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! Small traces, kept as runs.
+//! Small traces, stored as runs.
 
 use super::*;
 use crate::replay::tests::{buffered, small, target};
@@ -76,11 +76,11 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
     assert!(run.notes.iter().any(|note| note.text.contains("after 2 of 5 requests")), "{:?}", run.notes);
     assert!(crate::report::page(&run).expect("a page").contains("cut short"));
 
-    // It is taken up with the pass that was broken off; another trace is not.
+    // It is resumed with the interrupted pass. Another trace is refused.
     let out = folder.path().join("run");
     let kept = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
     let go_on = AtomicBool::new(false);
-    // The folder cannot allow to overwrite: the user does, each time.
+    // The folder cannot allow overwriting: the user must, each time.
     let refused = resume(&small().into(), &kept, &out, &go_on, &mut Quiet);
     assert!(matches!(refused, Err(KeepError::NotAllowed { .. })), "{refused:?}");
     let asked = Request { destroy: true, ..kept };

@@ -52,7 +52,7 @@ impl Axis {
         Self { name: name.into(), log: true, low: 10f64.powi(first), high: 10f64.powi(last), ticks }
     }
 
-    /// Ticks where values are: queue depths (`log`), drives.
+    /// Ticks at the values: queue depths (`log`), drives.
     pub fn at(name: &str, values: &[f64], log: bool) -> Self {
         let (low, high) = (values[0], values[values.len() - 1]);
         let ticks = values.iter().map(|value| (*value, tick(*value))).collect();
@@ -122,7 +122,7 @@ impl Series {
         Self { class: class.into(), turn: 0, name: name.into(), dots }
     }
 
-    /// Has the look of index `index` everywhere on the page: 24 indices all look different.
+    /// Gives the line the style of index `index` everywhere on the page: 24 indices have different styles.
     pub fn nth(index: usize, name: impl Into<String>, dots: Vec<Dot>) -> Self {
         Self { turn: index / COLOURS, ..Self::new(colour(index), name, dots) }
     }
@@ -178,7 +178,7 @@ impl Chart {
         Self { x, y, series, marks: Vec::new(), window: None }
     }
 
-    /// The chart with its caption. Wide ones are drawn twice; the style sheet shows one that fits.
+    /// The chart with its caption. Wide charts are drawn twice; the style sheet shows the one that fits.
     pub fn figure(self, caption: &str, remark: &str, wide: bool) -> Figure {
         Figure { caption: caption.into(), remark: remark.into(), body: Body::Lines { chart: self, wide } }
     }

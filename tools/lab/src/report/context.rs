@@ -36,7 +36,7 @@ impl Report<'_> {
         Curve::nth(self.place_of(target), target, dots)
     }
 
-    /// True if the rounds of these records show a change over time, so that they are no repeats.
+    /// True if the rounds of these records show a change over time, and so are not repeats.
     pub fn is_story(&self, records: &[&Record]) -> bool {
         let kind = |record: &Record| {
             self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)

@@ -176,9 +176,5 @@ pub fn seconds(report: &Report<'_>) -> String {
     } else {
         String::new()
     };
-    panels(
-        report,
-        charts,
-        &format!("The last pass of the loads that were measured longest, and of those where it varied most.{more}"),
-    )
+    panels(report, charts, &format!("The last pass of the loads that were measured longest or varied most.{more}"))
 }

@@ -211,7 +211,7 @@ impl Painter {
         let family = FONTS.iter().find(|family| has(family)).map(|family| (*family).to_string());
         let first = || fonts.faces().next().and_then(|face| Some(face.families.first()?.0.clone()));
         let family = family.or_else(first).ok_or(
-            "no font is installed, so a PNG would have no words: install one (sudo apt-get install fonts-dejavu-core), or take SVG",
+            "no font is installed, so a PNG would have no text: install one (sudo apt-get install fonts-dejavu-core), or choose SVG",
         )?;
         fonts.set_sans_serif_family(family.clone());
         Ok(Self(usvg::Options { font_family: family, fontdb: Arc::new(fonts), ..usvg::Options::default() }))

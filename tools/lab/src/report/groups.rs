@@ -216,7 +216,7 @@ pub fn scaling(report: &Report<'_>) -> String {
     panels(
         report,
         charts,
-        "Bars are the interval of the median. <b>Allowed</b>: what the level's law makes of the bare drives as this run measured them \
+        "Bars are the interval of the median. <b>Allowed</b>: the level's law applied to the bare drives as this run measured them \
          (the busiest member, all members together, and waiting at this depth; the lowest). The dotted line is the bare drives without an array.",
     )
 }
@@ -231,7 +231,7 @@ pub fn level_name(level: &str) -> String {
     if level == "jbod" { "JBOD".into() } else { format!("RAID {}", level.trim_start_matches("raid")) }
 }
 
-/// Targets under the same load, where they do not vary in drives or depth only: bars with their spread.
+/// Targets under the same load, unless they differ only in drives or depth: bars with their spread.
 pub fn side_by_side(report: &Report<'_>) -> String {
     let groups = group(report, forget_target);
     let mut charts = Vec::new();
@@ -355,11 +355,11 @@ pub fn states(report: &Report<'_>) -> String {
     panels(
         report,
         charts,
-        "The same load after a purge, after filling, after a while without work, and after discarding everything through the target.",
+        "The same load after a purge, after filling, after an idle time, and after discarding everything through the target.",
     )
 }
 
-/// The complementary distribution: how many requests took longer.
+/// The complementary distribution: the share of requests that took longer.
 pub fn ccdf(report: &Report<'_>) -> String {
     let mut charts: Vec<((usize, bool), Figure)> = Vec::new();
     let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
@@ -413,7 +413,11 @@ pub fn ccdf(report: &Report<'_>) -> String {
     // Groups that compare targets come first, then the groups of one experiment.
     charts.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
     let charts = charts.into_iter().map(|(_, chart)| chart).collect();
-    panels(report, charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
+    panels(
+        report,
+        charts,
+        "The share of requests that took longer than a time: both axes are logarithmic, so rare outliers show.",
+    )
 }
 
 /// At most 200 of the dots, including both ends: markers and curves need no more.
@@ -423,9 +427,9 @@ fn thin(dots: Vec<Dot>) -> Vec<Dot> {
     dots.into_iter().enumerate().filter(|(index, _)| index % step == 0 || *index == last).map(|(_, dot)| dot).collect()
 }
 
-/// Findings in words: best against second, and used against fresh.
+/// The findings in sentences: best against second, and used against fresh.
 pub fn findings(report: &Report<'_>) -> Vec<String> {
-    // Arrays of the same number of drives: that more drives are faster is not a finding.
+    // Only arrays of the same number of drives are compared, as more drives are always faster.
     let groups = group(report, |point| {
         let members = point.members;
         forget_target(point);

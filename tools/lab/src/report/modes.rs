@@ -29,13 +29,12 @@ fn meaning(mode: IoMode) -> (&'static str, &'static str) {
         ),
         IoMode::Cached => (
             "Cached",
-            "through the page cache: a write ends in memory and reaches the drive later, and what was read once is read from memory. A \
+            "through the page cache: a write ends in memory and reaches the drive later, and repeated reads come from memory. A \
              power failure loses the last seconds.",
         ),
-        IoMode::Sparse => (
-            "Sparse file",
-            "direct, into a file that has no blocks of its own yet: the file system finds and notes them while it writes.",
-        ),
+        IoMode::Sparse => {
+            ("Sparse file", "direct, into a file without blocks: the file system allocates and records them while it writes.")
+        }
     }
 }
 
@@ -84,17 +83,16 @@ fn compared(points: &[(&Point, &Vec<&Record>)]) -> Option<String> {
     if first.read_percent < 100 {
         match times(IoMode::DirectSync) {
             Some(times) if times >= FREE => {
-                sentence +=
-                    " Durable writes cost next to nothing here: what is below has no volatile cache, or does not flush it.";
+                sentence += " Durable writes cost almost nothing here: the storage has no volatile cache, or does not flush it.";
             }
             Some(times) => {
-                let _ = write!(sentence, " To have every write durable costs {:.0} % of the rate.", (1.0 - times) * 100.0);
+                let _ = write!(sentence, " Making every write durable costs {:.0} % of the rate.", (1.0 - times) * 100.0);
             }
             None => {}
         }
     }
     if times(IoMode::Cached).is_some_and(|times| times >= MEMORY) {
-        sentence += " What cached has more is the speed of memory, not of the drive.";
+        sentence += " The higher rate of cached is the speed of memory, not of the drive.";
     }
     Some(sentence)
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// A table; `caption` and `heads` are HTML; `rows` have their name and cells that are whole `<td>…</td>`.
 pub fn table(out: &mut String, caption: &str, heads: &[&str], rows: Vec<(String, Vec<String>)>) {
-    // Words stand on the left, and so do their heads.
+    // Words are aligned left, and so are their heads.
     let words =
         |index: usize| index > 0 && rows.first().is_some_and(|(_, cells)| cells[index - 1].starts_with("<td class=\"words"));
     let head = |(index, head): (usize, &&str)| {

@@ -214,11 +214,11 @@ pub fn phases(report: &Report<'_>) -> String {
     }
     format!(
         "<p>Until a request is handed to the kernel (slat), from there to its end (clat), and both (lat), as medians over rounds. Where slat \
-         is a large share the machine is slow to ask, not the drive to answer.</p>\n{out}"
+         is a large share, the machine is slow to send requests, not the drive to answer.</p>\n{out}"
     )
 }
 
-/// The part of each host in a load of several hosts.
+/// The share of each host in a load of several hosts.
 pub fn hosts(report: &Report<'_>) -> String {
     let mut points: BTreeMap<&Point, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
     for record in report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation) {
@@ -245,7 +245,7 @@ pub fn hosts(report: &Report<'_>) -> String {
     let mut out = String::new();
     table(
         &mut out,
-        "Medians of each host while all worked together; the figures above are of all of them",
+        "Medians of each host while all worked together; the figures above are the sums of all hosts",
         &heads,
         rows.collect(),
     );
@@ -314,7 +314,7 @@ pub fn drives(report: &Report<'_>) -> String {
     if !rows.is_empty() {
         if forecasts > 0 {
             out.push_str(
-                "<p>Drive writes per day and years left are for the fastest write load of this run going on all day, which no use of a drive is: they \
+                "<p>Drive writes per day and years left are for the fastest write load of this run all day long, which is unrealistic: they \
                  are the worst case. Years scale with the load.</p>\n",
             );
         }
@@ -331,7 +331,7 @@ pub fn drives(report: &Report<'_>) -> String {
             "temperature",
             "errors",
         ];
-        table(&mut out, "Drives as they say themselves, after the run where it could be read", &heads, rows);
+        table(&mut out, "Drives by their own reports, after the run if these could be read", &heads, rows);
     }
     out + &rebuild_estimates(report)
 }
@@ -388,7 +388,7 @@ fn rebuild_estimates(report: &Report<'_>) -> String {
     let mut out = String::new();
     if !rows.is_empty() {
         let heads = ["rebuild during", "measured", "rate", "1 TB takes", "4 TB", "16 TB"];
-        table(&mut out, "Rebuild times at the rate that was measured while this load went on", &heads, rows);
+        table(&mut out, "Rebuild times at the rate measured under this load", &heads, rows);
     }
     out
 }
@@ -491,7 +491,7 @@ pub fn method(report: &Report<'_>) -> String {
         "<dl>{facts}</dl>\n<p>MB/s are 10<sup>6</sup> bytes a second, latency is from submission to completion as fio sees it. Spread: exact \
          order-statistic interval of the median; mean absolute deviation. Differences: Mann-Whitney test with Hodges-Lehmann ratio, or Welch's t \
          test on logarithms where repeats are too few for ranks; Holm's correction over all that are compared. The raw results, fio's own output \
-         included, lie in the run's folder.</p>"
+         included, are in the run's folder.</p>"
     );
     out
 }

@@ -1,4 +1,4 @@
-//! Changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
+//! Changes over time: rounds until the steady state, saturation, recovery, and an array that loses a member.
 
 use super::chart::{Axis, Chart, Dot, Figure, Series};
 use super::context::Report;
@@ -350,7 +350,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
     table(out, "Each state against the whole array", &["load", "array", "rate", "of whole", "p99", "meanwhile", "members"], rows);
 }
 
-/// What only some measurements have, in words, as the last round of one has it; the depth is in the load's name already.
+/// The figures that only some measurements have, in words, from the last round; the depth is in the load's name already.
 pub fn extras(records: &[&Record]) -> Vec<String> {
     let last = records.last().map(|record| record.extra.iter());
     let mut words: Vec<String> = last.into_iter().flatten().filter(|(name, _)| *name != "outstanding").map(extra).collect();

@@ -4,7 +4,7 @@ use crate::compare::{TOLERANCE, caveats, compare_runs};
 use crate::result::{Manifest, Note, NoteKind, ResultError, Run, RunStatus, Series};
 use std::collections::BTreeMap;
 
-/// Runs as one, with its series, and what differs between the first and each of the others.
+/// Several runs as one, with its series, and the differences between the first and each of the others.
 pub struct Together {
     pub run: Run,
     pub series: BTreeMap<u32, Series>,

@@ -31,9 +31,7 @@ pub fn sentence_of_pair(
         )
     } else {
         let repeats = before.len().min(after.len());
-        format!(
-            "{what}: {second} measured {change:+.1} % against {first}, but {repeats} repeats are too few to tell that from chance."
-        )
+        format!("{what}: {second} measured {change:+.1} % against {first}, but {repeats} repeats are too few to exclude chance.")
     })
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Far more records, rounds and steps than a run has. Pages of several runs add their numbers.
+/// The most records, rounds and steps; a run has far fewer. Pages of several runs add their numbers.
 const RECORDS_MAX: u32 = 1_000_000;
 
 /// The content of a run's folder.
@@ -30,7 +30,7 @@ impl Run {
     /// Reads a run folder.
     ///
     /// # Errors
-    /// When it is not a run folder, or of a newer program.
+    /// It is not a run folder, or a newer program wrote it.
     pub fn open(folder: &Path) -> Result<Self, ResultError> {
         let path = folder.join("manifest.json");
         let manifest: Manifest = inside::read_json(folder, "manifest.json")?;
@@ -43,7 +43,8 @@ impl Run {
         let of_records = records.iter().flat_map(|record| [record.index, record.round, record.step]);
         let mut numbers = of_records.chain(notes.iter().filter_map(|note| note.record));
         if let Some(number) = numbers.find(|number| *number >= RECORDS_MAX) {
-            let problem = format!("numbers a record, round or step {number}, and no run comes to {RECORDS_MAX}: measure anew");
+            let problem =
+                format!("has a record, round or step with the number {number}, above the limit of {RECORDS_MAX}: measure anew");
             return Err(ResultError::Content { path: folder.to_path_buf(), problem });
         }
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })
@@ -61,12 +62,12 @@ impl Run {
     /// The series of a record, if one was taken.
     ///
     /// # Errors
-    /// When it is named but missing, or its name is not one of this program's.
+    /// It is named but missing, or its name is not one of this program's.
     pub fn series(&self, record: &Record) -> Result<Option<Series>, ResultError> {
         let Some(name) = &record.series else { return Ok(None) };
         if *name != RunWriter::series_name(record.index) {
             let problem =
-                format!("record {} names \"{name}\" as its series: a series lies in series/ under its number", record.index);
+                format!("record {} names \"{name}\" as its series: a series is in series/ under its number", record.index);
             return Err(ResultError::Content { path: self.folder.join("records.jsonl"), problem });
         }
         inside::read_json(&self.folder, name).map(Some)
@@ -87,7 +88,7 @@ impl RunWriter {
     /// When it cannot be made.
     pub fn create(folder: &Path, manifest: &Manifest, experiment: &str) -> Result<Self, ResultError> {
         if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
-            let problem = "is not empty; name another folder, or use resume to go on with the run in it".into();
+            let problem = "is not empty; name another folder, or use resume to continue the run in it".into();
             return Err(ResultError::Content { path: folder.to_path_buf(), problem });
         }
         for name in ["raw", "series"] {
@@ -113,7 +114,7 @@ impl RunWriter {
         Ok((Self { folder: folder.to_path_buf(), next_index }, run))
     }
 
-    /// Where it lies.
+    /// Its path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const LINES_BYTES_MAX: u64 = 1 << 30;
 /// One of them.
 const LINE_BYTES_MAX: usize = 4 << 20;
-/// An exabyte, or 30 years of nanoseconds: no measurement has more of anything.
+/// An exabyte, or 30 years of nanoseconds: no figure of a measurement is larger.
 const NUMBER_MAX: f64 = 1e18;
 /// Entries of a folder that is resumed: four for each measurement.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -40,7 +40,7 @@ fn open(folder: &Path, name: &str, flags: OFlags) -> Result<File, ResultError> {
     let path = folder.join(name);
     let failed = |error: rustix::io::Errno| match error {
         rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
-            content(&path, "is a link, or lies behind one: a run's files lie in its own folder".into())
+            content(&path, "is a link, or is behind one: a run's files must be in its own folder".into())
         }
         error => io_error(&path)(error.into()),
     };
@@ -69,7 +69,7 @@ pub(crate) fn read(folder: &Path, name: &str, bytes_max: u64) -> Result<Vec<u8>,
     let mut bytes = Vec::new();
     open(folder, name, OFlags::RDONLY)?.take(bytes_max + 1).read_to_end(&mut bytes).map_err(io_error(&path))?;
     match bytes.len() as u64 > bytes_max {
-        true => Err(content(&path, format!("is larger than {}, which no run writes", crate::units::show_size(bytes_max)))),
+        true => Err(content(&path, format!("is larger than {}, more than any run writes", crate::units::show_size(bytes_max)))),
         false => Ok(bytes),
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn read_lines<T: DeserializeOwned>(folder: &Path, name: &str) -> Resu
     };
     if file.metadata().map_err(io_error(&path))?.len() > LINES_BYTES_MAX {
         let most = crate::units::show_size(LINES_BYTES_MAX);
-        return Err(content(&path, format!("is larger than {most}, which no run writes")));
+        return Err(content(&path, format!("is larger than {most}, more than any run writes")));
     }
     let mut file = BufReader::with_capacity(1 << 20, file.take(LINES_BYTES_MAX));
     let (mut items, mut line) = (Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ pub(super) fn read_lines<T: DeserializeOwned>(folder: &Path, name: &str) -> Resu
         line.clear();
         (&mut file).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line).map_err(io_error(&path))?;
         if line.len() == LINE_BYTES_MAX {
-            return Err(content(&path, format!("line {number} is longer than 4 MiB, which no run writes")));
+            return Err(content(&path, format!("line {number} is longer than 4 MiB, more than any run writes")));
         }
         if line.pop() != Some(b'\n') {
             break;
@@ -154,7 +154,7 @@ pub(crate) fn create(folder: &Path, name: &str) -> Result<File, ResultError> {
     open(folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
 }
 
-/// Opens a file without changing it, and makes it if it is not there.
+/// Opens a file without changing it, and makes it if it does not exist.
 pub(crate) fn touch(folder: &Path, name: &str) -> Result<File, ResultError> {
     open(folder, name, OFlags::RDWR | OFlags::CREATE)
 }
@@ -164,20 +164,19 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), ResultError> {
     let mut seen = 0;
     for within in [folder.to_path_buf(), folder.join("raw"), folder.join("series")] {
         if within != folder && fs::symlink_metadata(&within).map_or(true, |metadata| !metadata.is_dir()) {
-            return Err(content(&within, "is no folder of this run's own: it cannot go on".into()));
+            return Err(content(&within, "is no folder of this run's own: the run cannot continue".into()));
         }
         for entry in fs::read_dir(&within).map_err(io_error(&within))? {
             let path = entry.map_err(io_error(&within))?.path();
             let metadata = fs::symlink_metadata(&path).map_err(io_error(&path))?;
             let is_own = metadata.is_dir() || metadata.is_file() && metadata.nlink() == 1;
             if !is_own {
-                let problem =
-                    "is a link or no plain file, and a run that goes on might write through it: remove it, or measure anew";
+                let problem = "is a link or no plain file, and a resumed run might write through it: remove it, or measure anew";
                 return Err(content(&path, problem.into()));
             }
             seen += 1;
             if seen > ENTRIES_MAX {
-                return Err(content(&within, format!("holds more than {ENTRIES_MAX} files, which no run writes")));
+                return Err(content(&within, format!("has more than {ENTRIES_MAX} files, more than any run writes")));
             }
         }
     }

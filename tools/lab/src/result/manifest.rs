@@ -4,7 +4,7 @@ use super::{DriveInfo, Environment, Section, TargetInfo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All about a run that is not a measurement.
+/// The description of a run, without its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`super::FORMAT`] of the writer.
@@ -15,9 +15,9 @@ pub struct Manifest {
     pub experiment: String,
     /// The experiment's title, for a heading.
     pub title: String,
-    /// What it asks, in a sentence or two.
+    /// Its question, in a sentence or two.
     pub question: String,
-    /// How it stands.
+    /// Its state.
     pub status: RunStatus,
     /// A trial: shorter and smaller than the experiment. Every page and table says so.
     pub scaled: Option<Scaled>,
@@ -31,7 +31,7 @@ pub struct Manifest {
     pub program: String,
     /// `fio-3.33`.
     pub fio: String,
-    /// The words on the command line, for repeating it.
+    /// The command line, for repeating it.
     pub command: Vec<String>,
     /// A remark by the user.
     pub note: String,
@@ -47,7 +47,7 @@ pub struct Manifest {
     pub drives_after: Vec<DriveInfo>,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
@@ -59,11 +59,11 @@ pub enum RunStatus {
     Interrupted,
     /// It ended, but a section was abandoned or a load has no result; resume measures these again.
     WithFailures,
-    /// It could not continue; the last note says why.
+    /// It could not continue; the last note has the reason.
     Failed,
 }
 
-/// How a trial differs from the method.
+/// The differences of a trial from the method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaled {
     /// Seconds of a measurement as a fraction of the method's: 1/60 if a round takes a second for each cell.

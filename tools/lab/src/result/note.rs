@@ -23,7 +23,7 @@ pub struct Note {
 pub enum NoteKind {
     /// A step of the run.
     Step,
-    /// How a purge was done.
+    /// The method of a purge.
     Purge,
     /// A verdict.
     Verdict,
@@ -31,7 +31,7 @@ pub enum NoteKind {
     Fallback,
     /// A drive grew hot or slowed itself down.
     Throttle,
-    /// The figures sank suddenly within a measurement.
+    /// The rate fell within a measurement.
     Sag,
     /// Errors of a drive or of requests.
     Error,

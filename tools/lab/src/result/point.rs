@@ -1,8 +1,8 @@
-//! What was varied: the key by which measurements of the same thing are found.
+//! The varied properties: the key of measurements of the same thing.
 
 use serde::{Deserialize, Serialize};
 
-/// What was varied: equal points measure the same thing, in other rounds, passes, runs or on other hosts.
+/// The varied properties: equal points measure the same thing, in other rounds, passes, runs or on other hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Point {
     /// [`super::TargetInfo::name`].
@@ -29,9 +29,9 @@ pub struct Point {
     pub threads: u32,
     /// Share of the written data that a controller could compress: 0 is random, 100 is zeros.
     pub compressible_percent: u8,
-    /// How the drive was prepared.
+    /// The preparation of the drive.
     pub drive_state: DriveState,
-    /// How the array was.
+    /// The state of the array.
     pub array_state: ArrayState,
     /// How requests are made.
     pub mode: IoMode,
@@ -49,7 +49,7 @@ pub enum Pattern {
     Random,
 }
 
-/// How a drive was prepared.
+/// The preparation of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriveState {
@@ -67,7 +67,7 @@ pub enum DriveState {
     Trimmed,
 }
 
-/// How an array was.
+/// The state of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayState {

@@ -48,7 +48,7 @@ impl std::ops::DerefMut for Record {
     }
 }
 
-/// What one load measured, on one host.
+/// The measurement of one load, on one host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The host, where several work together; empty: this machine. `all` is the sum over hosts.
@@ -69,14 +69,15 @@ pub struct Measured {
     pub cpu_system_percent: f64,
     /// Requests that failed, or 1 where fio only reports that there was an error.
     pub errors: u64,
-    /// Why it is not a result: requests failed, or it ended long before its time. Such a record is stored and shown, but never
-    /// counted.
+    /// The reason why it is not a result: requests failed, or it ended long before its time. Such a record is stored and shown,
+    /// but never counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
 impl Measured {
-    /// A figure that no measurement has: not finite, or beyond 10^15 (requests, bytes: beyond 10^17). Sums of such would be lost.
+    /// A figure that no measurement has: not finite, or beyond 10^15 (requests, bytes: beyond 10^17). Sums of such figures could
+    /// overflow.
     pub fn impossible(&self) -> Option<f64> {
         let of = |figures: &Figures| {
             let Latency { min_ns, mean_ns, stddev_ns, p50_ns, p99_ns, p999_ns, p99999_ns, max_ns, .. } = figures.latency;
@@ -150,7 +151,7 @@ pub struct Latency {
     pub bins: Vec<(u64, u64)>,
 }
 
-/// What one member did during a measurement.
+/// The work of one member during a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemberFigures {
     /// Its path.

@@ -11,11 +11,12 @@ pub struct Section {
     pub name: String,
     /// A heading.
     pub title: String,
-    /// What the section does; decides how a report shows it.
+    /// The kind of the section; a report's form depends on it.
     pub kind: SectionKind,
     /// [`super::TargetInfo::name`].
     pub target: String,
-    /// How the target was purged, and what was tried before: `nvme format`, `blkdiscard`, `overwrite`, `skipped: …`.
+    /// The method by which the target was purged, and the methods tried before: `nvme format`, `blkdiscard`, `overwrite`,
+    /// `skipped: …`.
     pub purge: Option<String>,
     /// Preconditioning in words: `sequential 128 KiB writes, twice the span`.
     pub precondition: Option<String>,
@@ -23,7 +24,7 @@ pub struct Section {
     pub rounds: u32,
     /// The verdict on steadiness, where the section asks for it.
     pub steady: Option<SteadyVerdict>,
-    /// Why it was given up, where it was: its preparation failed, or nothing could be measured.
+    /// The reason why it was given up, if it was: its preparation failed, or nothing could be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// When it began; absent: not yet.
@@ -32,7 +33,7 @@ pub struct Section {
     pub ended_ms: Option<u64>,
 }
 
-/// What a section does.
+/// The kind of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SectionKind {
@@ -64,7 +65,7 @@ pub enum SectionKind {
     Replay,
 }
 
-/// Whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1.
+/// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyVerdict {
     /// Both criteria hold.
@@ -73,7 +74,7 @@ pub struct SteadyVerdict {
     pub first_round: u32,
     /// Last round of the window.
     pub last_round: u32,
-    /// What was tracked: `IOPS of random 4 KiB writes`.
+    /// The tracked figure: `IOPS of random 4 KiB writes`.
     pub tracked: String,
     /// Unit of the values: `IOPS`, `MB/s`, `us`.
     pub unit: String,

@@ -1,8 +1,8 @@
-//! What is measured, and the drives below it.
+//! The measured target, and the drives below it.
 
 use serde::{Deserialize, Serialize};
 
-/// What a target is.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
@@ -16,7 +16,7 @@ pub enum TargetKind {
     Array,
     /// A Linux md array, made for the run by mdadm.
     Md,
-    /// Several bare drives at once, each with its own threads: what an array of them could do at best.
+    /// Several bare drives at once, each with its own threads: the upper bound for an array of them.
     Members,
     /// A modelled drive, array, or drives without one, in virtual time.
     Model,
@@ -46,7 +46,7 @@ pub struct TargetInfo {
     pub strip_bytes: Option<u64>,
     /// Spans of a 50 or 60.
     pub spans: Option<u32>,
-    /// What the user says about the platform: `C226 chipset`, `VROC`, `LSI 9460`.
+    /// The user's description of the platform: `C226 chipset`, `VROC`, `LSI 9460`.
     pub platform: String,
     /// The drives below, as they were before the run.
     pub drives: Vec<DriveInfo>,
@@ -57,7 +57,7 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// What a drive reports about itself. What it does not report is absent or empty.
+/// A drive's report about itself. Fields that it does not report are absent or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveInfo {
     /// How it was addressed.

@@ -1,4 +1,4 @@
-//! Refuses a run before it begins: settings that cannot apply, targets that may not or cannot be written, and a lack of space.
+//! Refuses a run before it begins: settings without effect, targets that may not or cannot be written, and a lack of space.
 
 use super::{Held, Request, RunError};
 use crate::experiment::{Experiment, SectionSpec};
@@ -70,17 +70,17 @@ fn steps_on(experiment: &Experiment, spec: &TargetSpec, scale: &Scale) -> Vec<St
     experiment.section.iter().flat_map(|section| stages(section, span, true, scale)).flat_map(|stage| stage.steps).collect()
 }
 
-/// Why a section measures nothing on a target.
+/// The reason why a section measures nothing on a target.
 pub(super) fn unfit(section: &SectionSpec, spec: &TargetSpec, request: &Request) -> Option<String> {
     let name = &spec.name;
     let several = spec.kind == TargetKind::Members && spec.drives.len() > 1;
     let is_nbd = matches!(spec.kind, TargetKind::Nbd | TargetKind::Array);
     match section.test {
         SectionKind::Raid if !spec.can_degrade() => {
-            Some(format!("{name} is no Stria array with redundancy that the run makes, as array:5:4 is"))
+            Some(format!("{name} is no Stria array with redundancy made for the run, such as array:5:4"))
         }
         SectionKind::Replay | SectionKind::FileCopy if spec.kind == TargetKind::Model => {
-            Some(format!("{name} is a model: it keeps no files, and traces are replayed on drives only"))
+            Some(format!("{name} is a model: it stores no files, and traces are replayed on drives only"))
         }
         SectionKind::Replay | SectionKind::FileCopy if several => Some(format!("{name} are not one target")),
         SectionKind::Replay | SectionKind::FileCopy if !request.hosts.is_empty() => {
@@ -131,7 +131,7 @@ fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
     }
     let failed = |place: &dyn std::fmt::Display, why: &str| {
         Err(TargetError::Failed(format!(
-            "{place} cannot be written, and the experiment writes to it: {why}; --read-only runs what only reads"
+            "{place} cannot be written, and the experiment writes to it: {why}; --read-only runs only the loads that read"
         )))
     };
     for place in spec.places() {
@@ -193,7 +193,7 @@ fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<
         if free < bytes.saturating_add(SPARE_BYTES) {
             let (bytes, free, folder) = (show_size(bytes), show_size(free), folder.display());
             return Err(TargetError::Failed(format!(
-                "the files that are measured need {bytes}, and {folder} has {free} left: name a smaller --size, or another place"
+                "the measured files need {bytes}, and {folder} has {free} left: set a smaller --size, or name another folder"
             )));
         }
     }

@@ -77,7 +77,7 @@ impl Drop for Place {
 
 fn command(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{program} does not start: {error}"))?;
+    let output = output.map_err(|error| format!("{program} cannot be started: {error}"))?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() { Ok(said(&output.stdout)) } else { Err(format!("{program}: {}", said(&output.stderr))) }
 }
@@ -86,7 +86,9 @@ impl Place {
     fn new(target: &Target, file_system: FileSystem, sockets: &Path) -> Result<Self, String> {
         match target.info.kind {
             TargetKind::File => {
-                let [crate::fio::Place::Path(file)] = &target.places[..] else { return Err("there is no one file".into()) };
+                let [crate::fio::Place::Path(file)] = &target.places[..] else {
+                    return Err("the target is not a single file".into());
+                };
                 let name = format!("{}.copies-", file.file_name().unwrap_or_default().to_string_lossy());
                 let beside = file.parent().unwrap_or(Path::new("/"));
                 let made = tempfile::Builder::new().prefix(&name).tempdir_in(beside);
@@ -95,8 +97,10 @@ impl Place {
                 Ok(Self { folder, file_system: found.unwrap_or_default(), mounted: None })
             }
             TargetKind::Block | TargetKind::Array | TargetKind::Md | TargetKind::Nbd => Self::mount(target, file_system, sockets)
-                .map_err(|error| format!("{error}; a file system is made and mounted by root only: as another user name a folder on one with dir:PATH")),
-            TargetKind::Model => Err("a model keeps no files".into()),
+                .map_err(|error| {
+                    format!("{error}; only root can make and mount a file system: as another user name a folder with dir:PATH")
+                }),
+            TargetKind::Model => Err("a model stores no files".into()),
             TargetKind::Members => Err("bare drives together have no file system; measure one of them".into()),
         }
     }
@@ -113,12 +117,12 @@ impl Place {
                 let folder = made(sockets.join("export"))?;
                 let file = folder.join("nbd");
                 let child = Command::new("nbdfuse").arg(&file).arg(uri).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-                let child = child.map_err(|error| format!("nbdfuse does not start: {error}; install libnbd-bin and fuse3"))?;
+                let child = child.map_err(|error| format!("nbdfuse cannot be started: {error}; install libnbd-bin and fuse3"))?;
                 mounted.fuse = Some((child, folder));
                 let begun = Instant::now();
                 while !file.exists() {
                     if begun.elapsed() > Duration::from_secs(10) {
-                        return Err("nbdfuse shows no file in ten seconds: is /dev/fuse there?".into());
+                        return Err("nbdfuse shows no file within ten seconds: check that /dev/fuse exists".into());
                     }
                     std::thread::sleep(EVERY);
                 }
@@ -126,7 +130,7 @@ impl Place {
                 mounted.loop_device = Some(device.clone());
                 device
             }
-            _ => return Err("there is no one device to make a file system on".into()),
+            _ => return Err("there is no single device to make a file system on".into()),
         };
         let (program, force, name) = match file_system {
             FileSystem::Ext4 => ("mkfs.ext4", "-F", "ext4"),
@@ -233,7 +237,7 @@ impl Runner<'_> {
         self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
     }
 
-    /// Makes the place for copies unless it exists. The inner error: why that is impossible.
+    /// Makes the place for copies unless it exists. The inner error: the reason why that is impossible.
     fn copies_place(&mut self, set: &CopySet, target: &Target) -> Result<Result<(), String>, Broken> {
         if !self.request.hosts.is_empty() {
             return Ok(Err("copies are made on this machine only".into()));

@@ -17,7 +17,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel may release the lock of a killed process a moment after its end: a run that follows at once waits this long.
+/// The kernel may release the lock of a killed process a moment after its end, so the next run waits this long.
 const GONE_AFTER: Duration = Duration::from_secs(5);
 
 /// The lock of a folder.
@@ -27,7 +27,7 @@ pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() >= end {
             let folder = folder.display();
-            return Err(RunError::Failed(format!("the run in {folder} is going on: wait for it, or interrupt it")));
+            return Err(RunError::Failed(format!("the run in {folder} is still running: wait for its end, or interrupt it")));
         }
         std::thread::sleep(GONE_AFTER / 40);
     }
@@ -46,7 +46,7 @@ impl Held {
     pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
         let taken = || {
             format!(
-                "{place} is measured by another run, or served by another program: two at once would measure each other; wait"
+                "{place} is measured by another run, or served by another program, which would affect the figures: wait for its end"
             )
         };
         if !hosts.is_empty() {
@@ -73,7 +73,7 @@ impl Held {
         Ok(())
     }
 
-    /// This run may lock its own targets again: several arrays are made of the same drives, one after the other.
+    /// This run may lock its own targets again, as it makes several arrays of the same drives, one after the other.
     fn take_name(&mut self, what: &str) -> std::io::Result<()> {
         if self.names.contains_key(what) {
             return Ok(());

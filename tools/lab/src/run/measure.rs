@@ -147,7 +147,7 @@ impl Runner<'_> {
             (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
             (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
             (Some(_), None) => {
-                return Err(Broken::Failed("the load ended before anything could be done under it: let it run longer".into()));
+                return Err(Broken::Failed("the load ended before the array could be changed: let it run longer".into()));
             }
             (None, _) => {}
         }
@@ -193,12 +193,16 @@ impl Runner<'_> {
                 self.note(NoteKind::Error, index, format!("{}: {} read errors", member.path, member.errors))?;
             }
             if let Some(hot) = member.temperature_c.filter(|hot| *hot >= HOT_C) {
-                let words = format!("{}: {hot:.0} °C: it may have slowed itself down; cool it and measure again", member.path);
+                let words = format!("{}: {hot:.0} °C: it may have throttled; cool it and measure again", member.path);
                 self.note(NoteKind::Throttle, index, words)?;
             }
         }
         for (path, times) in laggards(&record.members) {
-            self.note(NoteKind::Sag, index, format!("{path}: its requests take {times:.1} times as long as the others'"))?;
+            self.note(
+                NoteKind::Sag,
+                index,
+                format!("{path}: its requests take {times:.1} times as long as those of the others"),
+            )?;
         }
         let kind = self.manifest.sections[self.section].kind;
         let may_fall =
@@ -206,7 +210,7 @@ impl Runner<'_> {
         let total = |sample: &crate::result::Sample| sample.read_iops + sample.write_iops;
         let values: Vec<f64> = series.samples.iter().map(total).collect();
         if let Some(share) = sag(&values).filter(|_| !may_fall && record.point.array_state == ArrayState::Optimal) {
-            let words = format!("sank to {:.0} % within the measurement: not steady, throttled, or disturbed", share * 100.0);
+            let words = format!("fell to {:.0} % within the measurement: not steady, throttled, or disturbed", share * 100.0);
             self.note(NoteKind::Sag, index, words)?;
         }
         Ok(())
@@ -221,14 +225,12 @@ fn act(array: &Array, action: RaidAction) -> Result<(), String> {
     }
 }
 
-/// Why a load is invalid on a target.
+/// The reason why a load is invalid on a target.
 fn impossible(load: &Load, target: &Target) -> Option<String> {
     let name = &target.info.name;
     let is_nbd = matches!(target.places.first(), Some(Place::Nbd(_)));
     match load.mode {
-        IoMode::Cached | IoMode::WriteThrough if is_nbd => {
-            Some(format!("{:?} is left out: {name} is reached past any page cache", load.mode))
-        }
+        IoMode::Cached | IoMode::WriteThrough if is_nbd => Some(format!("{:?} is left out: {name} has no page cache", load.mode)),
         IoMode::Sparse if target.info.kind != TargetKind::File => Some(format!("Sparse is left out: {name} is no file")),
         IoMode::Direct | IoMode::DirectSync | IoMode::WriteThrough | IoMode::Cached | IoMode::Sparse => None,
     }

@@ -1,4 +1,4 @@
-//! Makes a target as new, here and on other hosts, and frees its blocks.
+//! Restores a target to the fresh state, here and on other hosts, and frees its blocks.
 
 use super::{Broken, Runner};
 use crate::fio::{Beside, FioError, Place, Work};
@@ -42,7 +42,7 @@ impl Runner<'_> {
             false => Broken::Section(format!("purge of {}: {words}", target.info.name)),
         })?;
         for tried in &purged.tried {
-            self.note(NoteKind::Fallback, None, format!("purge by {tried}; {} was used instead", purged.by))?;
+            self.note(NoteKind::Fallback, None, format!("purge failed by {tried}; {} was used instead", purged.by))?;
         }
         self.note(NoteKind::Purge, None, format!("purged: {}", purged.by))?;
         self.manifest.sections[self.section].purge = Some(purged.by);
@@ -61,7 +61,7 @@ impl Runner<'_> {
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &[], stop: self.stop, running: &running };
         whole(self.fio.run(&job, self.writer.folder(), "fill", &beside, &mut |_| {}))?;
-        let words = format!("{} was filled once: a new file has no blocks that could be read", target.info.name);
+        let words = format!("{} was filled once: a new file has no blocks to read", target.info.name);
         Ok(self.note(NoteKind::Step, None, words)?)
     }
 
@@ -104,7 +104,7 @@ impl Runner<'_> {
                     self.host_drives.push(drive);
                 }
                 Err(words) => {
-                    let words = format!("{host} does not tell what it is: {words}; give its user's key to ssh to have that");
+                    let words = format!("the description of {host} is missing: {words}; set up an ssh key for it");
                     self.note(NoteKind::Fallback, None, words)?;
                 }
             }
@@ -154,7 +154,7 @@ impl Runner<'_> {
             return Ok(self.note(
                 NoteKind::Fallback,
                 None,
-                format!("{} takes no discards, so it is measured without: {words}", target.info.name),
+                format!("{} does not support discards, so it is measured without: {words}", target.info.name),
             )?);
         }
         let words = match (before, allocated(&drives)) {
@@ -162,9 +162,9 @@ impl Runner<'_> {
                 let back = before.saturating_sub(after);
                 self.extra.insert("reclaimed_bytes".into(), back as f64);
                 self.extra.insert("allocated_before_bytes".into(), before as f64);
-                format!("trimmed: {} of {} came back on {} drives", show_size(back), show_size(before), drives.len())
+                format!("trimmed: {} of {} were freed on {} drives", show_size(back), show_size(before), drives.len())
             }
-            _ => "trimmed; what came back cannot be seen on these drives".into(),
+            _ => "trimmed; these drives do not report the freed space".into(),
         };
         Ok(self.note(NoteKind::Step, None, words)?)
     }

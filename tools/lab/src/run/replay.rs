@@ -16,7 +16,7 @@ impl Runner<'_> {
     pub(super) fn replay(&mut self, what: &AppTrace, step: u32, round: u32, target: &Target) -> Result<(), Broken> {
         let name = what.application.name;
         let [place] = &target.places[..] else {
-            let words = format!("{name} is not replayed: {} has no one place", target.info.name);
+            let words = format!("{name} is not replayed: {} is more than one drive", target.info.name);
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         };
         if !self.request.hosts.is_empty() {

@@ -20,7 +20,7 @@ fn is_made_up(text: &str) -> bool {
 /// The options of a run, beside its experiment: stored as `request.json`, so that it can be resumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Targets as they were named; none where the experiment builds arrays.
+    /// Targets as they were named; none if the experiment builds arrays.
     pub targets: Vec<String>,
     /// Names that the targets have instead of their own, one for each; none: their own.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct Request {
     pub destroy: Vec<String>,
     /// A remark.
     pub note: String,
-    /// What the user says about the platform.
+    /// The user's description of the platform.
     pub platform: String,
     /// Level of a target that is an array of others.
     pub level: Option<String>,
@@ -86,7 +86,7 @@ impl Request {
     /// The selected part of an experiment.
     ///
     /// # Errors
-    /// When it has no load that only reads.
+    /// It has no load that only reads.
     pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
         if self.read_only { experiment.read_only() } else { Ok(experiment) }
     }
@@ -99,7 +99,7 @@ impl Request {
     /// The targets of an experiment.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// They are invalid.
     pub fn target_specs(&self, experiment: &Experiment) -> Result<Vec<TargetSpec>, TargetError> {
         let pool = self.pool();
         let mut specs: Vec<TargetSpec> =
@@ -113,13 +113,13 @@ impl Request {
         }
         if specs.is_empty() {
             return Err(TargetError::Usage(
-                "nothing to measure: name it with --target, as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
+                "nothing to measure: name a --target, such as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
             ));
         }
         if !self.part.is_whole()
             && experiment.section.iter().any(|section| matches!(section.test, SectionKind::FileCopy | SectionKind::Replay))
         {
-            let words = "files are copied, and traces replayed, on the whole target: measure that without --offset and --share";
+            let words = "copies and replays use the complete target: measure them without --offset and --share";
             return Err(TargetError::Usage(words.into()));
         }
         for (at, spec) in specs.iter_mut().enumerate() {
@@ -163,7 +163,7 @@ impl Request {
             let told = match hosts.is_empty() {
                 true => "was made on this machine: resume it without --host".to_owned(),
                 false => {
-                    format!("was made from other machines, which are asked by fio and ssh: say {} to do that", hosts.join(" "))
+                    format!("was made from other machines, which fio and ssh contact: allow that with {}", hosts.join(" "))
                 }
             };
             return Err(TargetError::Unsafe(format!("the run in {} {told}", folder.display())).into());

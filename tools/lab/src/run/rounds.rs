@@ -153,7 +153,7 @@ impl Runner<'_> {
             let id = self.id();
             self.records.retain(|record| record.section != id || record.round != last || !(from..to).contains(&record.step));
             self.writer.rewrite_records(&self.records)?;
-            self.note(NoteKind::Step, None, format!("round {last} was broken off and is measured again as a whole"))?;
+            self.note(NoteKind::Step, None, format!("round {last} was interrupted and is measured again as a whole"))?;
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Runner<'_> {
             }
             self.step(step, number, round, target)?;
             let failed = self.records.last().filter(|record| record.step == number && record.round == round);
-            // Without one of its loads a round shows no steady state.
+            // A round that lacks one of its loads cannot show a steady state.
             if let (Rounds::UntilSteady(_), Some(words)) = (&stage.rounds, failed.and_then(|record| record.failed.clone())) {
                 return Err(Broken::Section(format!("a load of a round failed: {words}")));
             }

@@ -1,4 +1,4 @@
-//! One step of a round, and how it is called.
+//! One step of a round, and its name.
 
 use super::{Broken, Runner};
 use crate::fio::Work;

@@ -5,13 +5,13 @@ use crate::experiment::{CopySpec, FileSystem, parse_split};
 /// Files that are copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopySet {
-    /// What they are.
+    /// Their description.
     pub name: String,
     /// Their sizes, in the order in which they are made.
     pub files: Vec<u64>,
     /// Files at a time.
     pub threads: u32,
-    /// Where there is no file system.
+    /// The file system to make if there is none.
     pub file_system: FileSystem,
 }
 
@@ -22,7 +22,7 @@ impl CopySet {
         let sizes = parse_split(&spec.sizes).expect("it was checked when it was read");
         let mut counts = vec![0_u32; sizes.len()];
         let (mut files, mut bytes) = (Vec::new(), 0);
-        // The size that lags farthest behind its share comes next; none is larger than half of all.
+        // The next size is the one that is farthest below its share; none is larger than half of all.
         while bytes < total && files.len() < 1_000_000 {
             let lag = |at: &usize| sizes[*at].1 * (files.len() + 1) as f64 / 100.0 - f64::from(counts[*at]);
             let next = (0..sizes.len()).max_by(|a, b| lag(a).total_cmp(&lag(b))).expect("there is a size");

@@ -40,7 +40,8 @@ pub fn destroys(step: &Step) -> bool {
     }
 }
 
-/// Bytes that the most written drive takes for a byte that the array takes, for random writes smaller than a stripe: the worst.
+/// Bytes written to the most written drive for a byte written to the array, for random writes smaller than a stripe: the worst
+/// case.
 pub fn drive_share(level: Option<&str>, members: u32) -> f64 {
     let n = f64::from(members.max(1));
     match level {

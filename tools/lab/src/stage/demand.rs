@@ -6,7 +6,7 @@ use crate::steady::WINDOW_ROUNDS;
 /// Sizes of DIRTH's matrix: threads and queue depths alike.
 pub const DIRTH_AXIS: [u32; 7] = [32, 16, 8, 6, 4, 2, 1];
 
-/// The points of DIRTH whose latencies are looked at closely.
+/// The points of DIRTH whose latencies are measured in detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Most IOPS with a mean latency under 5 ms.

@@ -34,7 +34,7 @@ pub struct Load {
     pub compressible_percent: u8,
     /// The mode of access.
     pub mode: IoMode,
-    /// A flush after so many writes.
+    /// The number of writes before each flush.
     pub flush_every: Option<u32>,
     /// The time that is measured.
     pub seconds: f64,
@@ -50,7 +50,7 @@ pub struct Load {
     pub array_state: ArrayState,
     /// True to store a sample a second.
     pub series: bool,
-    /// One of so many equal parts of the span, counted from 0; absent: all of it.
+    /// The index of a part from 0, and the number of equal parts of the span; absent: the entire span.
     pub part: Option<(u32, u32)>,
     /// More options of fio's.
     pub options: Vec<(String, String)>,
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// More words for what is varied.
+    /// More words for the varied properties.
     pub(crate) fn also(&mut self, words: &str) {
         let between = if self.variant.is_empty() { "" } else { ", " };
         self.variant = format!("{}{between}{words}", self.variant);

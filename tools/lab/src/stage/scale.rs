@@ -19,8 +19,8 @@ impl Scale {
         self.0.is_some()
     }
 
-    /// Seconds for what should take so long: a trial takes its share of a minute, half a second at least (or all of a shorter
-    /// one), and no longer than ten such shares.
+    /// The seconds of a step that should take this long. A trial takes its share of a minute, at least half a second (or all of a
+    /// shorter step), and at most ten such shares.
     pub fn seconds(&self, seconds: f64) -> f64 {
         self.0
             .as_ref()
@@ -42,7 +42,7 @@ impl Scale {
         self.0.as_ref().map_or(passes, |scaling| passes.min(scaling.passes_max))
     }
 
-    /// Repetitions of what is repeated for hours.
+    /// Repetitions of steps that are repeated for hours.
     pub fn samples(&self, samples: u32) -> u32 {
         self.0.as_ref().map_or(samples, |scaling| samples.min(scaling.samples_max))
     }

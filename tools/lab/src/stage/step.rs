@@ -7,7 +7,7 @@ use super::traces::AppTrace;
 use crate::result::{Pattern, Record};
 use crate::steady::WINDOW_ROUNDS;
 
-/// Something that is done to an array.
+/// A change of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaidAction {
     /// Its first member is failed.
@@ -23,7 +23,7 @@ pub enum RaidAction {
 pub enum Step {
     /// Purge.
     Purge,
-    /// Write all of the span, so many times; a preparation with a record.
+    /// Write the entire span a number of times; a preparation with a record.
     Fill {
         /// Times.
         fills: f64,
@@ -36,9 +36,9 @@ pub enum Step {
     Load(Load),
     /// Measure with the threads and depth that the earlier rounds found.
     Demand(Demand, Load),
-    /// Measure, and do this to the array as soon as the load runs.
+    /// Measure, and change the array in this way as soon as the load runs.
     LoadDuring(Load, RaidAction),
-    /// Do this to the array.
+    /// Change the array in this way.
     Raid(RaidAction),
     /// Wait until no rebuild or scrub runs.
     WaitForSweep,
@@ -108,9 +108,9 @@ pub struct Goal {
     pub tracked: String,
     /// Rounds at most.
     pub rounds_max: u32,
-    /// Only every so-manieth round counts.
+    /// Only every n-th round counts.
     pub stride: u32,
-    /// Or until so many bytes are written.
+    /// Or until this many bytes are written.
     pub bytes_max: Option<u64>,
 }
 
@@ -119,9 +119,9 @@ pub struct Goal {
 pub enum Rounds {
     /// A number of times.
     Times(u32),
-    /// Until what is tracked is steady.
+    /// Until the tracked figure is steady.
     UntilSteady(Goal),
-    /// While a rebuild or scrub runs, at most so often; never, if it has ended already.
+    /// While a rebuild or scrub runs, at most this many times; not at all if it has ended already.
     WhileSweep(u32),
 }
 

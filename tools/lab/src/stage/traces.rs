@@ -4,7 +4,7 @@ use crate::result::DriveState;
 use crate::trace::Trace;
 use crate::trace::synthetic::Application;
 
-/// Of all look-alikes in experiments, so that runs can be compared.
+/// The seed of all look-alikes in experiments, so that runs can be compared.
 const SEED: u64 = 0;
 
 /// A look-alike that is replayed.

@@ -41,7 +41,7 @@ pub fn begins(bytes: &[u8]) -> bool {
     magic.is_some_and(|magic| magic & !0xff == MAGIC || magic.swap_bytes() & !0xff == MAGIC)
 }
 
-/// Merges the files of all CPUs by time; each is all but in order.
+/// Merges the files of all CPUs by time; each is almost in order.
 pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
     let mut files = Vec::new();
     for path in siblings(path) {

@@ -40,7 +40,7 @@ impl From<Trace> for Source {
     }
 }
 
-/// How many requests are in the device, from their issues and ends.
+/// The number of requests in the device, from their issues and ends.
 #[derive(Default)]
 struct InFlight {
     count: u64,
@@ -51,7 +51,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// Files of several CPUs are all but in order; a request that was issued before the trace began only ends.
+    /// Files of several CPUs are almost in order. A request that was issued before the trace began has only an end.
     fn change(&mut self, time_ns: u64, ends: bool) {
         let passed_ns = time_ns.saturating_sub(self.since_ns);
         if self.count > 0 {
@@ -172,8 +172,9 @@ impl Source {
             gone_on
         })?;
         if too_much {
-            let problem =
-                format!("more than {HELD_MAX} requests would have to be held back, so far is it out of order: sort it by time");
+            let problem = format!(
+                "it is so far out of order that more than {HELD_MAX} requests would have to be buffered: sort it by time"
+            );
             return Err(TraceError::TooMuch { path: path.clone(), problem });
         }
         while let (Some(Reverse(first)), ControlFlow::Continue(())) = (held.pop(), gone_on) {

@@ -1,9 +1,9 @@
 //! Look-alikes of desktop applications' storage traces.
 //!
-//! The traces of desktop benchmarks belong to their makers; what they published are totals: operations by kind and order, and
+//! The traces of desktop benchmarks belong to their makers, who published only totals: operations by kind and order, and
 //! megabytes read and written. A look-alike has exactly these operations and, to one block, these bytes; which offsets, which
-//! sizes and in which order is drawn by chance from a seed. Times are not published: all are 0, so a look-alike is
-//! replayed in a closed loop, and its result is the mean bandwidth while busy, as those benchmarks score it.
+//! sizes and in which order is drawn by chance from a seed. Times are not published: all are 0, so a look-alike is replayed in a
+//! closed loop, and its result is the mean bandwidth while busy, as those benchmarks score it.
 
 use super::{Op, Record, Trace};
 
@@ -64,7 +64,7 @@ impl Application {
         let mut reads = requests(Op::Read, self.sequential_reads, self.random_reads, self.read_mb, &mut chance).into_iter();
         let mut writes =
             requests(Op::Write, self.sequential_writes, self.random_writes, self.written_mb, &mut chance).into_iter();
-        // Shuffled into each other; each kind keeps its order, because that is what makes it sequential.
+        // The kinds are interleaved at random. Each kind keeps its order, since that makes it sequential.
         let mut records = Vec::with_capacity(reads.len() + writes.len());
         while reads.len() + writes.len() > 0 {
             let read = chance.below((reads.len() + writes.len()) as u64) < reads.len() as u64;
@@ -74,7 +74,7 @@ impl Application {
     }
 }
 
-/// A small generator (PCG, XSH-RR): seeds must mean the same on every machine and in every version.
+/// A small generator (PCG, XSH-RR): a seed must give the same numbers on every machine and in every version.
 struct Chance(u64);
 
 impl Chance {

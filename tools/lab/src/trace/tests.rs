@@ -1,4 +1,4 @@
-//! Each reader meets a small sample made by hand, whose content is known.
+//! Each reader gets a small sample made by hand, whose content is known.
 
 use super::*;
 use std::io::Write;

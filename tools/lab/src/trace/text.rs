@@ -146,7 +146,7 @@ pub fn recognized(line: &str) -> Result<Option<Format>, String> {
     let is = |parsed: Result<Option<Line<'_>>, String>| matches!(parsed, Ok(Some(_)));
     if is(disksim(line, 1)) {
         return Err(
-            "its lines are those of disksim or of mqsim, which differ in the unit of time: say disksim: or mqsim: before \
+            "its lines are those of disksim or of mqsim, which differ in the unit of time: write disksim: or mqsim: before \
                     the name"
                 .into(),
         );

@@ -1,6 +1,6 @@
-//! Goal: no experiment, trace, result of fio or run folder makes the program start, overwrite or remove anything that the user
-//! did not name. Reading them neither panics nor hangs nor takes unbounded memory. Method: known attacks and variants; then
-//! mutations of everything that is shipped (`fuzz`).
+//! Goal: no experiment, trace, result of fio or run folder makes the program start, overwrite or remove a thing that the user did
+//! not name. Reading them neither panics nor hangs nor takes unbounded memory. Method: known attacks and variants; then mutations
+//! of everything that is shipped (`fuzz`).
 
 mod experiments;
 mod folders;

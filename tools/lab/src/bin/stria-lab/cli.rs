@@ -23,7 +23,7 @@ pub enum Lab {
     Import(Import),
     /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
-    /// Show what a trace or a run asks of drives: the purpose that `stria plan --purpose` takes
+    /// Show the load that a trace or a run puts on drives: the purpose that `stria plan --purpose` takes
     Purpose(Purpose),
     /// Show significant differences between two runs; exit code 1 if the second is worse.
     Compare(Compare),
@@ -31,7 +31,7 @@ pub enum Lab {
     Export(Export),
 }
 
-/// The subject and the manner of a measurement.
+/// The options that a plan and a run share.
 #[derive(Args, Debug)]
 pub struct Subject {
     /// A shipped experiment (see `stria lab list`), or a TOML file.
@@ -195,7 +195,7 @@ pub enum Picture {
 /// `stria lab purpose`
 #[derive(Args, Debug)]
 pub struct Purpose {
-    /// A trace, its format before it where that is not clear (msr:trace.csv.gz), or a run's folder
+    /// A trace, with its format in front if that is ambiguous (msr:trace.csv.gz), or a run's folder
     #[arg(value_hint = ValueHint::AnyPath, value_name = "TRACE|RUN")]
     pub from: String,
 }

@@ -154,7 +154,7 @@ fn request(subject: &Subject) -> Request {
     }
 }
 
-/// Prints what a trace or a run asks of drives.
+/// Prints the load that a trace or a run puts on drives.
 fn purpose(command: &cli::Purpose, json: bool) -> Result<(), Failure> {
     let purpose = stria_lab::purpose::of(&command.from).map_err(Failure::failed)?;
     if json {
@@ -210,10 +210,10 @@ fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
     }
     let endurance = match plan.endurance_percent {
         Some(percent) => format!("{percent:.3} % of what the maker allows each drive"),
-        None => "say --tbw for its share of the drives' endurance".into(),
+        None => "add --tbw for its share of the drives' endurance".into(),
     };
     print(&format!(
-        "\nIn all {}; writes up to {}, the most written drive {}: {endurance}.\nLoads that run for a time are taken to write {} MB/s (--speed).\n",
+        "\nIn all {}; writes up to {}, the most written drive {}: {endurance}.\nLoads that run for a fixed time are assumed to write {} MB/s (--speed).\n",
         range((plan.seconds_min, plan.seconds_max)),
         show(plan.bytes_max),
         show(plan.drive_bytes_max),
@@ -224,7 +224,7 @@ fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
     }
     let models_only = targets.iter().all(|target| target.model.is_some());
     if plan.sections.iter().any(|section| section.destroys) && !models_only {
-        print("It overwrites the targets: a run asks for --destroy with the name of each drive that it does not make itself.\n");
+        print("It overwrites the targets: a run needs --destroy with the name of each drive that it does not make itself.\n");
     }
     Ok(())
 }
@@ -267,7 +267,7 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Prints the deviations of the models, and what is stored.
+/// Prints the errors of the models, and the place where they are stored.
 fn verified_words(verdict: &Verdict) -> String {
     let row = |line: &Line| {
         let time = |ns: f64| format!("{:.0} us", ns / 1e3);
@@ -288,7 +288,7 @@ fn verified_words(verdict: &Verdict) -> String {
         count => format!(" {count} loads are not modelled."),
     };
     format!(
-        "\n{all}\nBoth side by side: {}.{left} What was found is kept in {}: stria plan advise --calibrated applies it.\n",
+        "\n{all}\nBoth side by side: {}.{left} The errors are stored in {}: stria plan advise --calibrated applies them.\n",
         verdict.page.display(),
         verdict.kept.display()
     )
@@ -301,12 +301,16 @@ fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -
     let (folder_shown, page_shown) = (folder.display(), page.display());
     let how = match manifest.status {
         RunStatus::Done => format!("done: the page is {page_shown}, the results are in {folder_shown}"),
-        RunStatus::Interrupted => format!("interrupted: go on with stria lab resume {folder_shown}; so far: {page_shown}"),
+        RunStatus::Interrupted => {
+            format!("interrupted: continue with stria lab resume {folder_shown}; the page so far is {page_shown}")
+        }
         RunStatus::WithFailures => format!(
-            "ended with failures, see the notes on {page_shown}; measure what failed again with stria lab resume {folder_shown}"
+            "ended with failures, see the notes on {page_shown}; repeat the failed measurements with stria lab resume {folder_shown}"
         ),
         RunStatus::Running | RunStatus::Failed => {
-            format!("broken off, see the last note in {folder_shown}/notes.jsonl; go on with stria lab resume {folder_shown}")
+            format!(
+                "stopped by an error, see the last note in {folder_shown}/notes.jsonl; continue with stria lab resume {folder_shown}"
+            )
         }
     };
     say(json, || how.clone(), || json!({"status": manifest.status, "folder": folder, "report": page}));
@@ -317,7 +321,8 @@ fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
     let (before, after) = match (&command.runs[..], &command.others[..]) {
         ([before], [after]) | ([before, after], []) => (std::slice::from_ref(before), std::slice::from_ref(after)),
         (runs, []) => {
-            let words = format!("{} runs are no two sides: name two, or several a side as A1 A2 -- B1 B2", runs.len());
+            let words =
+                format!("{} runs do not make two sides: name two runs, or several on each side as A1 A2 -- B1 B2", runs.len());
             return Err(Failure::Usage(words));
         }
         sides => sides,

@@ -78,7 +78,7 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
         let application = Application::named(&origin.trace).ok_or_else(|| {
             let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
             Failure::Usage(format!(
-                "\"{}\" is no application: say --format for a trace file, or one of {}",
+                "\"{}\" is no application: add --format for a trace file, or name one of {}",
                 origin.trace,
                 names.join(", ")
             ))
@@ -89,13 +89,13 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
     Source::open(Path::new(&origin.trace), format).map_err(Failure::failed)
 }
 
-/// Resumes the replay in a folder; `None` if the folder has none. The user must name again what it overwrites.
+/// Resumes the replay in a folder; `None` if the folder has none. The user must allow overwriting again.
 pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8>, Failure> {
     let Some(mut request) = asked(folder).map_err(failure)? else { return Ok(None) };
     request.destroy = destroy.contains(&request.target.to_string());
     if !json {
         eprintln!(
-            "goes on with the replay of {} on {}",
+            "continues the replay of {} on {}",
             request.origin.trace.escape_debug(),
             request.target.to_string().escape_debug()
         );
@@ -177,7 +177,7 @@ fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec
         print(&format!("ended with failures; replay these passes again with stria lab resume {}\n", folder.display()));
     }
     if manifest.status == RunStatus::Interrupted {
-        print(&format!("interrupted: go on with stria lab resume {}\n", folder.display()));
+        print(&format!("interrupted: continue with stria lab resume {}\n", folder.display()));
     }
     print(&format!("the page is {}\n", page.display()));
     Ok(u8::from(manifest.status != RunStatus::Done))

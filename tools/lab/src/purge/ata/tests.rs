@@ -1,4 +1,4 @@
-//! A script stands in for hdparm and plays the drives. It prints what hdparm 9.65 prints for such drives' IDENTIFY data.
+//! A script replaces hdparm and simulates the drives. It prints the output of hdparm 9.65 for such drives' IDENTIFY data.
 
 use super::*;
 use std::fs;
@@ -26,7 +26,7 @@ fn what_a_drive_tells_of_its_locks_is_read() {
     let long =
         "\tnot\tsupported: enhanced erase\n\tmore than 508min for SECURITY ERASE UNIT. 508min for ENHANCED SECURITY ERASE UNIT.";
     assert_eq!(parse("\t\tsupported\n\tnot\tenabled\n\tnot\tlocked\n\tnot\tfrozen\n", long).minutes, Some(508));
-    // A drive without the commands: the word "Supported" stands elsewhere too, and enhanced erase is no erase.
+    // A drive without the commands: the word "Supported" is in other lines too, and an enhanced erase is no erase.
     assert_eq!(parse("", "\tnot\tsupported: enhanced erase"), Security::default());
     assert_eq!(Security::parse("ATA device\nCommands/features:\n\tEnabled\tSupported:\n\t   *\tSMART\n"), Security::default());
 }
@@ -40,8 +40,8 @@ fn only_ports_of_the_machine_itself_are_trusted() {
     }
 }
 
-/// A drive whose state are files of these names: frozen, enabled, locked; `breaks`: the erase fails, `locks` and leaves it locked,
-/// `stuck`: no order takes the password away, `old`: it knows no security.
+/// A drive whose state consists of files with these names: frozen, enabled, locked; `breaks`: the erase fails; `locks`: it leaves
+/// the drive locked; `stuck`: no command removes the password; `old`: it has no security commands.
 struct Played {
     folder: tempfile::TempDir,
     hdparm: PathBuf,
@@ -70,7 +70,7 @@ impl Played {
         Self { folder, hdparm }
     }
 
-    /// What came of it, and the orders that the drive was given.
+    /// The result, and the commands that the drive received.
     fn erase(&self) -> (Result<(), NotErased>, Vec<String>) {
         let went = erase(&self.hdparm, Path::new("/dev/sdx"));
         let calls = fs::read_to_string(self.folder.path().join("calls")).unwrap();
@@ -98,8 +98,8 @@ fn a_drive_that_knows_it_is_erased_and_keeps_no_password() {
 fn a_drive_that_would_not_take_it_gets_no_order_at_all() {
     for (state, words) in [
         (&["frozen"][..], "suspend the machine"),
-        (&["old"], "does not know it"),
-        (&["enabled", "locked"], "somebody else set"),
+        (&["old"], "does not support it"),
+        (&["enabled", "locked"], "this program did not set"),
         (&["disk"], "418 minutes"),
     ] {
         let (went, orders) = Played::new(state).erase();
@@ -116,7 +116,7 @@ fn a_drive_that_breaks_off_is_left_without_a_password() {
         let drive = Played::new(state);
         let (went, orders) = drive.erase();
         let Err(NotErased::Refused(said)) = went else { panic!("{state:?}: {went:?}") };
-        assert!(said.contains("Input/output error") && said.contains("without a password"), "{said}");
+        assert!(said.contains("Input/output error") && said.contains("has no password now"), "{said}");
         assert_eq!(orders.contains(&"unlock".to_owned()), state.contains(&"locks"), "{orders:?}");
         assert!(!drive.has("enabled") && !drive.has("locked"));
     }
