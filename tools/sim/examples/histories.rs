@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p stria-sim --example histories -- --from 1 --count 1000 --level 5
 //!
-//! Unlike `stria sim` it goes on after a failure, and prints every seed that fails.
+//! Unlike `stria sim` it continues after a failure, and prints every seed that fails.
 
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Arguments {
     /// Arrays of one level only.
     #[arg(long, value_parser = FAMILIES)]
     level: Option<String>,
-    /// With faults that seeds did not have at first.
+    /// With faults that seeds originally did not have.
     #[arg(long)]
     more_faults: bool,
     /// Clients send a killed process's requests to the next one.
@@ -36,13 +36,13 @@ struct Arguments {
     /// Metadata and write policies change.
     #[arg(long)]
     changes: bool,
-    /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
+    /// With a deliberate bug, by its name in `mutant.rs`, until it is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
-    /// Print at the end what was met how often.
+    /// Print at the end how often each case occurred.
     #[arg(long)]
     met: bool,
-    /// Make failing histories shorter first.
+    /// Shorten failing histories first.
     #[arg(long)]
     shrink: bool,
     /// Print every event.

@@ -8,7 +8,7 @@ use stria_array::{LatencyTarget, Level};
 use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
 use stria_format::md::LogChoice;
 
-/// The time that the sweep may search for its speed before anything is counted.
+/// The time in which the sweep may find its speed before measuring begins.
 const WARM_UP: Nanos = 8_000_000_000;
 
 /// The measurement to make.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub read_percent: u64,
     /// The latency that the rebuild leaves them.
     pub target: Option<LatencyTarget>,
-    /// True if the rebuild is held: this shows clients without it, at less redundancy.
+    /// True if the rebuild is held, to measure clients without it, at less redundancy.
     pub held: bool,
     /// The time that is counted.
     pub time: Nanos,
@@ -39,7 +39,7 @@ pub struct Plan {
 pub struct Outcome {
     /// Client requests a second.
     pub iops: f64,
-    /// The latency that 99 of 100 requests keep.
+    /// The latency that 99 of 100 requests do not exceed.
     pub p99_ns: Nanos,
     /// Bytes of the new member that are filled in a second.
     pub rebuild_bytes_per_s: f64,

@@ -1,7 +1,7 @@
-//! More fails at once than the level survives: what is left must still answer.
+//! More members fail at once than the level survives. The rest must still answer.
 //!
-//! The [`world`](crate::world) places only faults that redundancy survives, and judges data. Here nothing is promised of the data
-//! of an array that has failed, but that every request ends, and that the array can be stopped.
+//! The [`world`](crate::world) places only faults that redundancy survives, and judges data. Here the data of a failed array is
+//! not judged, but every request must end, and the array must be able to stop.
 
 use crate::chance::Chance;
 use crate::drive::{Drive, Keep, Refusal};
@@ -80,7 +80,7 @@ impl Beyond {
         if self.chance.one_in(2) {
             self.wait("all requests to end", 0)?;
         }
-        // Requests under way end before the stop does.
+        // Requests in flight end before the stop does.
         self.node.stop(&self.power).map_err(|error| format!("the stop does not end: {error:?}"))
     }
 
@@ -162,7 +162,7 @@ impl Beyond {
         }
     }
 
-    /// Takes turns until at most so many requests are under way.
+    /// Takes turns until at most this many requests are in flight.
     fn wait(&mut self, what: &str, most: usize) -> Result<(), String> {
         let limit = self.power.now() + PATIENCE;
         while self.pending.len() > most {

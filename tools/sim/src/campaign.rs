@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which histories run, and how.
+/// The histories to run, and their rules.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first seed.
@@ -23,7 +23,7 @@ pub struct Plan {
     pub family: Option<String>,
     /// The number of threads.
     pub jobs: usize,
-    /// Steps that seeds did not have at first.
+    /// Steps that seeds originally did not have.
     pub extras: Extras,
     /// The rules of each run.
     pub rules: Rules,
@@ -49,9 +49,9 @@ pub struct Report {
     pub crashes: u64,
     /// The duration of the campaign.
     pub duration: Duration,
-    /// The count of each thing that was met, by family.
+    /// The count of each case that occurred, by family.
     pub met: BTreeMap<(String, String), u64>,
-    /// The count of things that were met together, by family.
+    /// The count of cases that occurred together, by family.
     pub crossed: BTreeMap<String, Crossed>,
     /// The failure of the lowest seed that failed.
     pub failure: Option<(u64, Failure)>,
@@ -60,7 +60,7 @@ pub struct Report {
 /// Runs one history; a panic is a failure too.
 ///
 /// # Errors
-/// An outcome that must never be.
+/// A forbidden outcome.
 pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
     caught(history, || run(history, rules))
 }
@@ -68,7 +68,7 @@ pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
 /// Runs a history by `run`; a panic is a failure too.
 ///
 /// # Errors
-/// An outcome that must never be.
+/// A forbidden outcome.
 pub fn caught(history: &History, run: impl FnOnce() -> Result<Tally, Failure>) -> Result<Tally, Failure> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -80,13 +80,13 @@ pub fn caught(history: &History, run: impl FnOnce() -> Result<Tally, Failure>) -
     })
 }
 
-/// Makes the allocator keep memory that histories give back. glibc's asks the system for every large piece anew, and has it
-/// zeroed, until a larger one was freed; each array that starts has 1 MiB of zeros.
+/// Makes the allocator keep memory that histories free. Otherwise glibc requests each large piece from the system again, and the
+/// system zeroes it, until a larger one was freed; each array that starts has 1 MiB of zeros.
 pub fn keep_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(16 << 20)));
 }
 
-/// Runs a plan. `progress` receives the number of histories now and then, and returns false to end the campaign.
+/// Runs a plan. `progress` receives the number of histories regularly, and returns false to end the campaign.
 pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report {
     keep_memory();
     let begun = Instant::now();
@@ -118,7 +118,7 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
                                 *own.met.entry((history.setup.family(), what)).or_default() += count;
                             }
                         }
-                        // Drives that lie about flushes promise nothing: losses are counted, and are no failure.
+                        // Drives that lie about flushes guarantee nothing, so losses are counted and are not failures.
                         Err(failure) if plan.rules.lying_flush => {
                             own.histories += 1;
                             *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;
@@ -175,7 +175,7 @@ impl Report {
     }
 }
 
-/// The first seed of a range whose history fails, and how.
+/// The first seed of a range whose history fails, and the failure.
 pub fn first_failure(seeds: Range<u64>, family: Option<&str>, extras: Extras, rules: Rules) -> Option<(u64, Failure)> {
     let mut seeds = seeds;
     seeds.find_map(|seed| try_history(&History::draw_with(seed, family, extras), rules).err().map(|failure| (seed, failure)))

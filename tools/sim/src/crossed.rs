@@ -1,4 +1,4 @@
-//! Counts which kind of request met which state of the array, beside which fault.
+//! Counts requests by kind, state of the array, and present fault.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! A hostile drive in virtual time.
 //!
 //! A write is *taken* into the drive (reads see it), and is *durable* later: at once without a volatile cache or with FUA, else
-//! by a flush that began after the write had ended. When power goes, each atom of a write that is not durable is kept or lost by
-//! itself. So is each atom of a request that had not ended. Requests end in any order. The drive's own random numbers decide
-//! everything, so the same requests at the same times have the same ends.
+//! by a flush that began after the write had ended. In a power cut, each atom of a write that is not durable survives or is lost
+//! independently. So does each atom of a request that had not ended. Requests end in any order. The drive's own random numbers
+//! decide everything, so the same requests at the same times have the same results.
 
 use crate::chance::Chance;
 use crate::image::Image;
@@ -28,7 +28,7 @@ pub struct Model {
     pub sectors: u64,
     /// 1 or 8: sectors that requests are aligned to.
     pub block_sectors: u64,
-    /// 1 or 8: sectors that a power cut keeps or loses together.
+    /// 1 or 8: sectors that survive a power cut or are lost together.
     pub atom_sectors: u64,
     /// True if writes that ended may be lost until a flush.
     pub volatile_cache: bool,
@@ -38,14 +38,14 @@ pub struct Model {
     pub slowness: u64,
 }
 
-/// What a power cut leaves of data that was not durable.
+/// The part of non-durable data that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
     None,
     /// Everything, requests that had not ended included.
     All,
-    /// Each atom by itself, with a chance of so many in eight.
+    /// Each atom independently, with this chance, in eighths.
     Some(u8),
 }
 
@@ -65,25 +65,25 @@ struct Queued {
     request: Request,
     /// For a flush: the drive's count of ends when it began.
     mark: u64,
-    /// True for a write that was under way when the drive was cut short, and is done nevertheless.
+    /// True for a write that was in flight when the drive was cut short, and is done nevertheless.
     lands: bool,
     /// For a write that was taken when it began: its id among the unflushed ones.
     taken: Option<u64>,
-    /// The handle that it came through; [`NOBODY`]: its end was reported already.
+    /// The handle that sent it; [`NOBODY`]: its end was reported already.
     owner: u32,
 }
 
 /// The number that no handle has.
 const NOBODY: u32 = 0;
 
-/// The state of a drive: whether it answers, and if not, why.
+/// The state of a drive: it answers, or the reason why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It answers.
     There,
     /// It was pulled out.
     Pulled,
-    /// The process that used it is dead, and its requests are still under way, so the drive cannot be opened.
+    /// The process that used it is dead, and its requests are still in flight, so the drive cannot be opened.
     Held,
 }
 
@@ -108,7 +108,7 @@ pub struct Drive {
     chance: Chance,
     /// The contents that reads see.
     image: Image,
-    /// The contents that are sure to be there after a power cut; `None`: the same.
+    /// The contents that certainly survive a power cut; `None`: the same.
     durable: Option<Image>,
     unflushed: Vec<Unflushed>,
     ends: u64,
@@ -120,7 +120,7 @@ pub struct Drive {
     presence: Presence,
     /// Sectors that cannot be read until they are written.
     bad: Vec<Range<u64>>,
-    /// The number of writes that are going to fail.
+    /// The number of next writes that fail.
     failing_writes: u32,
     /// The way in which writes fail while this is set.
     refusal: Option<Refusal>,
@@ -133,9 +133,9 @@ pub struct Drive {
     bad_grows_to: u64,
     /// The next write to data is lost or misdirected; the second number is the end of the data.
     loses_write: Option<(Option<u64>, u64)>,
-    /// Data that should be here and is not.
+    /// Data that is missing here.
     pub witnesses: Vec<Witness>,
-    /// The number of times that it was made a member, so that no identity comes twice.
+    /// The number of times that it was made a member, so that no identity is used twice.
     pub adopted: usize,
     /// True if flushes and FUA are acknowledged without effect.
     lies: bool,
@@ -143,7 +143,7 @@ pub struct Drive {
     bits_at: Option<u64>,
     /// The sector at which it ends, if it was cut short.
     end: Option<u64>,
-    /// True if it was cut short while it was open: until it is opened anew it does nothing.
+    /// True if it was cut short while it was open: it fails every request until it is opened again.
     is_lost: bool,
     /// The number of times that it was opened.
     openings: u32,
@@ -239,7 +239,7 @@ impl Drive {
         self.is_lost
     }
 
-    /// The drive is cut short, and loses what lay behind `end`. Half of the writes under way are still done.
+    /// The drive is cut short, and loses the data behind `end`. Half of the writes in flight are still done.
     pub fn shrink(&mut self, end: u64) {
         let end = end.min(self.sectors());
         self.tell(|| format!("is cut short to {end} sectors"));
@@ -277,7 +277,7 @@ impl Drive {
     /// Opens the drive for a new owner.
     ///
     /// # Panics
-    /// While requests are under way: their sender still owns the drive.
+    /// Requests are in flight: their sender still owns the drive.
     pub fn open(&mut self) {
         let is_free = self.queue.is_empty() || self.mutant == Some(Mutant::OpenedWhileHeld);
         assert!(is_free, "drive {} is opened while its last owner's requests are under way", self.number);
@@ -338,7 +338,7 @@ impl Drive {
         self.loses_write = None;
     }
 
-    /// From now on flushes and FUA are acknowledged and nothing is made durable by them.
+    /// From now on flushes and FUA are acknowledged without effect.
     pub fn lie(&mut self) {
         self.lies = true;
     }
@@ -370,7 +370,7 @@ impl Drive {
         self.failing_writes = count;
     }
 
-    /// From now on writes fail so; `None`: no more.
+    /// From now on writes fail in this way; `None`: they succeed again.
     pub fn refuse(&mut self, refusal: Option<Refusal>) {
         self.tell(|| format!("refuses writes: {refusal:?}"));
         self.refusal = refusal;
@@ -391,12 +391,12 @@ impl Drive {
         self.look();
     }
 
-    /// True if requests under way wait for the end of a stall.
+    /// True if requests in flight wait for the end of a stall.
     pub fn hangs(&self) -> bool {
         self.stalled_until > self.power.now() && !self.queue.is_empty()
     }
 
-    /// The process that used the drive dies, and its requests stay under way: the drive is held until they have ended.
+    /// The process that used the drive dies, and its requests stay in flight: the drive cannot be opened until they have ended.
     pub fn hold(&mut self) {
         self.tell(|| "is held by what a dead process asked for".into());
         self.presence = Presence::Held;
@@ -432,7 +432,7 @@ impl Drive {
         self.queue.is_empty()
     }
 
-    /// Writes bytes durably, past every queue, as tools do before an array runs.
+    /// Writes bytes durably and at once, as tools do before an array runs.
     pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
         self.heal(&(start_sector..start_sector + bytes.len() as u64 / 512));
         self.image.write(start_sector, bytes);
@@ -441,12 +441,12 @@ impl Drive {
         }
     }
 
-    /// Makes everything durable that was taken: an orderly power-down.
+    /// Makes all taken writes durable: an orderly power-down.
     pub fn sync(&mut self) {
         self.persist_where(|write| write.ended.is_some());
     }
 
-    /// A power cut. `keep` says what is kept of writes that were not durable, and of requests that had not ended.
+    /// A power cut. `keep`: the part that survives of writes that were not durable, and of requests that had not ended.
     pub fn cut(&mut self, keep: Keep) {
         let mut left: Vec<Unflushed> = std::mem::take(&mut self.unflushed);
         let mut queue = std::mem::take(&mut self.queue);
@@ -501,7 +501,7 @@ impl Drive {
         !self.queue.is_empty()
     }
 
-    /// The process that used it is gone. Each request that had not ended may still arrive or not.
+    /// The process that used it is gone. Each unfinished request may still be carried out or not.
     pub fn orphan(&mut self) {
         for queued in std::mem::take(&mut self.queue) {
             let arrives = self.chance.one_in(2);
@@ -523,11 +523,11 @@ impl Drive {
         self.ended.clear();
     }
 
-    /// The drive is pulled and loses power: requests under way end with an error.
+    /// The drive is pulled and loses power: requests in flight end with an error.
     pub fn pull(&mut self, keep: Keep) {
         self.tell(|| "is pulled".into());
         self.presence = Presence::Pulled;
-        // Completions that were under way still arrive.
+        // Completions in flight still arrive.
         let mut gone = std::mem::take(&mut self.ended);
         for queued in &mut self.queue {
             let Request { tag, start_sector, sectors, operation } = &queued.request;
@@ -666,7 +666,7 @@ impl Drive {
             bad.end = (bad.end + 8).min(end);
             self.power.bad_grew.set(true);
         }
-        // Joins overlapping ranges; otherwise healing would make ever more ranges of the same sectors.
+        // Merges overlapping ranges; otherwise healing would make ever more ranges of the same sectors.
         self.bad.sort_unstable_by_key(|bad| bad.start);
         self.bad.dedup_by(|later, earlier| {
             let joins = later.start <= earlier.end;
@@ -736,10 +736,10 @@ impl Drive {
         self.queue.push(Queued { due, request, mark: self.ends, lands: false, taken, owner });
     }
 
-    /// True if a write is lost. Then the data that it should have written, and what it did elsewhere, is stored as a witness.
+    /// True if a write is lost. Then the data that it should have written, and its effect elsewhere, is stored as a witness.
     fn is_lost(&mut self, request: &Request) -> bool {
         let Operation::Write { from, .. } = &request.operation else { return false };
-        // Metadata have checksums and are read at a start only.
+        // Metadata has checksums and is read only at a start.
         let Some((elsewhere, end)) = self.loses_write.filter(|_| request.start_sector >= self.data_start_sector) else {
             return false;
         };
@@ -858,7 +858,7 @@ impl Drive {
         let short = if lands { None } else { self.shortness(&request) };
         if let Some(error) = short.or_else(|| self.fault(&request)) {
             self.tell_of(&request, || format!("fails ({error})"));
-            // The part of it that reads see becomes durable by a flush, as if it had not failed.
+            // A flush makes the visible part durable, as if the write had not failed.
             if let Some(id) = taken {
                 self.end_of(id);
             }
@@ -943,7 +943,7 @@ pub struct DriveHandle {
     limits: Limits,
     /// Its number; its requests end through this handle only.
     owner: u32,
-    /// The lane that it is for, as some mutants need to know.
+    /// The lane that uses it, for mutants.
     lane: usize,
     /// The opening of the drive to which it belongs.
     opening: u32,

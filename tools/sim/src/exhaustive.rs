@@ -40,11 +40,11 @@ pub fn history(setup: Setup, degraded: bool) -> History {
     History { seed: 1, setup, steps, depth: 4 }
 }
 
-/// Cuts the power after every event of a history, with each pattern of what caches keep, until the history ends before the cut.
+/// Cuts the power after every event of a history, with each pattern of surviving caches, until the history ends before the cut.
 /// Returns the number of cuts.
 ///
 /// # Errors
-/// After how many events, with which pattern, and what must never be.
+/// The number of events before the cut, the pattern, and the failure.
 pub fn cut_everywhere(history: &History, rules: Rules) -> Result<u64, (u64, Keep, Failure)> {
     let mut cuts = 0;
     for keep in [Keep::None, Keep::All, Keep::Some(4)] {

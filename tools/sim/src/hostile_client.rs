@@ -1,8 +1,8 @@
 //! Clients that write superblocks: virtual machines that run a RAID of their own, images of members that are copied into an array, and
-//! forgeries. Whatever an array carries, it must start as before.
+//! forgeries. An array must start as before, with any content.
 //!
-//! Where md looks for a superblock, a client's write sometimes holds one: at the places of all versions on the array, seen as a drive,
-//! and at those array sectors that lie where version 1.0 has its place on a member.
+//! At positions where md looks for a superblock, a client's write sometimes contains one: at the positions of all versions on the
+//! array, seen as a drive, and at array sectors that are stored at the position of version 1.0 on a member.
 
 use crate::chance::Chance;
 use crate::drive::Drive;
@@ -15,7 +15,7 @@ use stria_block::SECTOR_BYTES;
 use stria_format::md::superblock::{CLEAN, MAGIC, SUPERBLOCK_BYTES};
 use stria_format::md::{Role, Superblock};
 
-/// Sectors of the array at which certain bytes may be written.
+/// Sectors of the array at which a client may write a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A superblock of version 1.`minor` of a drive that is the array.
@@ -59,7 +59,7 @@ impl HostileClient {
         Self { places, array_sectors, chance }
     }
 
-    /// Puts superblocks into the data of a client's write at `start`, and notes them in `contents`. Returns how many.
+    /// Puts superblocks into the data of a client's write at `start`, and records them in `contents`. Returns their number.
     pub fn fill(&mut self, write: u32, start: u64, bytes: &mut [u8], drives: &Drives, contents: &mut Contents) -> usize {
         let sectors = (bytes.len() / SECTOR_BYTES) as u64;
         // An earlier write with this number may never have begun, because of a crash.
@@ -100,7 +100,7 @@ impl HostileClient {
         }
     }
 
-    /// A superblock at `sector` of a drive, younger and with more events than any: of this array, or of one of the client's.
+    /// A superblock at `sector` of a drive, newer and with more events than any: of this array, or of one of the client's.
     fn forged(&mut self, own: Superblock, sector: u64, drive_sectors: u64) -> Vec<u8> {
         let mut superblock = own;
         let foreign = self.chance.one_in(2);

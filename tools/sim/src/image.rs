@@ -1,4 +1,4 @@
-//! The bytes of a drive, in pages that exist once they were written, and are shared between copies until these differ.
+//! The bytes of a drive, in pages that exist only after a write, and are shared between copies until the copies differ.
 
 use std::rc::Rc;
 use stria_block::{SECTOR_BYTES, bytes};
@@ -47,7 +47,7 @@ impl Image {
 
     /// The bytes of some sectors.
     pub fn bytes_of(&self, start_sector: u64, sectors: u64) -> Vec<u8> {
-        // Zeros of the allocator cost nothing until they are touched, and most of a drive is empty.
+        // Zeros from the allocator cost nothing until they are accessed, and most of a drive is empty.
         let mut into = vec![0; bytes(sectors)];
         let mut rest = &mut into[..];
         for (page, at, len) in Self::cuts(bytes(start_sector), bytes(sectors)) {

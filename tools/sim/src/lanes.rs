@@ -1,8 +1,8 @@
-//! The lanes of one tree of arrays, in one thread. They exchange the same messages as threads do, and take turns in order. Now and
-//! then a lane misses turns for longer than drives take, as a thread does that is not scheduled.
+//! The lanes of one tree of arrays, in one thread. They exchange the same messages as threads do, and take turns in order.
+//! Sometimes a lane misses turns for longer than drives take, like a thread that is not scheduled.
 //!
-//! Each lane has its part of the tree (`stria-tree`), as on the host. What the host does on the thread of a lane, or on all, is
-//! done here by turns.
+//! Each lane has its part of the tree (`stria-tree`), as on the host. Work that the host does on one lane's thread, or on all
+//! threads, is done here in turn.
 
 use crate::chance::Chance;
 use crate::member_drive::{Attached, Checked, MountError, OnLane, PATIENCE, Prepared, Ready, UNIX_SECONDS};
@@ -17,7 +17,7 @@ use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
 /// The number under which a drive joins; one joins at a time.
 const OFFER: u64 = 0;
 
-/// A lane pauses after one turn in so many, for so long at most.
+/// A lane pauses after one turn in this many, for at most this long.
 const NAP_ONE_IN: u64 = 16;
 const NAP_MAX: Nanos = 500_000;
 
@@ -45,7 +45,7 @@ pub struct Array<'a> {
 }
 
 impl Node {
-    /// Binds every lane's part of a plan, and sets up the engines as the history asks.
+    /// Binds every lane's part of a plan, and sets up the engines for the history.
     pub(crate) fn bind(plan: &Plan<Ready>, power: &Rc<Power>) -> Self {
         let count = plan.lane_count();
         power.shares.set((count, plan.start.config.geometry.strip_sectors()));
@@ -123,7 +123,7 @@ impl Node {
         self.lanes.iter().for_each(Tree::activate);
     }
 
-    /// Lets time pass until `done`, or until power goes.
+    /// Advances time until `done`, or until a power cut.
     fn run_until(
         &mut self,
         power: &Power,
@@ -149,7 +149,7 @@ impl Node {
     /// Carries out one request.
     ///
     /// # Errors
-    /// The array's, or that the power went.
+    /// The array's error, or a power cut.
     pub fn request(
         &mut self,
         power: &Power,
@@ -166,7 +166,7 @@ impl Node {
     /// Reads sectors.
     ///
     /// # Errors
-    /// The array's, or that the power went.
+    /// The array's error, or a power cut.
     pub fn read(&mut self, power: &Power, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
         let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
         let Operation::Read { into } = self.request(power, start_sector, sectors, Operation::Read { into })? else {
@@ -187,10 +187,10 @@ impl Node {
         if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
     }
 
-    /// Lets time pass until no drive has anything to do.
+    /// Advances time until all drives are idle.
     ///
     /// # Errors
-    /// The power went.
+    /// A power cut.
     pub(crate) fn come_to_rest(&mut self, power: &Power) -> Result<(), MountError> {
         let is_busy = |node: &Self| {
             let tree = node.home().tree();
@@ -202,7 +202,7 @@ impl Node {
     /// Stops the array cleanly, and its spans after it.
     ///
     /// # Errors
-    /// The power went.
+    /// A power cut.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
         self.home().begin_stop();
         self.run_until(power, |node, _| node.home().is_stopped()).map(drop)
@@ -223,7 +223,8 @@ impl Node {
         &mut self.lanes
     }
 
-    /// Prepares a drive to join a leaf: its metadata and how it joins. `stale`: as a mutant does, whatever the drive missed.
+    /// Prepares a drive to join a leaf: its metadata and the way in which it joins. `stale`: as a mutant does, regardless of what
+    /// the drive missed.
     pub(crate) fn newcomer(
         &self,
         leaf: usize,
@@ -308,7 +309,7 @@ impl<'a> Array<'a> {
         said.swap_remove(0)
     }
 
-    /// True if any lane replays what a crash left, so that no member may be failed.
+    /// True if any lane replays, so that no member may be failed.
     pub fn is_replaying(self) -> bool {
         self.lanes().any(|lane| lane.with_engine(|engine| engine.is_replaying()))
     }
@@ -349,7 +350,7 @@ impl<'a> Array<'a> {
         self.home().handle_of(|known| known.index == drive)
     }
 
-    /// Which drive a member is.
+    /// The drive of a member.
     pub fn drive_of(self, member: MemberId) -> Option<usize> {
         self.home().members().get(member.0)?.drive().map(|drive| drive.index)
     }

@@ -1,9 +1,10 @@
-//! The proof that nothing acknowledged is lost: histories in virtual time, one seed each, of the real engine and format on
-//! modelled drives that forget, tear, stall, fail and vanish.
+//! The proof that no acknowledged data is lost: histories in virtual time, one seed each, of the real engine and format on
+//! modelled drives that lose writes, tear them, stall, fail and vanish.
 //!
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
 //! runs them. [`tree`] provides modelled drives ([`member_drive`]) to `stria-tree`, which opens arrays as on the host; [`lanes`]
-//! runs their lanes in one thread; [`drive`] stores the bytes and decides what a power cut leaves; [`power`] is clock and switch. The
+//! runs their lanes in one thread; [`drive`] stores the bytes and decides what survives a power cut; [`power`] has the clock and
+//! the power switch. The
 //! *atlas* in the world places only faults that redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
 //! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`mod@reference`]
 //! computes redundancy again from the bytes.

@@ -1,4 +1,4 @@
-//! A modelled drive as a member: its superblock, what a start of its array needs of it, and its device on a lane.
+//! A modelled drive as a member: its superblock, the data that a start of its array reads from it, and its device on a lane.
 
 use crate::drive::{Drive, DriveHandle};
 use crate::mutant::Mutant;
@@ -18,7 +18,7 @@ use stria_tree::{Aim, Binder, MemberDrive, NewDrive, Plan};
 /// The reason why an array does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountError {
-    /// The power went meanwhile.
+    /// The power was cut meanwhile.
     PowerLost,
     /// The reason, in words.
     Refused(String),
@@ -36,7 +36,7 @@ pub const SUPERBLOCK: Range<u64> = 8..16;
 /// The start of virtual time, in seconds since 1970.
 pub const UNIX_SECONDS: u64 = 1_700_000_000;
 
-/// The longest time that anything may take in virtual time: far beyond every stall and timer.
+/// The longest time of any operation in virtual time: far beyond every stall and timer.
 pub const PATIENCE: Nanos = 600_000_000_000;
 
 /// The name of the drive of this number.

@@ -1,14 +1,14 @@
-//! A model of what clients may see: durable linearizability, sector by sector.
+//! A model of the data that clients may see: durable linearizability, sector by sector.
 //!
-//! Every sector has the **versions** that it may hold. A write adds one when it begins. Once the write ends, reads may see only
-//! its version and those of writes that ran beside it. The version that it replaced may still return after a power cut, until a
-//! FUA write or a flush that began later makes that impossible (it is *dead*). All later reads see what a read found while no
-//! write was under way. After a flush that began later, power cuts and lost members do not change that either.
+//! Every sector has a set of possible **versions**. A write adds one when it begins. Once the write ends, reads may see only its
+//! version and those of writes that ran beside it. The version that it replaced may still return after a power cut, until a FUA
+//! write or a flush that began later makes that impossible (it is *dead*). If a read found a version while no write was in
+//! flight, all later reads see it. After a flush that began later, power cuts and lost members do not change that either.
 //!
-//! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are there, but if one
-//! is lost before the sector is read, it may hold anything. The first read decides what, for good.
+//! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are present, but if a
+//! member is lost before the sector is read, the sector may have any content. The first read decides the content for good.
 //!
-//! This knows nothing of arrays and members.
+//! The model knows nothing of arrays and members.
 
 use crate::chance::mix;
 use crate::hostile_client::Contents;
@@ -51,18 +51,18 @@ const FOUND: u32 = 1 << 31;
 struct Sector {
     versions: SmallVec<[Version; 2]>,
     listed: bool,
-    /// True if a crash may have torn it: it may hold anything if a member is lost now.
+    /// True if a crash may have torn it: it may have any content if a member is lost now.
     torn: bool,
 }
 
 impl Sector {
-    /// True if a client knows what it holds.
+    /// True if a client knows its content.
     fn holds_something(&self) -> bool {
         !self.versions.iter().any(|version| version.write == ANYTHING && version.over == NEVER)
     }
 }
 
-/// A read with a result that must never be.
+/// A read with a forbidden result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lie {
     /// The position.
@@ -73,7 +73,7 @@ pub struct Lie {
     pub allowed: Vec<u32>,
 }
 
-/// The whole array as clients know it.
+/// The entire array as clients know it.
 pub struct Model {
     sectors: Vec<Sector>,
     now: Moment,
@@ -226,7 +226,7 @@ impl Model {
     /// A read that began at `begun` has found `bytes` from `start` on.
     ///
     /// # Errors
-    /// The first sector that holds what it must not.
+    /// The first sector with forbidden content.
     pub fn end_read(&mut self, begun: Moment, start: u64, bytes: Option<&[u8]>) -> Result<(), Lie> {
         let now = self.tick();
         let place = self.reads.iter().position(|&read| read == begun).expect("it began");
@@ -258,7 +258,7 @@ impl Model {
                 continue;
             }
             sector.torn = false;
-            // Clients' superblocks are the same bytes more than once: such versions cannot be told apart.
+            // Clients write the same superblock more than once, and such versions cannot be distinguished.
             let (contents, sums) = (&self.contents, &self.found);
             let differs = |version: &&mut Version| {
                 version.over == NEVER && version.write != found && !known(contents, sums, version, index, bytes)
@@ -277,7 +277,7 @@ impl Model {
         Ok(())
     }
 
-    /// All requests under way are gone. `power_cut`: caches are lost too.
+    /// All requests in flight are gone. `power_cut`: caches are lost too.
     pub fn crash(&mut self, power_cut: bool) {
         let now = self.tick();
         self.reads.clear();
@@ -299,7 +299,7 @@ impl Model {
         });
     }
 
-    /// A member is lost, now or with the crash: sectors that may be torn may hold anything.
+    /// A member is lost, now or with the crash: sectors that may be torn may have any content.
     pub fn lose_member(&mut self) {
         let now = self.tick();
         for &index in &self.loose {
@@ -311,7 +311,7 @@ impl Model {
         }
     }
 
-    /// Redundancy is consistent everywhere and all members are there: torn sectors are old or new.
+    /// Redundancy is consistent everywhere and all members are present: torn sectors are old or new.
     pub fn agrees(&mut self) {
         for &index in &self.loose {
             self.sectors[index as usize].torn = false;

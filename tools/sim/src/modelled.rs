@@ -1,4 +1,4 @@
-//! Arrays that were just created, on drives that keep no bytes, in virtual time: the real engine, binder and metadata.
+//! Arrays that were just created, on drives that store no bytes, in virtual time: the real engine, binder and metadata.
 
 use crate::chance::Chance;
 use crate::ssd::{Cost, Figures, Meter, Ssd};
@@ -102,7 +102,7 @@ impl Created {
     /// Starts the array. Members are counted without the missing one, spares last.
     ///
     /// # Errors
-    /// In words, when the array cannot be.
+    /// The array is impossible, with the reason.
     pub fn start(&self) -> Result<Start, String> {
         let creation = self.create()?;
         let candidate = |drive: usize| {

@@ -1,6 +1,6 @@
 //! Deliberate bugs, which the checkers must find.
 //!
-//! Most sit between engine and drives and do what an engine with the bug would do.
+//! Most are between engine and drives, and act as an engine with the bug would.
 
 use stria_array::Flaw;
 use stria_block::{Buffer, Data, Nanos, Operation, Request, SECTOR_BYTES};
@@ -45,23 +45,23 @@ pub enum Mutant {
     LaneIntentDropped,
     /// An array is looked for on every array, where clients write.
     LooksInside,
-    /// Of several superblocks on a drive the youngest counts, wherever it lies.
+    /// Of several superblocks on a drive the newest counts, at any position.
     YoungestTaken,
-    /// Short reads of a drive that was cut short pass for unreadable sectors.
+    /// Short reads of a drive that was cut short count as unreadable sectors.
     ShortReadsUnreadable,
-    /// Short reads of a drive that was cut short pass for zeros.
+    /// Short reads of a drive that was cut short count as zeros.
     ShortReadsZeros,
-    /// A drive is opened while requests of a dead process are under way on it.
+    /// A drive is opened while requests of a dead process are in flight on it.
     OpenedWhileHeld,
     /// The steps of a change of metadata are done at once, in any order.
     ChangedAtOnce,
-    /// A write that the next process gets again is answered without being done.
+    /// A repeated write is acknowledged by the next process without being done.
     RepeatIgnored,
     /// The engine itself breaks a rule.
     Engine(Flaw),
 }
 
-/// 2 ms: how early a superblock update counts as durable.
+/// 2 ms: the time by which a superblock update counts as durable too early.
 pub(crate) const LATE: Nanos = 2_000_000;
 
 /// The first bytes of an append to the write log, and of the bitmap.

@@ -37,7 +37,7 @@ pub(crate) fn begin(members: &[&Rc<RefCell<Drive>>], log: PartialParity) {
     }
 }
 
-/// Gives members that are not in sync yet a parity that matches no data, as drives with a past have it.
+/// Gives members that are not in sync yet parity that does not match the data, as used drives have it.
 pub(crate) fn spoil(members: &[&Rc<RefCell<Drive>>], geometry: &Geometry, data_start: u64) {
     let strip = geometry.strip_sectors();
     for stripe in 0..geometry.stripe_count() {

@@ -1,4 +1,4 @@
-//! The one switch of a world: counts what happens on all drives, and takes their power away at a chosen count.
+//! The power switch of a world: counts events on all drives, and cuts their power at a chosen count.
 
 use crate::mutant::Mutant;
 use crate::trace::Trace;
@@ -15,7 +15,7 @@ pub struct Power {
     cut_at: Cell<Option<u64>>,
     allowed: Cell<bool>,
     off: Cell<bool>,
-    /// True while a client's flush is under way: this distinguishes its flushes of members from the engine's own.
+    /// True while a client's flush is in flight: this distinguishes its flushes of members from the engine's own.
     pub client_flush: Cell<u32>,
     /// A deliberate bug of the array that is started.
     pub mutant: Cell<Option<Mutant>>,
@@ -33,7 +33,7 @@ pub struct Power {
     pub shares: Cell<(usize, u64)>,
     /// The seed by which lanes miss turns; `None`: they take all.
     pub naps: Cell<Option<u64>>,
-    /// True if some member is missing, for mutants that need to know.
+    /// True if some member is missing, for mutants.
     pub degraded: Cell<bool>,
     /// True if more sectors have become unreadable on some drive.
     pub bad_grew: Cell<bool>,
@@ -82,17 +82,17 @@ impl Power {
         !self.off.get()
     }
 
-    /// Nothing happens on the drives after `events` more events. Requests that are under way then stay open.
+    /// Cuts the power after `events` more events on the drives. Requests that are in flight then stay open.
     pub fn cut_after(&self, events: u64) {
         self.cut_at.set(Some(self.events.get().saturating_add(events)));
     }
 
-    /// True if a cut is set and has not come.
+    /// True if a cut is set and has not happened.
     pub fn is_armed(&self) -> bool {
         self.cut_at.get().is_some()
     }
 
-    /// Cancels a cut that has not come.
+    /// Cancels a cut that has not happened.
     pub fn disarm(&self) {
         self.cut_at.set(None);
     }

@@ -13,9 +13,9 @@ use stria_format::md::{LogChoice, MdMetadata};
 
 /// The cost of a write where members are memory (`cargo run --release -p stria-bench --example log 200 5`, Zen 5, quiet): RAID 5
 /// of 4 at QD 32 makes 459,000 writes a second without the log, of four requests to members each, and 334,500 with it; where
-/// members do nothing, 1,244,000 and 747,000. A copy in memory stands for what the kernel takes for a request to a drive.
+/// members do nothing, 1,244,000 and 747,000. A copy in memory stands for the kernel's time for a request to a drive.
 pub const COST: Cost = Cost { client_ns: 580, request_ns: 400, log_page_ns: 570 };
-/// 64 GiB: where clients write.
+/// 64 GiB: the range to which clients write.
 const REGION_SECTORS: u64 = 128 << 20;
 /// The number of writes before anything is counted: bits are set, logs begun, buffers full.
 const WARM_UP: u64 = 20_000;
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub iops: f64,
     /// From a client's request to its end.
     pub mean_ns: f64,
-    /// The latency that 99 of 100 writes keep.
+    /// The latency that 99 of 100 writes do not exceed.
     pub p99_ns: Nanos,
     /// Writes to members for each client write, metadata included.
     pub member_writes: f64,

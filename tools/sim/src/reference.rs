@@ -1,4 +1,4 @@
-//! Redundancy computed again, plainly, from the bytes of the drives: a second opinion on what the engine keeps.
+//! Redundancy computed again, plainly, from the bytes of the drives, to check the engine.
 //!
 //! `P = sum of D`, `Q = sum of g^i D` over GF(2^8), polynomial 0x11d, g = 2, by Horner's rule
 

@@ -1,4 +1,4 @@
-//! The array of a history: drawn from the seed, small, so that edges are common.
+//! The array of a history: drawn from the seed, and small, so that edge cases are common.
 
 use crate::chance::Chance;
 use crate::drive::Model;
@@ -26,7 +26,7 @@ pub struct Setup {
     pub strip_sectors: u64,
     /// The chunk of the write-intent bitmap, in bytes.
     pub intent_chunk_bytes: Option<u32>,
-    /// The bitmap is written in pages of so many bytes, so that the bitmap of a small array has several.
+    /// The bytes of a page in which the bitmap is written, so that the bitmap of a small array has several.
     pub bitmap_page_bytes: Option<usize>,
     /// True if parity levels have a write log.
     pub log: bool,
@@ -38,19 +38,19 @@ pub struct Setup {
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
     pub drives: Vec<Model>,
-    /// Completions are delivered at multiples of this time only, so that many come at once; 0: one by one.
+    /// Completions are delivered at multiples of this time only, so that many arrive at once; 0: one by one.
     pub told_every: Nanos,
-    /// True if slow reads are asked of other members as well.
+    /// True if slow reads are hedged.
     pub hedges: bool,
     /// The number of lanes, where the array can have several.
     pub lanes: usize,
-    /// True if lanes miss turns now and then.
+    /// True if lanes sometimes miss turns.
     pub lanes_nap: bool,
-    /// Sweeps are held after every start until a step lets them go on, as if clients left them no speed.
+    /// Sweeps are held after every start until a step releases them, as if clients left them no speed.
     pub late_sweeps: bool,
     /// Requests to a hung drive outlive their process, and the drive cannot be opened meanwhile.
     pub holds: bool,
-    /// Clients outlive the process, and send again the requests that it had not answered, as Linux does for a ublk device.
+    /// Clients outlive the process, and repeat the requests that it had not answered, as Linux does for a ublk device.
     pub repeats: bool,
     /// A drive that was lost in a power cut, or pulled after a command that failed it was answered, returns at some later start.
     pub found_again: bool,
@@ -134,7 +134,7 @@ impl Setup {
         let unmap = chance.one_in(2);
         let drives = drives.into_iter().map(|model| Model { unmap, ..model }).collect();
         let chunk = match chance.pick(&[4096, 8192, 16384, 65536]) {
-            // One chunk for the whole array, as large ones have few: it is hardly ever idle.
+            // One chunk for the entire array, as large arrays have few: it is rarely idle.
             65536 if strip_sectors >= 64 => 8 << 20,
             chunk => chunk,
         };
@@ -236,7 +236,7 @@ impl Setup {
         self.log || self.partial_parity.is_some()
     }
 
-    /// The largest request that a crash which meets a lost member does not tear.
+    /// The largest request that is not torn by a crash together with a lost member.
     pub fn untorn_sectors_max(&self) -> u64 {
         match self.partial_parity {
             // The log has no new data, so a request is old or new only if no two of its strips share a row.

@@ -1,14 +1,15 @@
-//! An SSD by its published figures, in virtual time, as an array's member: for prices, not for proofs; it keeps no bytes.
+//! An SSD by its published figures, in virtual time, as an array's member: for measuring costs, not for proofs; it stores no
+//! bytes.
 //!
 //! It has these parts, and no more:
-//! - **Units** (dies): a 4 KiB read keeps one of them busy, which its address chooses, so reads queue where they meet.
-//! - **A write buffer**: a write ends when it is taken in. Behind it pages of 32 KiB are programmed, unit by unit in turn, as
-//!   fast as the drive writes sequentially. When programming lags a buffer behind, writes wait for it. A read that meets a
-//!   program suspends it and waits for that.
-//! - **Write amplification**: sectors written at random cost as many times more programming as the published random IOPS lie
-//!   below the sequential speed. What lies before the data (bitmap, log) is overwritten again and again within a few MiB:
-//!   its old pages are dead long before their block is collected, so it costs itself only, unless
-//!   [`Figures::amplifies_all`]. So do writes of 128 KiB and more, which are taken for parts of a stream.
+//! - **Units** (dies): a 4 KiB read keeps one of them busy. The address selects it, so reads of one unit queue.
+//! - **A write buffer**: a write ends when it is taken in. From it pages of 32 KiB are programmed, unit by unit in turn, as fast
+//!   as the drive writes sequentially. When programming is a full buffer behind, writes wait for it. A read of a unit that
+//!   programs suspends the program, and waits for that.
+//! - **Write amplification**: the programming cost of random writes is multiplied by the ratio of the sequential speed to the
+//!   published random rate. The space before the data (bitmap, log) is overwritten again and again within a few MiB. Its old
+//!   pages are dead long before their block is collected, so it is not amplified, unless [`Figures::amplifies_all`]. Writes of
+//!   128 KiB and more are not amplified either, as they count as parts of a stream.
 //! - **A volatile cache**, on some: FUA writes and flushes wait for a flush; one runs at a time and takes all that wait along.
 
 use crate::chance::{Chance, mix};
@@ -20,9 +21,9 @@ use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, Request, by
 
 /// 32 KiB: what one program writes, two planes of a TLC die.
 const PROGRAM_BYTES: u64 = 32 << 10;
-/// 128 KiB: what is written so is soon overwritten as one.
+/// 128 KiB: a write of this size counts as part of a stream.
 const STREAM_BYTES: u64 = 128 << 10;
-/// How far programming may lag behind writes that were taken in.
+/// The bytes by which programming may be behind the accepted writes.
 const BUFFER_NS: Nanos = 4_000_000;
 /// 20 µs: how long a read waits for a program to be suspended.
 const SUSPEND_NS: Nanos = 20_000;
@@ -54,7 +55,7 @@ pub struct Figures {
     pub write_bytes_per_s: u64,
     /// The time of a flush; `None`: nothing can be lost, so a flush takes no time.
     pub flush_ns: Option<Nanos>,
-    /// True if the space before the data costs as much as random writes do.
+    /// True if the space before the data is amplified like random writes.
     pub amplifies_all: bool,
 }
 
@@ -131,7 +132,7 @@ impl Meter {
         self.now.get()
     }
 
-    /// The processor is busy for so long.
+    /// The processor is busy for this time.
     pub fn spend(&self, time: Nanos) {
         self.now.set(self.now.get() + time);
     }

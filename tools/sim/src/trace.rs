@@ -8,7 +8,7 @@ use stria_format::md::log::{AppendHead, Entry, LogHead};
 use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
 use stria_tree::{MemberDrive, Tree};
 
-/// The listener of a trace, and what it wants to see. At first there is none.
+/// The listener of a trace, and its filter. At first there is none.
 #[derive(Default)]
 pub struct Trace(RefCell<Option<Listener>>);
 
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// From now on `hear` receives every event; of data, only what concerns the sectors `only` of drives.
+    /// From now on `hear` receives every event; of data requests, only those on the sectors `only` of drives.
     pub fn begin(&self, only: Option<Vec<Range<u64>>>, hear: Box<dyn FnMut(&str)>) {
         *self.0.borrow_mut() = Some(Listener { hear, only });
     }

@@ -1,7 +1,7 @@
 //! Modelled drives and the arrays on them: made and opened as `stria-host` does it, but in virtual time.
 //!
-//! `stria-format` plans a new array, `stria-tree` finds and binds those that are there. What `host` adds (files, rings, a real
-//! clock) is replaced by bytes of modelled drives and a clock that jumps.
+//! `stria-format` plans a new array, and `stria-tree` finds and binds existing ones. The parts of `host` (files, rings, a real
+//! clock) are replaced by bytes of modelled drives and a clock that jumps.
 
 use crate::chance::Chance;
 use crate::drive::{Drive, Presence};
@@ -27,14 +27,14 @@ use stria_tree::{ArrayCreation, JoinError, Maker, Nested, NewDrive, NewTree, Pla
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
 
-/// The identity of the `n`-th thing that needs one.
+/// The `n`-th identity.
 fn identity(kind: u8, n: usize) -> [u8; 16] {
     let mut uuid = [kind; 16];
     uuid[8..].copy_from_slice(&(n as u64 + 1).to_be_bytes());
     uuid
 }
 
-/// True if a mutant takes a superblock at the end of a drive for the drive's own because it is younger.
+/// True if a mutant treats a newer superblock at the end of a drive as the drive's own.
 fn takes_youngest(drive: &Drive) -> bool {
     let at = |sector: u64| Superblock::parse(&drive.image().bytes_of(sector, 8), sector, drive.sectors()).ok();
     let last = Superblock::sector_of(0, drive.sectors()).and_then(at);
@@ -88,7 +88,7 @@ pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
 /// Makes the array of `setup` on empty drives.
 ///
 /// # Errors
-/// In words, when the array cannot be.
+/// The array is impossible, with the reason.
 pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), String> {
     let creation = new_tree(setup, drives).plan().map_err(|error| error.to_string())?;
     creation.carry_out(&mut OnDrives { setup, drives, power })
@@ -139,7 +139,7 @@ struct OnDrives<'a> {
 impl Maker for OnDrives<'_> {
     type Error = String;
 
-    /// New drives hold zeros, so none are written.
+    /// New drives contain zeros, so none are written.
     fn write_drives(&mut self, array: &ArrayCreation) -> Result<(), String> {
         let Self { setup, drives, .. } = self;
         for write in &array.creation.writes {
@@ -182,10 +182,10 @@ impl Maker for OnDrives<'_> {
 /// One write: the drive, the first sector, the bytes.
 pub type Write = (usize, u64, Vec<u8>);
 
-/// The steps of a change of metadata on the drives that are there, as `host` carries them out.
+/// The steps of a change of metadata on the present drives, as `host` carries them out.
 ///
 /// # Errors
-/// When it is impossible.
+/// The change is impossible.
 pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, String> {
     let there = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There);
     let places: Vec<usize> = there.collect();
@@ -204,7 +204,7 @@ pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, Strin
     Ok(all)
 }
 
-/// Opens the one array on the drives that are there, and activates it.
+/// Opens the one array on the present drives, and activates it.
 ///
 /// # Errors
 /// The array cannot be opened, or the power went.
@@ -289,7 +289,7 @@ impl Provider for Opener<'_> {
     fn read(&mut self, array: &Plan<Ready>, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
         let mut node = Node::bind(array, self.power);
         let candidate = node.candidate(self.power, upper_uuid)?;
-        // The array is bound again when all is known. Until then its drives have nothing to do.
+        // The array is bound again once everything is known. Until then its drives are idle.
         node.come_to_rest(self.power)?;
         Ok(candidate)
     }
@@ -327,10 +327,10 @@ pub fn adoption(array: Array<'_>, drives: &Drives, drive: usize) -> Result<[Writ
 }
 
 /// Prepares a drive that is to join a leaf: it returns to its slot by the bitmap where that is possible; otherwise it becomes a
-/// new spare, which replaces a member. `stale`: as a mutant does, whatever the drive missed.
+/// new spare, which replaces a member. `stale`: as a mutant does, regardless of what the drive missed.
 ///
 /// # Errors
-/// Why it may not join.
+/// It may not join, with the reason.
 pub fn prepare(
     node: &Node,
     leaf: usize,

@@ -1,5 +1,5 @@
 //! The events of a history: steps drawn from the seed before anything runs, so that a failing history can be shrunk by
-//! leaving steps out. A step that names a thing by a number takes it modulo what there is when it comes.
+//! leaving steps out. A step that selects by a number takes it modulo the number of choices at that moment.
 
 mod extras;
 
@@ -50,7 +50,7 @@ pub enum Step {
     Flush,
     /// Clients wait until all their requests have ended.
     Drain,
-    /// No client sends a request for so long.
+    /// No client sends a request for this time.
     Pause(Nanos),
     /// A member is failed by command.
     Fail(u64),
@@ -114,7 +114,7 @@ pub enum Step {
     },
     /// A member is failed by command, and pulled once that is answered.
     Unplug(u64),
-    /// Power goes while a loose drive gets its first metadata.
+    /// The power fails while a loose drive gets its first metadata.
     AdoptTorn(u64),
     /// A failed or pulled drive comes back.
     Return(u64),
@@ -131,23 +131,23 @@ pub enum Step {
     },
     /// Sweeps are paused, or go on.
     Hold(bool),
-    /// Sweeps are bounded to so many sectors a second.
+    /// Sweeps are limited to a number of sectors per second.
     Speed(u64),
     /// Time passes until all rebuilds and resyncs have ended.
     Settle,
     /// The array is stopped cleanly, and started again.
     Restart,
     /// The array is stopped cleanly, its metadata is changed (a bitmap or a write log is added or taken away), and it starts
-    /// again. Every second time power goes meanwhile.
+    /// again. Every second time the power fails meanwhile.
     Change {
         /// The change.
         what: u64,
-        /// The write at which power goes.
+        /// The write at which the power fails.
         cut: u64,
     },
     /// The write policy changes.
     Policy(u64),
-    /// After so many more events on the drives power goes, or the process dies.
+    /// After a number of events on the drives the power fails, or the process dies.
     Crash {
         /// The number of begun and ended requests until then.
         after: u64,
@@ -159,7 +159,7 @@ pub enum Step {
 /// The ways in which bytes become wrong without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rot {
-    /// They change where they lie.
+    /// They change at rest.
     Flipped,
     /// A write is acknowledged and not done.
     Lost,
@@ -173,7 +173,7 @@ pub const TOLD_EVERY: Nanos = 100_000;
 /// The array and the steps of a seed.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The seed of latencies, and of what power cuts keep.
+    /// The seed of latencies, and of the data that survives power cuts.
     pub seed: u64,
     /// The array.
     pub setup: Setup,
@@ -242,7 +242,7 @@ impl History {
                 5 | 6 => vec![hang, kill],
                 _ => vec![hang, Step::FailHung, kill],
             };
-            // The next steps follow soon, since clients that wait for a hung drive do nothing else. Later a drive returns.
+            // The next steps follow soon, since clients that wait for a hung drive send nothing. Later a drive returns.
             let mut place = chance.below(self.steps.len() as u64 + 1) as usize;
             for step in steps {
                 self.steps.insert(place.min(self.steps.len()), step);
@@ -258,7 +258,7 @@ impl History {
 struct Drawer {
     chance: Chance,
     block: u64,
-    /// No request is larger than what the write log protects from tearing.
+    /// No request is larger than the write log can protect from tearing.
     bounded: bool,
     /// The position of the hot spot, and of a sequential run.
     hot: u64,

@@ -35,17 +35,17 @@ const RELIED_ON_MAX: Nanos = 1_000_000_000;
 /// The rules of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Half of the drives with a volatile cache lie about flushes. Then nothing is promised, and a failure is no bug.
+    /// Half of the drives with a volatile cache lie about flushes. Then losses are allowed, and a failure is no bug.
     pub lying_flush: bool,
-    /// True if what is met together is counted.
+    /// True if cases that occur together are counted.
     pub cross: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
-    /// The part that every power cut leaves; `None`: drawn drive by drive.
+    /// The part that survives every power cut; `None`: drawn drive by drive.
     pub keep: Option<Keep>,
 }
 
-/// The cost of a run, and what it met.
+/// The cost of a run, and its coverage.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Requests to drives.
@@ -56,11 +56,11 @@ pub struct Tally {
     pub crashes: u64,
     /// The count of each event, by name.
     pub met: std::collections::BTreeMap<String, u64>,
-    /// Client requests, by what they met together.
+    /// Client requests, by the cases that occurred together.
     pub crossed: Crossed,
 }
 
-/// A result that must never be.
+/// A forbidden result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The step; the count of steps stands for the end.
@@ -76,11 +76,11 @@ struct Pending {
     kind: Kind,
     begun: Moment,
     since: Nanos,
-    /// The request again, if clients repeat what was not answered.
+    /// The request, if clients repeat unanswered requests.
     again: Option<Operation>,
 }
 
-/// The request again. A read is left out: it changes nothing, and its client has seen no bytes.
+/// The request. A read is left out: it changes nothing, and its client has seen no bytes.
 fn again(operation: &Operation) -> Option<Operation> {
     match operation {
         Operation::Write { from, fua } => Some(Operation::Write { from: from.clone(), fua: *fua }),
@@ -98,12 +98,12 @@ enum Kind {
     },
     Discard,
     Flush,
-    /// A flush that does not wait for the drives, by the write policy: it promises nothing.
+    /// A flush that does not wait for the drives, by the write policy: it guarantees nothing.
     LooseFlush,
 }
 
 impl Kind {
-    /// The promise to a request under a write policy.
+    /// The guarantee for a request under a write policy.
     fn under(self, policy: WritePolicy) -> Self {
         match (self, policy) {
             (Kind::Write { .. }, WritePolicy::Through) => Kind::Write { fua: true },
@@ -125,7 +125,7 @@ impl Kind {
     }
 }
 
-/// Why a run stops early.
+/// The reason why a run stops early.
 enum Stop {
     Crashed,
     Wrong(String),
@@ -142,7 +142,7 @@ pub struct World<'a> {
     node: Option<Node>,
     model: Model,
     chance: Chance,
-    /// Random numbers for steps that histories did not have at first.
+    /// Random numbers for steps that histories originally did not have.
     more_chance: Chance,
     /// The client that writes superblocks.
     hostile_client: HostileClient,
@@ -155,13 +155,13 @@ pub struct World<'a> {
     shrinks_at_start: Option<(u64, u64)>,
     /// The member that is lost with the next power cut.
     member_to_lose: Option<u64>,
-    /// The start after the next crash is cut short after so many events, by a kill (`true`) or a power cut.
+    /// The start after the next crash is cut short after this many events, by a kill (`true`) or a power cut.
     crash_again: Option<(bool, u64)>,
     /// Drives that left, and may return at any later start.
     left: BTreeSet<usize>,
     /// Random numbers for starts.
     start_chance: Chance,
-    /// The time of the next look at the sizes of drives.
+    /// The time of the next check of the sizes of drives.
     look_due: Option<Nanos>,
     /// True if a sole log holder of an early acknowledgement was failed.
     sole_log_holder_is_gone: bool,
@@ -174,14 +174,14 @@ pub struct World<'a> {
     kill: bool,
     /// True if a crash together with lost members harms no data at rest, and leaves each request done or not begun.
     write_hole_closed: bool,
-    /// True if the log names all rows that may be inconsistent, and the superblocks say that it counts. False before the end of
-    /// the first resync.
+    /// True if the log names all rows that may be inconsistent, and the superblocks make it valid. False before the end of the
+    /// first resync.
     firm: bool,
     /// True if members or sweeps may still change by themselves.
     watched: bool,
     /// True if all redundancy is consistent.
     settled: bool,
-    /// Drives that were dropped when power went, and returned as members in sync.
+    /// Drives that were dropped at a power cut, and returned as members in sync.
     rejoined: BTreeSet<usize>,
     /// True of each drive that the engine may drop.
     suspect: Vec<bool>,
@@ -197,15 +197,15 @@ pub struct World<'a> {
 /// Runs a history to its end.
 ///
 /// # Errors
-/// The first thing that must never be.
+/// The first forbidden result.
 pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
     World::new(history, rules).map_err(|what| Failure { step: 0, what })?.run()
 }
 
-/// Runs a history, and gives `hear` a line for each event; of client data, only what concerns the sectors `only` of the array.
+/// Runs a history, and gives `hear` a line for each event; of client data, only requests on the sectors `only` of the array.
 ///
 /// # Errors
-/// The first thing that must never be.
+/// The first forbidden result.
 pub fn run_told(history: &History, rules: Rules, only: Option<Range<u64>>, hear: Box<dyn FnMut(&str)>) -> Result<Tally, Failure> {
     let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
     world.power.trace.begin(only.clone().map(|only| places_of(world.node().home(), only)), hear);
@@ -335,7 +335,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Counts a request by what it meets. With spans, the state of the first one counts.
+    /// Counts a request by the state of the array and the present fault. With spans, the state of the first one counts.
     fn cross(&mut self, kind: Kind, range: &Range<u64>) {
         if !self.rules.cross {
             return;
@@ -538,7 +538,7 @@ impl<'a> World<'a> {
 
     // Time.
 
-    /// Carries out what is due, and moves the clock to the next event. `false`: there is none up to `limit`.
+    /// Carries out the events that are due, and moves the clock to the next one. `false`: there is none up to `limit`.
     fn turn(&mut self, limit: Nanos) -> Result<bool, Stop> {
         self.look_at_sizes();
         let mut ended = std::mem::take(&mut self.ended);
@@ -598,7 +598,7 @@ impl<'a> World<'a> {
         self.node().leaves().iter().map(|leaf| leaf.status()).collect()
     }
 
-    /// No bytes rot in a world with checksums, so every checksum error is a bug.
+    /// In a world with checksums no bytes change at rest, so every checksum error is a bug.
     fn checksums(&self) -> Outcome {
         for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.all_checked()) {
             if let Some(range) = checked.take_findings().first() {
@@ -648,7 +648,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Reads the state of the array, and decides which faults may come now.
+    /// Reads the state of the array, and decides which faults are allowed now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
         let statuses = self.statuses();
@@ -690,9 +690,9 @@ impl<'a> World<'a> {
         })
     }
 
-    // The atlas: which faults may come now.
+    // The atlas: the faults that are allowed now.
 
-    /// True if power may go. RULE of the write hole: without a log, a parity array that lacks a member may not lose power.
+    /// True if the power may fail. RULE of the write hole: without a log, a parity array that lacks a member may not lose power.
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
         if self.examined.is_some() {
             return false;
@@ -706,7 +706,7 @@ impl<'a> World<'a> {
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
             is_whole(status) && (!rebuilds || copies)
         };
-        // A dropped or replaced member returns with its unreadable sectors, unless the superblocks say that it left.
+        // A dropped or replaced member returns with its unreadable sectors, unless the superblocks record that it left.
         let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
         !spoiled && told && statuses.iter().all(whole)
     }
@@ -749,7 +749,7 @@ impl<'a> World<'a> {
             })
             .collect();
         let filled = status.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing));
-        // A member that was just rebuilt is not in sync on disk yet. For a crash it counts as missing.
+        // A member that was just rebuilt is not in sync on disk yet. At a crash it counts as missing.
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return false;
         }
@@ -961,14 +961,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives a command to a leaf, and lets time pass until it is answered.
+    /// Gives a command to a leaf, and advances time until it is answered.
     fn carry_out(&mut self, leaf: usize, command: ArrayCommand) -> Result<Result<(), Refusal>, Stop> {
         let fails = if let Command::Fail(member) = command { Some(member) } else { None };
         let words = format!("{command:?}");
         let id = self.node().leaf(leaf).begin(command);
         let begun = self.power.now();
         let late = begun + PATIENCE;
-        // First without moving the clock: most commands wait for nothing.
+        // First without advancing time: most commands do not wait.
         let mut limit = begun;
         loop {
             let relied_on = fails.filter(|&member| self.node().leaf(leaf).is_sole_log_holder(member));
@@ -1030,14 +1030,14 @@ impl<'a> World<'a> {
             .loose()
             .into_iter()
             .filter(|&drive| {
-                // A drive with requests under way is in use. RULE: only the superblocks of the others record what a cache lost.
-                // So a drive with a cache does not return before they record that it left.
+                // A drive with requests under way is in use. RULE: a drive with a cache does not return before the superblocks of
+                // the others record that it left. Only they record that its cache lost data.
                 let held = self.drives[drive].borrow_mut().is_let_go();
                 let idle = self.drives[drive].borrow().is_idle();
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
                 let volatile = self.drives[drive].borrow().model().volatile_cache;
                 let failed = || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some());
-                // Nor before all lanes know that it failed.
+                // It does not return before all lanes know that it failed either.
                 let in_use = |leaf: &Array<'_>| leaf.handle_of(drive).is_some_and(|member| !leaf.is_idle(member));
                 idle && !self.node().leaves().iter().any(in_use)
                     && if pulled && volatile || held { self.is_told_of(drive) } else { pulled || failed() }
@@ -1055,7 +1055,7 @@ impl<'a> World<'a> {
             if back.is_short() && which & 1 << 20 == 0 {
                 back.renew();
             }
-            // It comes back with its unreadable sectors.
+            // It returns with its unreadable sectors.
             self.suspect[drive] = back.grows_bad();
         }
         self.let_in(drive, (which >> 32) as usize)
@@ -1069,7 +1069,7 @@ impl<'a> World<'a> {
         let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
         let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
         let others: Vec<_> = others.into_iter().map(superblock).collect();
-        // A later superblock update may still count on it; or its number belongs to another drive by now.
+        // A later superblock update may still include it, or its number may belong to another drive by now.
         let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
         let counts_on_it =
             |other: &Superblock| !taken && matches!(other.roles.get(header.dev_number as usize), Some(Role::Slot(_)));
@@ -1087,9 +1087,9 @@ impl<'a> World<'a> {
         Ok(true)
     }
 
-    /// Gives a drive to the array from which it comes, or otherwise to the `which`-th.
+    /// Adds a drive to the array to which it belonged, or otherwise to the `which`-th.
     fn let_in(&mut self, drive: usize, which: usize) -> Outcome {
-        // The last owner holds the drive until its requests have ended.
+        // The last owner keeps the drive until its requests have ended.
         let late = self.power.now() + PATIENCE;
         while self.drives[drive].borrow().is_busy() && self.turn(late)? {}
         if !self.is_taken_out(drive)? {
@@ -1100,10 +1100,10 @@ impl<'a> World<'a> {
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::Engine(Flaw::StaleAccepted));
-        // A drive that starts anew is as good as any other, unless one of its writes is still to fail.
+        // A drive that joins anew has no faults, unless one of its next writes fails.
         let anew = self.drives[drive].borrow().is_bad(&SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
-        // As the host does before it reads the drive.
+        // The host does this before it reads the drive.
         if !AllLanes(self).commit_drops().done()? {
             self.meet("refused as a member");
             return Ok(());
@@ -1202,7 +1202,7 @@ impl<'a> World<'a> {
         if let Some((drive, end)) = short {
             self.cut_short(drive, end);
         }
-        // After a clean stop no cache holds anything that matters, so power may go with it.
+        // After a clean stop no cache has data that is needed, so the power may fail too.
         let flushed = self.model.begin();
         self.model.end_flush(flushed);
         self.model.crash(true);
@@ -1240,14 +1240,14 @@ impl<'a> World<'a> {
                 .collect(),
             None => Vec::new(),
         };
-        // RULE of the unrecorded drop: a member that was dropped when power went may be in sync again, without the part of the log that its
-        // cache held. It counts as lost until a resync has ended.
+        // RULE of the unrecorded drop: a member that was dropped at a power cut may be in sync again, without the part of the log in its
+        // cache. It counts as lost until a resync has ended.
         let dropped = |leaf: &Array<'_>| {
             let failed = leaf.status().members.into_iter().filter(|member| member.state == MemberState::Failed);
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
-        // A drive that left before the last start has nothing that counts since.
+        // A drive that left before the last start has no newer data that counts.
         let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There && !self.left.contains(&drive);
         let untold = self.node.is_some()
             && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
@@ -1290,7 +1290,7 @@ impl<'a> World<'a> {
                 (Presence::Held, false) => drive.pull(keep),
             }
         }
-        // A lost drive takes its log along: writes that were acknowledged by it are as after a power cut.
+        // A lost drive takes its log along: writes that were acknowledged by that log are in the state after a power cut.
         self.model.crash(!kill || gone);
         self.settled = false;
         self.unanswered.append(&mut self.pending);
@@ -1349,7 +1349,7 @@ impl<'a> World<'a> {
         if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
     }
 
-    /// Clients send again the requests that earlier processes did not answer.
+    /// Clients repeat the requests that earlier processes did not answer.
     fn repeat(&mut self) {
         for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
             let Some(operation) = again else { continue };
@@ -1428,7 +1428,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The array without as many members as the level survives still holds everything.
+    /// All data is still there without as many members as the level survives.
     fn without_some(&mut self) -> Outcome {
         let setup = &self.history.setup;
         if setup.losses_survived() == 0 || !self.statuses().iter().all(is_whole) {

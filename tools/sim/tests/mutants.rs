@@ -134,7 +134,7 @@ fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
     is_found(Mutant::Engine(Flaw::DegradedParityLeft), "60", 900);
 }
 
-/// A failure, a return and a crash are seldom so close together in random histories, so this one is scripted (R11).
+/// In random histories a failure, a return and a crash are rarely so close together, so this history is scripted (R11).
 #[test]
 fn a_return_before_the_drop_is_durable_is_found() {
     let write = |at, sectors, fua| Step::Write { at, sectors, fua };

@@ -1,4 +1,4 @@
-//! Steps of histories that seeds did not have at first. Each kind draws its own random numbers, so that the histories of seeds
+//! Steps of histories that seeds originally did not have. Each kind draws its own random numbers, so that the histories of seeds
 //! stay the same.
 
 use super::{History, Rot, Step};
@@ -12,7 +12,7 @@ use stria_array::Level;
 pub struct Extras {
     /// Rot, lost and misdirected writes, errors that grow, torn metadata; and starts that meet another crash or lack a member.
     pub more_faults: bool,
-    /// Clients outlive a process that is killed, and send again what it had not answered.
+    /// Clients outlive a killed process, and repeat the requests that it had not answered.
     pub repeats: bool,
     /// The arrays are RAID 5 or 50, and have md's partial parity log.
     pub partial_parity: bool,
@@ -68,7 +68,7 @@ impl History {
         self
     }
 
-    /// The same with clients that outlive a process that is killed, and send again what it had not answered.
+    /// The same with clients that outlive a killed process, and repeat the requests that it had not answered.
     #[must_use]
     pub fn with_repeats(mut self) -> Self {
         self.setup.repeats = true;
@@ -119,7 +119,7 @@ impl History {
         }
         let mut chance = Chance::new(self.seed, 16);
         self.setup.found_again = true;
-        // Otherwise a crash that follows soon has little to harm.
+        // Otherwise a crash soon afterwards finds little to harm.
         self.setup.late_sweeps |= chance.one_in(2);
         for _ in 0..1 + chance.below(2) {
             let cluster = troubled_start(&mut chance);
@@ -171,14 +171,14 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
     let crash = Step::Crash { after: chance.below(40), kill: chance.one_in(2) };
     let power_cut = |chance: &mut Chance, after_max: u64| Step::Crash { after: chance.below(after_max), kill: false };
     match shape {
-        // A member is failed while the log is replayed, and power goes.
+        // A member is failed while the log is replayed, and the power fails.
         0 => steps.extend([crash, Step::Fail(chance.any()), power_cut(chance, 40)]),
         // A start without a member is cut short.
         1 => {
             let again = Step::CrashAgain { after: chance.below(60), kill: chance.one_in(3) };
             steps.extend([Step::LoseWithPower(chance.any()), again, power_cut(chance, 40)]);
         }
-        // A member is failed and unplugged while writes are under way, and the process dies.
+        // A member is failed and unplugged while writes are in flight, and the process dies.
         2 => steps.extend([Step::Unplug(chance.any()), Step::Crash { after: chance.below(24), kill: true }]),
         // Data that was read after a crash stays the same when the next crash takes a member.
         3 => {
@@ -186,7 +186,7 @@ fn troubled_start(chance: &mut Chance) -> Vec<Step> {
             reads(&mut steps);
             steps.extend([Step::Flush, Step::LoseWithPower(chance.any()), power_cut(chance, 12)]);
         }
-        // A second member of a degraded array fails writes, and power goes before that is recorded.
+        // A second member of a degraded array fails writes, and the power fails before that is recorded.
         _ => {
             steps.push(Step::FailWrite(chance.any()));
             write(chance, &mut steps);

@@ -21,7 +21,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// As the host does at each start.
+    /// The host does this at each start.
     pub(super) fn hold_policy(&mut self) {
         let (policy, node) = (self.policy, self.node.as_mut().expect("an array runs"));
         node.lanes_mut().iter_mut().for_each(|lane| lane.with_engine(|engine| engine.set_write_policy(policy)));
@@ -62,7 +62,8 @@ impl World<'_> {
         self.watch()
     }
 
-    /// Carries steps out up to some write, of which power leaves a part. Of the other writes of its step it leaves any.
+    /// Carries out steps up to some write, of which a part survives the power cut. Any of the other writes of its step may
+    /// survive.
     fn carry_out_steps(&mut self, steps: Vec<Vec<Write>>, end: usize) {
         let mut done = 0;
         for step in steps {

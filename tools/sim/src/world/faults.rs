@@ -1,6 +1,6 @@
 //! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array
-//! at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that one and
-//! leave the others as they are. Elsewhere it must report a mismatch and change nothing.
+//! at rest, and a scrub runs before anything else happens. If redundancy can name the member, the scrub must correct only that one.
+//! Otherwise it must report a mismatch and change nothing.
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
@@ -33,7 +33,7 @@ impl World<'_> {
         }
     }
 
-    /// Waits for all requests, and until those that were acknowledged early are in their places.
+    /// Waits for all requests, and until all write-behinds are in place.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
         // With *back* a flush waits for nothing, and a write would reach its drives while the scrub runs.
@@ -45,7 +45,7 @@ impl World<'_> {
         flushed
     }
 
-    /// Makes one member hold other bytes than were written.
+    /// Changes bytes of one member without an error.
     pub(super) fn rot(&mut self, which: u64, at: u64, rot: Rot) -> Outcome {
         self.drain_down()?;
         self.watch()?;
@@ -132,7 +132,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// True if a drive holds other bytes than a witness, in a sector that redundancy covers.
+    /// True if a drive has other bytes than a witness, in a sector that redundancy covers.
     fn is_left(&self, leaf: usize, drive: usize, (start, right): &Witness) -> bool {
         let other = |sector: u64, right: &[u8]| self.drives[drive].borrow().image().bytes_of(sector, 1) != right;
         let mut sectors = (*start..).zip(right.chunks_exact(512));
@@ -191,7 +191,7 @@ impl World<'_> {
         };
         self.meet("unreadable sectors that grow");
         self.model.lose_member();
-        // Sectors that were corrected may be unreadable again at once, so that the member is dropped.
+        // Corrected sectors may be unreadable again at once, so that the member is dropped.
         self.suspect[drive] = true;
         let room = self.node().leaf(leaf).geometry().member_sectors(0);
         let start = self.history.setup.data_start() + at % room;
@@ -217,7 +217,7 @@ impl World<'_> {
         })
     }
 
-    /// Power goes while a loose drive gets its first metadata.
+    /// The power fails while a loose drive gets its first metadata.
     pub(super) fn adopt_torn(&mut self, which: u64) -> Outcome {
         let fresh: Vec<usize> = self
             .loose()

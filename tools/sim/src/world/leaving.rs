@@ -6,7 +6,7 @@ use crate::drive::Presence;
 use crate::mutant::Mutant;
 use stria_block::Nanos;
 
-/// The time between two looks of the host at the sizes of drives.
+/// The time between two checks of the sizes of drives by the host.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
 impl World<'_> {
@@ -30,7 +30,7 @@ impl World<'_> {
     fn end_of(&self, drive: usize, at: u64) -> u64 {
         let drive = self.drives[drive].borrow();
         let block = drive.model().block_sectors;
-        // Half of the time somewhere in the data, else anywhere.
+        // In half of the cases within the data, otherwise anywhere.
         let from = if at & 1 << 32 == 0 { drive.data_start_sector() } else { 0 };
         (from + at % (drive.sectors().max(from + 1) - from)) / block * block
     }
@@ -40,7 +40,7 @@ impl World<'_> {
         self.drives[drive].borrow_mut().shrink(end);
     }
 
-    /// Looks at the sizes of drives as the host does, and reports those that were cut short to their arrays.
+    /// Checks the sizes of drives as the host does, and reports those that were cut short to their arrays.
     pub(super) fn look_at_sizes(&mut self) {
         if self.look_due.is_none_or(|due| due > self.power.now()) {
             return;
@@ -77,7 +77,7 @@ impl World<'_> {
         Some((drive, self.end_of(drive, at)))
     }
 
-    /// True if a member may be missing after a crash that comes now.
+    /// True if a member may be missing after a crash at this moment.
     pub(super) fn may_lose_in_crash(&self, whole: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
         let level = self.history.setup.level;
         level.is_redundant()
@@ -134,7 +134,7 @@ impl World<'_> {
             if drive.is_let_go() && self.more_chance.one_in(2) {
                 assert_eq!(drive.presence(), Presence::Held);
                 drive.put_back();
-                // A write that was to fail still does.
+                // A write that should fail still does.
                 self.suspect[index] = drive.grows_bad() || drive.is_failing();
                 drop(drive);
                 self.meet("held, and found again at a start");

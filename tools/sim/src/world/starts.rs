@@ -1,8 +1,8 @@
-//! Members that left before a start, and are there again at a later one.
+//! Members that left before a start, and are present again at a later one.
 //!
-//! A drive that is lost with a power cut loses what all others lose, and nothing is written before the superblocks name it as missing
-//! (R30, R31). So it may be there again at any later start, whatever the others say by then. The same holds for a drive that is pulled
-//! once the command that fails it was answered.
+//! A drive that is lost with a power cut loses the same data as all others, and nothing is written before the superblocks name it as
+//! missing (R30, R31). So it may be present again at any later start, whatever the other superblocks record by then. The same holds
+//! for a drive that is pulled once the command that fails it was answered.
 
 use super::{Outcome, World};
 use crate::drive::Presence;
@@ -33,7 +33,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Drives that left before the crash that comes now.
+    /// Drives that left before the present crash.
     pub(super) fn left_before(&mut self) -> Vec<usize> {
         self.left.retain(|&drive| self.drives[drive].borrow().presence() == Presence::Pulled);
         self.left.iter().copied().collect()
@@ -51,7 +51,7 @@ impl World<'_> {
         found.iter().filter_map(|&found| superblock(found)).any(drops)
     }
 
-    /// Some of them are there when the array starts.
+    /// Some of them are present when the array starts.
     pub(super) fn find_left(&mut self, left: &[usize]) {
         for &index in left {
             if self.start_chance.one_in(2) {

@@ -7,7 +7,7 @@ use stria_sim::Step;
 
 const STRIP: u64 = 32;
 
-/// For a stripe in which a blank drive in slot 2 holds data: the index of a parity member among the in-sync members, and a data
+/// For a stripe in which a blank drive in slot 2 has data: the index of a parity member among the in-sync members, and a data
 /// strip whose successor in the stripe is not on the blank drive.
 const PLACES: [(u64, u64, u64); 6] = [(0, 3, 1), (0, 0, 1), (1, 2, 0), (1, 3, 0), (4, 0, 1), (4, 1, 1)];
 
@@ -22,8 +22,8 @@ fn parity_is_mended_from_what_is_filled() {
         let spoil = |row| Step::Spoil { drive: parity, at: STRIP * stripe + row, sectors: 4 };
         let mut steps: Vec<Step> = (0..5).map(|stripe| write(3 * STRIP * stripe, 3 * STRIP)).collect();
         steps.extend([Step::Drain, Step::Flush, Step::Drain, Step::Fail(2), Step::Hold(true), Step::AddSpare(1)]);
-        // The write crosses the end of a strip. It reads and writes the parity of its first rows; that the rows between are
-        // unreadable it finds only when it corrects.
+        // The write crosses the end of a strip. It reads and writes the parity of its first rows; it finds that the rows between
+        // are unreadable only when it corrects.
         steps.extend([spoil(seed % 4), spoil(8 + seed % 8), write(STRIP * (3 * stripe + strip + 1) - 4, 8), Step::Drain]);
         steps.extend([Step::Pause(50_000_000), Step::Fail(parity + 1), Step::Read { at: 0, sectors: 15 * STRIP }]);
         steps

@@ -70,7 +70,7 @@ pub fn run(command: &Rebuild, json: bool) -> Result<(), Failure> {
     for (name, plan) in lines {
         let outcome = beside(&plan).map_err(Failure::Failed)?;
         let (p99_us, speed) = (outcome.p99_ns as f64 / 1e3, outcome.rebuild_bytes_per_s / 1e6);
-        // The time to fill a whole drive at that speed.
+        // The time to fill an entire drive at that speed.
         let hours = drive.sectors as f64 * 512.0 / outcome.rebuild_bytes_per_s / 3600.0;
         let hours = if outcome.rebuild_bytes_per_s > 0.0 { format!("{hours:.1}") } else { "-".into() };
         values.push(

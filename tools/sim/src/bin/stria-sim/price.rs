@@ -1,4 +1,4 @@
-//! `sim price`: what the write log costs on modelled SSDs.
+//! `sim price`: the cost of the write log on modelled SSDs.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct Price {
     /// The number of writes to measure, for each line and side.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
     writes: u64,
-    /// Let the drive amplify the log's sectors as it amplifies random ones.
+    /// Let the drive amplify writes to the log like random writes.
     #[arg(long)]
     amplify_all: bool,
     /// Let the engine take no time, so that only the drives count.
