@@ -39,8 +39,8 @@ def ratio(ours, base):
 
 
 def levels(rows):
-    print("## Levels on RAM members, one lane\n\nBitmap and write log as `stria create` makes them. `ratio`: to the bare member in the same round; in brackets what member")
-    print("I/Os allow (a small write of RAID 5 is 4 of them, of RAID 6 is 6), and the part of that which is reached.\n")
+    print("## Levels on RAM members, one lane\n\nBitmap and write log as `stria create` makes them. `ratio`: to the bare member in the same round; in brackets the most that member")
+    print("I/Os allow (a small write of RAID 5 is 4 of them, of RAID 6 is 6), and the share of it that is reached.\n")
     for unit, cases in (("IOPS", by_case(rows, "iops")), ("MB/s", by_case(rows, "mb_per_s"))):
         for case, subjects in cases.items():
             if case.startswith("4K") != (unit == "IOPS"):
@@ -68,7 +68,7 @@ def cost(rows):
 
 
 def sweeps(rows):
-    print("## Rebuild and scrub of RAM members on one core\n\nAll bytes that members read and wrote in a second of processor time, beside one bare member's sequential copying. (What sweeps")
+    print("## Rebuild and scrub of RAM members on one core\n\nAll bytes that members read and wrote in a second of processor time, beside one bare member's sequential copying. (The speed that sweeps")
     print("reach of members slower than the core is a test: `cargo test -p stria-bench --test sweeps -- --nocapture`.)\n")
     cases = by_case(rows, "mb_per_s")
     bare = cases["bare read"]["bare member"]
@@ -93,8 +93,8 @@ def files(rows):
 
 
 def lanes(rows):
-    print("## One array on several lanes\n\nEach with a thread, a processor and a load of its own at QD 32, on members that do nothing. Own: each is asked for its")
-    print("share; any: for all of the array, so that others do most. Thousand requests a second, and how much that is of as many times one lane's.\n")
+    print("## One array on several lanes\n\nEach lane has a thread, a processor and a load of its own at QD 32, on members that do nothing. Own: each lane gets requests for its")
+    print("partition; any: for all of the array, so that other lanes do most. Thousand requests a second, and their ratio to as many times one lane's.\n")
     counts = sorted({int(row["lanes"]) for row in rows})
     cases = collections.defaultdict(lambda: collections.defaultdict(dict))
     for row in rows:
@@ -160,7 +160,7 @@ def fronts(rows):
     print("## What a front adds, on members that do nothing\n\nProcessor time of a 4 KiB request in nanoseconds: the front's turns, and the engine's own beside it. A client, a front and an array take")
     print("turns on one thread, as on a lane, with all requests of the queue depth in flight. vhost-user: a driver that writes rings in memory. NBD: a unix")
     print("socket. ublk: a file in memory in place of the kernel's driver, with the same system calls (one io_uring_enter for each turn, a pread or pwrite for each")
-    print("request), which are a row of their own: the driver's cost differs. Time in the kernel is included, what a lane pays to sleep and wake is not.")
+    print("request), which are a row of their own: the driver's cost differs. Time in the kernel is included, the cost of a lane's sleep and wake-up is not.")
     print("Instructions are those outside of the kernel, at QD 32.\n")
     times, counts, calls = collections.defaultdict(dict), {}, collections.defaultdict(list)
     for row in rows:
@@ -206,7 +206,7 @@ def md(rows):
 
 
 def main(model, processors, kernel, load, *pairs):
-    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. Load of other work at the start: {load}; a wide spread tells of it as well.\n")
+    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. Load of other work at the start: {load}; a wide spread shows it too.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
         {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "tls": tls, "fronts": fronts, "md": md}[name](rows_of(path))
 

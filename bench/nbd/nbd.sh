@@ -1,7 +1,8 @@
 #!/bin/bash
 # The NBD server beside nbdkit (memory plugin) and qemu-nbd (a file in RAM), over unix sockets, under one client.
 # All servers run at once, idle but for the one under load; each case is run on every server before the next case,
-# and all of that ROUNDS times, each beginning with another server, so that a slow minute of the machine hits all alike.
+# and all of that ROUNDS times, each beginning with another server, so that a slow minute of the machine affects all servers
+# equally.
 #
 #   usage: bench/nbd/nbd.sh [OUT.csv]        on standard output: medians, and ours as a multiple of the better peer
 #   ROUNDS=5 SECONDS_EACH=2 SIZE_MIB=512 SERVER_CORES=0 CLIENT_CORES=1 CASES="randread:4096:32:1 …" may be set, and
@@ -36,7 +37,7 @@ start() { # name command…
   taskset -c "$server_cores" "$@" > /dev/null < "$work/open" & pids+=($!)
   declare -g "pid_$name=$!"
   for _ in $(seq 100); do [ -S "$work/$name" ] && break; sleep 0.1; done
-  # Written once, so that no server answers from memory that was never touched.
+  # Written once, so that no server answers from untouched memory.
   "$target/release/examples/nbd_load" "$work/$name" write 1048576 4 1 2 > /dev/null
 }
 mkfifo "$work/open"; exec 9<> "$work/open"   # our server ends with its standard input

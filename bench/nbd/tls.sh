@@ -35,7 +35,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyou
   -subj /CN=authority -addext basicConstraints=critical,CA:true -addext keyUsage=keyCertSign 2> /dev/null
 sign server serverAuth; sign client clientAuth
 
-# fio leaves it to libnbd to find certificates: in the home of a user who is not root.
+# libnbd searches for certificates in the user's home folder, if the user is not root.
 mkdir -p "$work/home/.pki/libnbd"; cp "$work"/*.pem "$work/home/.pki/libnbd/"
 client=(env "HOME=$work/home")
 if [ "$(id -u)" = 0 ]; then
@@ -73,7 +73,7 @@ for server in $servers; do
     sleep 0.1
   done
 done
-# Written once, so that no server answers from memory that was never touched.
+# Written once, so that no server answers from untouched memory.
 for server in $servers; do load "$server" write 1m 4 1 2 > /dev/null; done
 
 ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }

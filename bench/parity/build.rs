@@ -1,4 +1,4 @@
-//! Links the C peers that `run` has built into $STRIA_PEERS; those that are not there are left out.
+//! Links the C peers that `run` has built into $STRIA_PEERS; missing ones are left out.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=STRIA_PEERS");

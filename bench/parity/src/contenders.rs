@@ -1,4 +1,5 @@
-//! Who runs what. A contender works on the strips of a `Stripe` in place: data, P, Q, R, and at `data + 3` a strip of new data.
+//! The contenders of each operation. A contender works on the strips of a `Stripe` in place: data, P, Q, R, and at `data + 3` a
+//! strip of new data.
 
 use stria_parity::{Code, Strip, reference};
 
@@ -13,15 +14,15 @@ mod rust;
 #[cfg(peer_snapraid)]
 mod snapraid;
 
-/// `add`: one strip's share is added to P and Q, as `update` does where there was nothing before.
-/// `copy` and `copycrc`: half the data strips are copied onto the other half, with P and Q of what was copied; `copycrc` also
-/// asks ours, and only ours, for the CRC-32C of every 4 KiB.
+/// `add`: adds one strip to P and Q, as `update` does for a strip of zeros. `copy` and `copycrc`: half the data strips are copied
+/// onto the other half, with P and Q of what was copied; `copycrc` also computes the CRC-32C of every 4 KiB, in our contender
+/// only.
 pub const OPS: [&str; 10] = ["roof", "P", "PQ", "PQR", "update", "add", "recover1", "recover2", "copy", "copycrc"];
 
 pub struct Contender {
     pub who: String,
     pub call: Box<dyn FnMut(&Stripe)>,
-    /// Computes our code, so that its result can be held against ours. Others are only timed.
+    /// True if it computes the same code as ours, so that the results can be compared. Others are only timed.
     pub same_code: bool,
 }
 

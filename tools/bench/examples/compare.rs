@@ -56,7 +56,7 @@ fn main() -> Result<(), LoadError> {
     Ok(())
 }
 
-/// CPU per request beyond what the lowest bound leaves for it.
+/// CPU time per request above that of the lowest bound.
 fn added(row: &Row) -> f64 {
     row.array.cpu_ns_per_io - row.bounds.map_or(f64::NAN, |bounds| 1e9 / bounds.allowed)
 }

@@ -1,15 +1,15 @@
-//! What each front adds to a request of 4 KiB, beside what the engine takes, on members that do nothing: for `bench/fronts/run`.
+//! The cost of each front for a request of 4 KiB, beside the engine's, on members that do nothing: for `bench/fronts/run`.
 //!
 //! `cargo run --release -p stria-bench --example fronts [RUN_MS [ROUNDS]]` prints CSV: medians of batches, in nanoseconds a request.
-//! `fronts count FRONT ARRAY KIND DEPTH BATCHES` runs so many batches of one case, for callgrind to count the instructions of
+//! `fronts count FRONT ARRAY KIND DEPTH BATCHES` runs BATCHES batches of one case, so that callgrind counts the instructions of
 //! `front_part` and `engine_part`.
 //!
 //! One thread plays the client, gives the front its turns and polls the array, as a lane does. Only turns of the front and work of the
 //! array are timed. A batch is `depth` requests in flight at once: with members that do nothing all end in the same poll. The client
 //! of vhost-user is a driver that writes rings in memory (`stria_testkit`), that of NBD a unix socket, and that of ublk a file in
-//! memory in place of the kernel's driver (`stria_front::ublk::stand_in`), which refuses what it cannot do. What the kernel does in the
-//! system calls of a turn is in the time, except that the rows "system calls of ublk" are those calls alone. What a lane pays
-//! to sleep and wake is not in it.
+//! memory in place of the kernel's driver (`stria_front::ublk::stand_in`), which refuses the driver's commands. The kernel's work in
+//! the system calls of a turn is included; the rows "system calls of ublk" have those calls alone. The cost of a lane's sleep and
+//! wake-up is not included.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ const DEPTHS: [u16; 2] = [1, 32];
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Keeps the on-lane clients that a server would give to the array's lane.
+/// Stores the on-lane clients that a server would give to the array's lane.
 struct Catch {
     limits: Limits,
     clients: Mutex<Sender<Box<dyn LaneClient>>>,
@@ -58,7 +58,7 @@ fn catch(limits: &Limits) -> (Arc<dyn RemoteDevice>, Receiver<Box<dyn LaneClient
     (Arc::new(Catch { limits: limits.clone(), clients: Mutex::new(sender) }), clients)
 }
 
-/// Positions by chance, aligned to a block.
+/// Random positions, aligned to a block.
 struct Positions {
     state: u64,
     blocks: u64,
@@ -84,7 +84,7 @@ trait Client {
     fn has_all(&mut self) -> Outcome<bool>;
 }
 
-/// The stand-in for ublk's driver has the next request of each tag by itself.
+/// The stand-in for ublk's driver makes the next request of each tag itself.
 struct OfItself;
 
 impl Client for OfItself {
@@ -197,13 +197,13 @@ struct Case {
     client: Box<dyn Client>,
     array: Box<dyn BlockDevice>,
     began: Instant,
-    /// It may be ahead of the clock.
+    /// This time may be ahead of the clock.
     now: Nanos,
     ended: Vec<Completion>,
     requests: Vec<Request>,
 }
 
-/// What the front does in one turn.
+/// The front's work in one turn.
 #[inline(never)]
 fn front_part(
     lane_client: &mut dyn LaneClient,
@@ -215,7 +215,7 @@ fn front_part(
     lane_client.turn(now, signalled, ended, requests)
 }
 
-/// What the array does with the requests of one turn. Time leaps where the array waits for it, as it does before it writes to a stripe
+/// The array's work on the requests of one turn. Time jumps forward if the array waits for it, as it does before it writes to a stripe
 /// that another write has just changed.
 #[inline(never)]
 fn engine_part(array: &mut dyn BlockDevice, now: &mut Nanos, requests: &mut Vec<Request>, ended: &mut Vec<Completion>) {

@@ -1,8 +1,8 @@
 //! The cost of checksums: arrays with and without the layer that verifies, in turn.
 //!
 //! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS [FOLDER]]]`. Members are RAM, which costs nothing, so that
-//! the figure is the layer's own CPU time at its worst; or files in a folder, by which it hides behind the drive's time. Figures
-//! are medians of the rounds, the ratio that of the rounds' own ratios with its least and greatest.
+//! the figure is the layer's own CPU time in the worst case; or files in a folder, where the drive's time hides it. Figures are
+//! medians of the rounds. The ratio is the median of the rounds' ratios, with the least and the greatest.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ type Device = Box<dyn BlockDevice>;
 /// The data of a drive with checksums, without the region behind.
 struct Verified(IntegrityDevice<Device>, Limits);
 
-/// Where members lie: in memory, or in files of a folder.
+/// The place of members: memory, or files in a folder.
 struct Place {
     files: Option<(Ring, PathBuf)>,
 }

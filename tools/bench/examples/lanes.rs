@@ -1,9 +1,9 @@
-//! One array on 1, 2, … lanes, each with a thread and a load of its own, pinned to a processor: how near to as many times as
-//! fast. Members do nothing, so what is left is the engine's own time and that of the ways between lanes.
+//! One array on 1, 2, … lanes, each with a thread and a load of its own, pinned to a processor: how close the speed comes to as
+//! many times one lane's. Members do nothing, so the figure is the time of the engine and of the messages between lanes.
 //!
 //! `cargo run --release -p stria-bench --example lanes [RUN_MS [ROUNDS [LANES]]]` prints CSV; `bench/run lanes` makes a table of
-//! it. Rounds go from lane count to lane count in turn. *Own*: each lane is asked for what is its own. *Any*: for all of the array, so that of n lanes' requests
-//! all but an n-th go to another lane.
+//! it. Rounds go from lane count to lane count in turn. *Own*: each lane gets requests for its own partition. *Any*: for all of the array, so that of
+//! n lanes' requests all but an n-th go to another lane.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -16,7 +16,7 @@ use stria_drive::{keep_to, monotonic_now};
 const MEMBER_SECTORS: u64 = 64 << 11;
 const STRIP_SECTORS: u64 = 128;
 
-/// What a lane is asked for: all of the array, or what is its own.
+/// The range of a lane's requests: all of the array, or its own partition.
 struct Asked {
     array: ArrayDevice<NoMetadata>,
     limits: Limits,
@@ -48,7 +48,7 @@ impl BlockDevice for Asked {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.array.poll(now, completions);
     }
-    /// What others have to end comes without a time: the lane polls.
+    /// Completions from other lanes have no known time, so the lane polls.
     fn next_wake(&self) -> Option<Nanos> {
         Some(0)
     }
@@ -77,7 +77,7 @@ fn run(config: &ArrayConfig, load: &Load, lanes: usize, own: bool) -> f64 {
             start.wait();
             let load = Load { seed: load.seed + lane as u64, ..load };
             let outcome = load.run(Target { device, ring: None }, None).expect("null devices do not fail");
-            // Others may still ask this lane for something.
+            // Other lanes may still send requests to this lane.
             running.fetch_sub(1, Ordering::SeqCst);
             while running.load(Ordering::SeqCst) > 0 {
                 array.poll(monotonic_now(), &mut Vec::new());

@@ -1,8 +1,8 @@
 //! The cost of the write log: 4 KiB random writes with and without it, on RAM members, one lane, md metadata and bitmap.
 //!
 //! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS [null]]]`; rounds alternate between the two, medians are
-//! shown. Beside the cost: writes to members and bytes of them, for each write of a client. With `null` members do nothing:
-//! what is left is the engine's own time, where memory as a member charges for copies that a drive does by itself.
+//! shown. Beside the cost: writes to members and bytes of them, for each write of a client. With `null` members do nothing, so
+//! the figure is the engine's own time. With members in memory it includes copies that a drive does by itself.
 
 mod support;
 

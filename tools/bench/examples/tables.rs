@@ -1,12 +1,12 @@
-//! What an array costs over its members, in one process and on one lane: for `bench/run`, which makes tables of it.
+//! The cost of an array above its members, in one process and on one lane: for `bench/run`, which makes tables of it.
 //!
 //! `cargo run --release -p stria-bench --example tables [RUN_MS [ROUNDS [FILTER…]]]` prints CSV; a filter picks lines
 //! that contain it. Every case is run on every subject before the next case, and all of that ROUNDS times.
 //!
 //! `levels`: 4 KiB at random and whole stripes on RAM members, md metadata, bitmap and write log as `stria create` makes
-//! them; all subjects are loaded in 48 MiB, so that caches hold as much of each. `cost`: on members that do nothing.
-//! `sweeps`: rebuild and scrub of RAM members, and copying from and to one; its MB/s are all bytes that members read and
-//! wrote, in seconds of processor time.
+//! them; all loads stay within 48 MiB, so that caches have an equal part of each. `cost`: on members that do nothing. `sweeps`:
+//! rebuild and scrub of RAM members, and copying from and to one; its MB/s are all bytes that members read and wrote, in seconds
+//! of processor time.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn on_ram() -> Vec<Subject> {
     std::iter::once(bare).chain(LEVELS.map(array)).collect()
 }
 
-/// The same on members that do nothing, without metadata, which they could not hold.
+/// The same on members that do nothing, without metadata, as they store none.
 fn on_null() -> Vec<Subject> {
     let null = || Box::new(NullDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>;
     let array = |(name, level, count, stripe_strips)| {
@@ -78,14 +78,14 @@ fn measure(table: &str, round: usize, case: &str, subject: &mut Subject, load: &
     println!("{table},{round},{case},{},{iops:.0},{mb_per_s:.1},{cpu:.1}", subject.name);
 }
 
-/// Larger than the caches, and touched once, so that nothing is answered from the page of zeros.
+/// Larger than the caches, and written once, so that no read is answered from the page of zeros.
 fn swept_member() -> Box<dyn BlockDevice> {
     let mut ram = RamDevice::new(SWEPT_SECTORS);
     ram.memory_mut().chunks_mut(4096).for_each(|page| page[0] = 0);
     Box::new(ram)
 }
 
-/// What this thread has used, which does not count the machine's other work.
+/// The processor time of this thread, without the machine's other work.
 fn thread_time() -> Nanos {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,5 +1,5 @@
 //! An array beside its bare members, in one process and in turn: every round runs each load on the array and the loads
-//! that show what its members do, so that a slow minute of the machine meets both.
+//! that show what its members do, so that a slow minute of the machine affects both.
 
 use crate::theory::{Bounds, MemberRates, Pattern, Rates, Shape, Work};
 use crate::{Latency, Limit, Load, LoadError, Order, Outcome, Target, Together};
@@ -9,10 +9,11 @@ use std::time::Duration;
 use stria_block::BlockDevice;
 use stria_drive::Ring;
 
-/// Where bare drives count as saturated. Memory is at any depth, and a larger one would only spill its caches.
+/// The depth at which bare drives count as saturated. Memory is saturated at any depth, and a larger one would only overflow its
+/// caches.
 const SATURATING_DEPTH: usize = 32;
 
-/// What is compared.
+/// The subject of a comparison.
 pub struct Subject {
     /// For people.
     pub name: String,
@@ -20,9 +21,9 @@ pub struct Subject {
     pub array: Box<dyn BlockDevice>,
     /// Its geometry.
     pub shape: Shape,
-    /// Its members' likes, bare: as many, of the same kind, and not in use by the array when they are written.
+    /// Bare drives like its members: as many, of the same kind, and not in use by the array when they are written.
     pub members: Vec<Box<dyn BlockDevice>>,
-    /// Whether the members may be overwritten; if not, writes have no law to be held against.
+    /// True if the members may be overwritten; if not, writes have no bound for comparison.
     pub members_writable: bool,
     /// The ring of all these devices; `None` for memory.
     pub ring: Option<Ring>,
@@ -116,19 +117,19 @@ pub struct Row {
     pub read_work: Option<Work>,
     /// The member work of writes.
     pub write_work: Option<Work>,
-    /// What the geometry allows, in requests per second of the comparison's basis.
+    /// The limit of the geometry, in requests per second of the comparison's basis.
     pub bounds: Option<Bounds>,
     /// The array's rate over the lowest bound.
     pub share_of_allowed: Option<f64>,
 }
 
-/// What rates and shares count by.
+/// The basis of rates and shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Basis {
     /// Requests per second.
     Second,
-    /// Requests per second of the lane's CPU time: for members in memory, where nothing else is waited for, so that
-    /// other work on the machine does not count.
+    /// Requests per second of the lane's CPU time: for members in memory, where the lane waits for nothing else, so that other
+    /// work on the machine does not count.
     CpuSecond,
 }
 
@@ -143,9 +144,9 @@ pub struct Comparison {
     pub members: usize,
     /// Strip.
     pub strip_bytes: u64,
-    /// How often everything was run.
+    /// The number of rounds.
     pub rounds: usize,
-    /// What rates and shares count by.
+    /// The basis of rates and shares.
     pub basis: Basis,
     /// One for each load.
     pub rows: Vec<Row>,
@@ -154,8 +155,8 @@ pub struct Comparison {
 /// A load on bare members: size, sequential, read, depth, all of them at once.
 type BareKey = (u32, bool, bool, usize, bool);
 
-/// Runs `loads` on the subject's array and what they are held against on its members, `rounds` times, one after the
-/// other. `watch` receives (runs done, runs in all, what comes next).
+/// Runs `loads` on the subject's array, and the loads for comparison on its members, `rounds` times, one after the other. `watch`
+/// receives (runs done, runs in all, what comes next).
 ///
 /// # Errors
 /// The first load's that fails.
@@ -205,7 +206,7 @@ pub fn compare(
     })
 }
 
-/// What a load is called.
+/// The name of a load.
 pub fn label(load: &Load) -> String {
     let size = match load.block_bytes {
         bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
@@ -242,7 +243,7 @@ fn saturating(load: &Load, basis: Basis) -> usize {
     }
 }
 
-/// The bare loads that `load` is held against. Parity writes also read members.
+/// The bare loads with which `load` is compared. Parity writes also read members.
 fn bare_loads(load: &Load, subject: &Subject) -> Vec<(BareKey, Load)> {
     let members = subject.shape.members as u64;
     let saturating = saturating(load, subject.basis());
@@ -285,7 +286,7 @@ fn row(shape: &Shape, load: &Load, array: Figure, bare: &BTreeMap<BareKey, Figur
     let bare_rate = |read, depth, all| bare.get(&bare_key(load, read, depth, all)).map(rate);
     let rates = |depth, all| {
         let read = bare_rate(true, depth, all)?;
-        // A load of reads alone has no need of the other.
+        // A load of reads alone does not need the other.
         let write = if load.read_percent == 100 { f64::NAN } else { bare_rate(false, depth, all)? };
         Some(Rates { read, write })
     };
@@ -303,7 +304,7 @@ fn row(shape: &Shape, load: &Load, array: Figure, bare: &BTreeMap<BareKey, Figur
             (one, other) => one.or(other),
         }
     });
-    // Of a mixed load: what one member would do with it, reads and writes in turn.
+    // For a mixed load: the rate of one member with reads and writes in turn.
     let member = match load.read_percent {
         percent @ (0 | 100) => bare.get(&bare_key(load, percent == 100, load.queue_depth, false)).cloned(),
         _ => None,

@@ -1,4 +1,4 @@
-//! Where figures come from: without it they mean nothing.
+//! The origin of figures, without which they mean nothing.
 
 use serde::Serialize;
 use std::time::SystemTime;
@@ -18,12 +18,12 @@ pub struct Environment {
     pub cpu_count: usize,
     /// RAM.
     pub memory_gib: f64,
-    /// What the members are, in words.
+    /// A description of the members.
     pub members: String,
 }
 
 impl Environment {
-    /// This machine now. `members`: what the members are, such as "image files on ext4, direct I/O".
+    /// This machine now. `members`: a description, such as "image files on ext4, direct I/O".
     pub fn here(members: impl Into<String>) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {

@@ -1,24 +1,23 @@
-//! What every block of a region should hold, so that a read can be judged.
+//! The expected content of every block of a region, to verify reads.
 //!
-//! Each sector of a written block carries its writer (the ledger's seed), where it belongs and in which generation,
-//! a check of these, and a body that follows from them:
+//! Each sector of a written block carries its writer (the ledger's seed), its position and generation, a check of these, and a
+//! body that follows from them:
 //!
 //! ```text
 //! bytes 0..8 seed · 8..16 sector · 16..24 generation · 24..32 check of the three · 32..512 SplitMix64 from the check
 //! ```
 //!
-//! So a wrong sector says what happened to it, see [`Fault`]. Of a block the ledger knows the generation that was
-//! acknowledged, and the newest that was tried: after a failed write any sector may hold either.
-//! Memory: 12 bytes per block.
+//! So a wrong sector shows the kind of fault, see [`Fault`]. For each block the ledger stores the acknowledged generation and the
+//! newest attempted one. After a failed write any sector may have either. Memory: 12 bytes per block.
 
 use std::ops::Range;
 use stria_block::{SECTOR_BYTES, bytes};
 use stria_chance::{Chance, mix};
 
-/// How a block that was read differs from what it should hold.
+/// The difference between a block that was read and its expected content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// An acknowledged write is not there, the one before it is.
+    /// An acknowledged write is missing, and the one before it is there.
     #[error("sector {sector}: write lost: generation {found} where {expected} was acknowledged")]
     Lost {
         /// Where.
@@ -39,7 +38,7 @@ pub enum Fault {
         expected: u64,
     },
     /// The data belongs elsewhere.
-    #[error("sector {sector}: data of sector {found_sector} (generation {found}) lies here: a misplaced write or read")]
+    #[error("sector {sector}: it has the data of sector {found_sector} (generation {found}): a misplaced write or read")]
     Misplaced {
         /// Where.
         sector: u64,
@@ -49,7 +48,7 @@ pub enum Fault {
         found: u64,
     },
     /// The data is of another run.
-    #[error("sector {sector}: data of another run (seed {found_seed:#x}) lies here: a lost write over old data")]
+    #[error("sector {sector}: it has data of another run (seed {found_seed:#x}): a lost write over old data")]
     Foreign {
         /// Where.
         sector: u64,
@@ -86,12 +85,12 @@ struct Block {
     sure: u32,
     /// Newest generation tried.
     newest: u32,
-    /// A request is in flight, so that no two meet on one block.
+    /// True if a request is in flight, as a block has only one at a time.
     busy: bool,
 }
 
 /// The expected contents of a region, block by block. It outlives a load, so that a later one, or
-/// [`Load::check`](crate::Load::check), finds what earlier ones wrote.
+/// [`Load::check`](crate::Load::check), knows the writes of earlier ones.
 pub struct Ledger {
     seed: u64,
     start_sector: u64,

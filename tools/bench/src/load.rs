@@ -13,34 +13,34 @@ use stria_block::{BlockDevice, Buffer, Completion, Data, IoError, Nanos, Operati
 use stria_chance::Chance;
 use stria_drive::{Ring, monotonic_now};
 
-/// Where the next request goes.
+/// The position of the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Order {
     /// One after another from the start of the region, and again from there at its end.
     Sequential,
-    /// Anywhere in the region, aligned to the block size, each place as likely as any other.
+    /// Anywhere in the region, aligned to the block size, all positions equally likely.
     Random,
 }
 
-/// When a load ends; requests in flight are waited for.
+/// The end of a load, which waits for requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// After so long.
+    /// After this time.
     Time(Duration),
-    /// After so many reads and writes.
+    /// After this number of reads and writes.
     Operations(u64),
 }
 
-/// What to do to a device.
+/// A load for a device.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Bytes of each read and write: a multiple of the device's logical block.
     pub block_bytes: u32,
-    /// Reads among reads and writes, 0 to 100, chosen by chance.
+    /// The percentage of reads, chosen at random.
     pub read_percent: u8,
     /// Requests in flight.
     pub queue_depth: usize,
-    /// Where they go.
+    /// Their positions.
     pub order: Order,
     /// Sectors to stay in; `None`: the whole device. With a ledger, the ledger's region.
     pub region: Option<Range<u64>>,
@@ -48,9 +48,9 @@ pub struct Load {
     pub warm_up: Duration,
     /// When to end.
     pub limit: Limit,
-    /// A flush after so many writes.
+    /// The number of writes before each flush.
     pub flush_every_writes: Option<u64>,
-    /// Start of all chance: places, mix, contents.
+    /// The seed of positions, mix and contents.
     pub seed: u64,
 }
 
@@ -71,7 +71,7 @@ impl Default for Load {
     }
 }
 
-/// What the load is put on.
+/// The target of a load.
 pub struct Target<'a> {
     /// The device, on this thread.
     pub device: &'a mut dyn BlockDevice,
@@ -79,7 +79,7 @@ pub struct Target<'a> {
     pub ring: Option<&'a Ring>,
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The load does not fit the device.
@@ -94,10 +94,10 @@ pub enum LoadError {
         block_bytes: u32,
         /// Its place.
         sector: u64,
-        /// The device's own words.
+        /// The device's error.
         source: IoError,
     },
-    /// A read brought other data than was written.
+    /// A read returned other data than was written.
     #[error("verification failed after {verified_blocks} good blocks: {fault}")]
     Mismatch {
         /// The first that was found.
@@ -105,7 +105,7 @@ pub enum LoadError {
         /// Blocks compared before.
         verified_blocks: u64,
     },
-    /// Nothing ended for a minute, or never will.
+    /// No request has ended for a minute, or none ever will.
     #[error("the device does not end its requests: {in_flight} are in flight and none has ended for {} s", waited.as_secs())]
     Stalled {
         /// Requests that did not end.
@@ -117,7 +117,7 @@ pub enum LoadError {
 
 /// A minute: longer than any drive's own error recovery.
 const STALL: Nanos = 60_000_000_000;
-/// A second at most between looks at the clock while waiting.
+/// The longest time between two checks of the clock while waiting.
 const NAP_MAX: Nanos = 1_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ enum Kind {
     Flush,
 }
 
-/// One request's place: what is in flight, and the memory while it is not.
+/// A place for one request: the request in flight, and otherwise its memory.
 struct Place {
     kind: Kind,
     block: u64,
@@ -203,11 +203,11 @@ impl Load {
         } else if self.queue_depth == 0 {
             "a queue depth of 0 does nothing".into()
         } else if self.read_percent > 100 {
-            format!("{} % reads is more than all", self.read_percent)
+            format!("{} % reads is more than 100", self.read_percent)
         } else if ledger.is_some_and(|ledger| ledger.block_bytes() != self.block_bytes) {
             "its ledger has another block size".into()
         } else if ledger.is_some() && (region.end - region.start) / block_sectors < self.queue_depth as u64 {
-            format!("with verification {} blocks are needed for as many requests at once", self.queue_depth)
+            format!("with verification {} requests in flight need as many blocks", self.queue_depth)
         } else {
             return Ok((region.start, block_sectors, (region.end - region.start) / block_sectors));
         };
@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Gives when, and the CPU time then.
+    /// Returns the time, and the CPU time at that moment.
     fn begin_measuring(&mut self, now: Nanos) -> (Nanos, Duration) {
         self.measuring = true;
         if let Limit::Operations(count) = self.load.limit {
@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    /// Lets time pass. False: nothing would ever end.
+    /// Waits. False: no request would ever end.
     fn wait(&self, now: Nanos) -> bool {
         let wake = self.target.device.next_wake();
         match (wake, self.target.ring) {
@@ -434,7 +434,7 @@ impl<'a> Run<'a> {
                         }
                     }
                 }
-                // Almost always the buffer that was lent; a device may have cut it, or kept it after an error.
+                // Almost always the same buffer; a device may have cut it, or not returned it after an error.
                 let whole = into.len() == 1 && into[0].len() == len;
                 place.buffer = Some(if whole { into } else { fresh(len) });
             }

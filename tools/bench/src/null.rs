@@ -1,4 +1,4 @@
-//! A device that does nothing, so that what is left is the cost of those above it.
+//! A device that does nothing, to measure the cost of the layers above it.
 
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 
@@ -9,7 +9,7 @@ pub struct NullDevice {
 }
 
 impl NullDevice {
-    /// A null device that claims `size_sectors`.
+    /// A null device that reports `size_sectors`.
     pub fn new(size_sectors: u64) -> Self {
         Self { limits: Limits::plain(size_sectors), ended: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! What a load measured.
+//! The measurements of a load.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -60,7 +60,7 @@ impl Outcome {
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// 1 ns to 100 s in steps of 0.1 %; what is beyond counts as 100 s.
+    /// 1 ns to 100 s in steps of 0.1 %; a longer latency counts as 100 s.
     pub(crate) fn new() -> Self {
         Self(Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are in order"))
     }

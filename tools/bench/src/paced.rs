@@ -1,16 +1,16 @@
-//! A device of a given speed, by whatever clock it is polled with: what a drive's own speed allows can be computed exactly,
-//! in virtual time too, where no other load of the machine counts.
+//! A device of a given speed, by the clock with which it is polled. So the limit of a drive's speed can be computed exactly, in
+//! virtual time too, where other load of the machine does not count.
 
 use std::collections::VecDeque;
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
 
-/// Carries one request after the other through the device below at so many bytes a second; each ends a latency later.
+/// Sends one request after the other to the device below, at a fixed number of bytes per second; each ends a latency later.
 pub struct PacedDevice<D> {
     device: D,
     bytes_per_s: u64,
     latency: Nanos,
     now: Nanos,
-    /// When everything submitted so far has passed.
+    /// The time at which all submitted requests have passed.
     free_at: Nanos,
     pending: VecDeque<(Nanos, Completion)>,
 }

@@ -26,7 +26,7 @@ pub enum Section<'a> {
     Story(&'a Story),
 }
 
-/// The page, with what was found in plain words at the top.
+/// The page, with the findings in plain words at the top.
 pub fn page(title: &str, environment: &Environment, sections: &[Section<'_>]) -> String {
     let mut verdict = Vec::new();
     let mut body = String::new();

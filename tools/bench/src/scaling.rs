@@ -1,8 +1,8 @@
 //! Every level that fits, on image files, drive count by drive count: the figures of the scaling table.
 //!
 //! Per drive count: the bare files alone and all at once, then one array after the other on the same files. All runs are
-//! short, so each is repeated, round after round, and the spread is kept beside the median. Bounds and shares go by the best
-//! rounds: other work on the machine takes time away and never gives any.
+//! short, so each is repeated, round after round, and the spread is recorded beside the median. Bounds and shares use the best
+//! rounds, as other work on the machine only makes runs slower.
 
 use crate::theory::{Bounds, MemberRates, Pattern, Rates, Shape, Work};
 use crate::{Limit, Load, LoadError, Order, Outcome, Spread, Target, Together};
@@ -17,7 +17,7 @@ use stria_drive::{Access, DriveError, Ring};
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec, HostError, HostedArray, OpenOptions};
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where the image files are made, in a folder of their own that is removed afterwards.
@@ -63,7 +63,7 @@ impl Plan {
         Self { drive_counts: (1..=8).chain([10, 12, 16, 20, 24]).collect(), ..self }
     }
 
-    /// Levels that can be made of `count` drives and are more than another's name: RAID 5 of two is a mirror.
+    /// Levels that are possible with `count` drives and are not the same as another: RAID 5 of two is a mirror.
     pub fn levels_that_fit(&self, count: usize) -> impl Iterator<Item = ArrayLevel> + '_ {
         self.levels.iter().copied().filter(move |level| match level {
             ArrayLevel::Single(Level::Linear | Level::Raid0) => count >= 1,
@@ -125,18 +125,18 @@ pub struct Cell {
     pub p99_ns: u64,
     /// CPU per request, median.
     pub cpu_ns_per_io: f64,
-    /// What the geometry allows on these members, requests per second; none for bare members.
+    /// The limit of the geometry on these members, in requests per second; none for bare members.
     pub bounds: Option<Bounds>,
     /// The law of the geometry, in words.
     pub law: String,
-    /// The best round over what is allowed, which comes from the best rounds of the bare drives.
+    /// The best round over the limit, which comes from the best rounds of the bare drives.
     pub share: Option<f64>,
 }
 
 /// The table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scaling {
-    /// What the members are, for the environment: file system, direct or not.
+    /// A description of the members, for the environment: file system, direct or not.
     pub members: String,
     /// Size of each.
     pub member_bytes: u64,
@@ -144,17 +144,17 @@ pub struct Scaling {
     pub run: Duration,
     /// Rounds.
     pub rounds: usize,
-    /// How long all of it took.
+    /// The total duration.
     pub elapsed: Duration,
     /// By drive count, pattern, level.
     pub cells: Vec<Cell>,
 }
 
-/// Why there is no table.
+/// The reason why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum ScalingError {
     /// The folder or a file in it.
-    #[error("cannot make image files in {}: {source}; choose a folder with room that you may write to", folder.display())]
+    #[error("cannot make image files in {}: {source}; choose a folder with free space and write permission", folder.display())]
     Folder {
         /// Which.
         folder: PathBuf,
@@ -205,7 +205,7 @@ struct Bench<'a> {
     watch: &'a mut dyn Watch,
 }
 
-/// One drive count as measured.
+/// The measurements of one drive count.
 struct Count {
     drives: usize,
     /// All bare drives at once.
@@ -227,7 +227,7 @@ pub fn scaling(plan: &Plan, watch: &mut dyn Watch) -> Result<Scaling, ScalingErr
         File::create_new(path).and_then(|file| file.set_len(plan.member_bytes)).map_err(no_folder)?;
     }
     let patterns = plan.patterns();
-    // Of each count one round alone, and of all at once and each array all rounds.
+    // For each count one round of a single drive, and all rounds of all drives at once and of each array.
     let rounds: usize = plan.drive_counts.iter().map(|&count| 1 + plan.rounds * (1 + plan.levels_that_fit(count).count())).sum();
     let total = paths.len() + rounds * patterns.len();
     let mut bench = Bench { plan, patterns, paths, done: 0, total, watch };
@@ -244,7 +244,7 @@ pub fn scaling(plan: &Plan, watch: &mut dyn Watch) -> Result<Scaling, ScalingErr
 /// Outcomes by pattern, round after round.
 type Rounds = Vec<Vec<Outcome>>;
 
-/// What other work on the machine takes away it never gives: the best round is nearest to what was possible.
+/// Other work on the machine only makes runs slower, so the best round is nearest to the limit.
 fn best_iops(outcomes: &[Outcome]) -> f64 {
     Spread::of(outcomes.iter().map(Outcome::iops)).max
 }
@@ -308,8 +308,8 @@ impl Bench<'_> {
         self.round(&mut together, &ring, &what, into)
     }
 
-    /// Every level at one drive count. Rounds on bare drives are spread between the arrays, so that a slow moment of the
-    /// machine does not fall on one of the two alone.
+    /// Every level at one drive count. Rounds on bare drives are spread between the arrays, so that a slow moment of the machine
+    /// does not affect only one of the two.
     fn count(&mut self, drives: usize, one: &mut Rounds) -> Result<Count, ScalingError> {
         self.bare(1, one)?;
         let levels: Vec<ArrayLevel> = self.plan.levels_that_fit(drives).collect();
@@ -359,7 +359,7 @@ impl Bench<'_> {
         Ok((shape, rounds))
     }
 
-    /// The cells of a drive count, held against what the bare drives did.
+    /// The cells of a drive count, compared with the bare drives.
     fn judge(&self, count: &Count, one: &Rounds) -> Vec<Cell> {
         let mut cells = Vec::new();
         for (index, &pattern) in self.patterns.iter().enumerate() {
@@ -439,7 +439,7 @@ fn file_system(path: &Path) -> String {
         let (point, kind) = (words.next()?, words.next()?);
         path.starts_with(point).then_some((point.len(), kind.to_string()))
     });
-    // Of mounts on one point the last is the one that is seen.
+    // Of several mounts on one point the last is visible.
     above.max_by_key(|(len, _)| *len).map_or_else(|| "an unknown file system".into(), |(_, kind)| kind)
 }
 

@@ -1,4 +1,4 @@
-//! Arrays over devices at hand, without metadata: what is measured is the engine and the members, nothing else.
+//! Arrays over given devices, without metadata, to measure only the engine and the members.
 
 use crate::Shape;
 use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, NoMetadata};
@@ -9,7 +9,7 @@ use stria_host::ArrayLevel;
 /// Without metadata there is no bitmap and no superblock: nothing is recorded before a write.
 ///
 /// # Errors
-/// When the level does not go with so many members, or the strip or the members are too small.
+/// The level is impossible with this number of members, or the strip or the members are too small.
 pub fn array_over(
     level: ArrayLevel,
     strip_sectors: u64,
@@ -40,7 +40,7 @@ pub fn array_over(
 }
 
 /// All members at once with no array: requests of one size go to one member each, in turn by their address.
-/// Gives what the members, and whatever they share, can do together.
+/// Its rate is that of all members together, with everything that they share.
 pub struct Together {
     members: Vec<Box<dyn BlockDevice>>,
     unit_sectors: u64,

@@ -1,21 +1,21 @@
-//! What happened to an array over time: steps and samples, as plain data for the report.
+//! The events of an array over time: steps and samples, as plain data for the report.
 //!
 //! Filled by the program that runs the demonstration (serves, pulls drives, rebuilds); drawn by [`report`](crate::report).
 
 use serde::Serialize;
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Ending {
-    /// As it should.
+    /// Good.
     Good,
     /// Something to know, nothing lost.
     Notable,
-    /// Not as it should.
+    /// A failure.
     Bad,
 }
 
-/// One thing that was done or happened.
+/// An action or event.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// Seconds since the story began.
@@ -24,11 +24,11 @@ pub struct Step {
     pub what: String,
     /// In a sentence.
     pub detail: String,
-    /// How it ended.
+    /// The result.
     pub ending: Ending,
 }
 
-/// What clients got at a moment, and how the array was.
+/// The rates of clients at a moment, and the state of the array.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Seconds since the story began.
@@ -39,7 +39,7 @@ pub struct Sample {
     pub write_mb_per_s: f64,
     /// Rebuild or scrub, 10^6 bytes of each member per second.
     pub sweep_mb_per_s: f64,
-    /// Members that hold their role whole.
+    /// Members in sync.
     pub members_in_sync: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct Sample {
 pub struct Story {
     /// "RAID 6 of 6 loses two drives".
     pub title: String,
-    /// What came of it, in plain words.
+    /// The result, in plain words.
     pub verdict: String,
     /// In order of time.
     pub steps: Vec<Step>,

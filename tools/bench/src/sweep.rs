@@ -1,11 +1,11 @@
-//! How fast a rebuild or scrub goes, on members at hand, by any clock.
+//! The speed of a rebuild or scrub, on given members, by any clock.
 
 use stria_array::{
     ArrayConfig, ArrayDevice, Command, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SweepKind,
 };
 use stria_block::{BlockDevice, Nanos, bytes};
 
-/// What is timed.
+/// The sweep to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepJob {
     /// The first member fails, and a spare, which is the last of the members given, is filled.
@@ -14,7 +14,7 @@ pub enum SweepJob {
     Scrub,
 }
 
-/// Bytes of each member that a sweep passed, and how long it took.
+/// The bytes of each member that a sweep passed, and its duration.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepTime {
     /// Of each member.
@@ -30,10 +30,11 @@ impl SweepTime {
     }
 }
 
-/// Times a sweep of an array without clients. `clock` gives the time for each turn, from when the array next wants one.
+/// Times a sweep of an array without clients. `clock` returns the time for each turn; its argument is the time at which the array
+/// needs the next one.
 ///
 /// # Errors
-/// When the level does not go with so many members.
+/// The level is impossible with this number of members.
 pub fn time_sweep(
     level: Level,
     strip_sectors: u64,

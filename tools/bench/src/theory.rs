@@ -1,8 +1,8 @@
-//! What a geometry allows on given members: member work per client request, and the bounds that follow from it.
+//! The limits of a geometry on given members: member work per client request, and the bounds that follow from it.
 //!
 //! Data and parity are **in place**, requests have no locality, members are equal. Per byte of a client's request a level
 //! reads `a` and writes `b` bytes on its members (RAID 5, small write: a = b = 2). Then, with a member's rates R and W for
-//! requests of the same size, three bounds hold, and the lowest is what may be expected:
+//! requests of the same size, there are three bounds, and the lowest is the expected rate:
 //!
 //! ```text
 //! busiest member   1 / (a' / R + b' / W)      a', b': the largest share that falls to one member (evenly: a/N, b/N)
@@ -11,16 +11,16 @@
 //! waiting          q / (1/R1 + 1/W1)           q requests at a time, each of which reads, then writes, at queue depth 1
 //! ```
 //!
-//! The first is the textbook: N·R, N·W, N·W/2, N/(2/R + 2/W), N/(3/R + 3/W). On one lane over RAM one CPU does the work
-//! of all members, and the second says how much work there is. Parity arithmetic and the engine itself count nothing.
-//! Reads of RAID 5 and 6 pass over parity at no cost, as on SSDs; hard disks lose 1 or 2 parts in N of sequential reads.
+//! The first is the textbook: N·R, N·W, N·W/2, N/(2/R + 2/W), N/(3/R + 3/W). On one lane over RAM one CPU does the work of all
+//! members, and the second bound shows the amount of work. Parity arithmetic and the engine itself are not counted. Reads of RAID
+//! 5 and 6 skip parity at no cost, as on SSDs; hard disks lose 1 or 2 parts in N of sequential reads.
 
 use crate::Order;
 use serde::Serialize;
 use stria_array::{Geometry, Layout, Level, ParityLayout};
 use stria_host::ArrayLevel;
 
-/// As much of an array's geometry as its speed depends on.
+/// The properties of an array's geometry that affect its speed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The level, 50 and 60 included.
@@ -31,7 +31,7 @@ pub struct Shape {
     pub spans: usize,
     /// Copies of each byte for RAID 10; members for RAID 1; 1 otherwise.
     pub copies: usize,
-    /// Members of a span that hold nothing but parity, because it does not rotate.
+    /// Members of a span with parity only, as it does not rotate.
     pub fixed_parity: usize,
     /// Strip.
     pub strip_bytes: u64,
@@ -136,7 +136,7 @@ pub struct Rates {
     pub write: f64,
 }
 
-/// What members do without an array, for requests of one size and order.
+/// The rates of members without an array, for requests of one size and order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MemberRates {
     /// One member at queue depth 1.
@@ -150,7 +150,7 @@ pub struct MemberRates {
 /// Upper bounds of an array's rate, in client requests per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// The textbook's: members independent of each other, the busiest one full.
+    /// The textbook's: members are independent, and the busiest one is saturated.
     pub busiest_member: f64,
     /// All members as they are together.
     pub all_members: f64,
@@ -223,7 +223,7 @@ impl Work {
         let stripe = shape.strip_bytes * data as u64;
         let window = pattern.block_bytes.saturating_mul(pattern.queue_depth as u64);
         let parts = if pattern.order == Order::Sequential && window >= stripe {
-            // What is in flight fills whole stripes.
+            // The requests in flight fill complete stripes.
             Parts { data_written: stripe as f64, parity_written: (shape.strip_bytes * parity as u64) as f64, ..Parts::default() }
         } else {
             Parts::of_lone_requests(pattern.block_bytes, shape.strip_bytes, data as u64, parity as u64)
@@ -262,7 +262,7 @@ impl Work {
         }
     }
 
-    /// What may be expected of the array on members of these rates.
+    /// The expected rates of the array on members of these rates.
     pub fn bounds(&self, members: &MemberRates, pattern: Pattern) -> Bounds {
         let busiest_member = 1.0 / self.data_member.cost(members.saturated).max(self.parity_member.cost(members.saturated));
         let all_members = 1.0 / self.all.cost(members.together);

@@ -1,4 +1,4 @@
-//! Loads on real devices of this project: what they count, that they prove data, and that they notice damage.
+//! Loads on real devices of this project count correctly, verify data, and detect damage.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Goal: `bench` and `demo` run as a stranger runs them, and say what they should.
-//! Method: short runs; figures are not judged here, their presence and every verification are.
+//! Goal: `bench` and `demo` run as a new user runs them, and print the expected text. Method: short runs; the presence of figures
+//! and every verification is checked, but not the figures.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! Goal: a rebuild and a scrub without clients go at the speed of the slowest member.
-//! Method: members of known speeds in virtual time, so that neither this machine nor its load counts.
+//! Goal: a rebuild and a scrub without clients run at the speed of the slowest member. Method: members of known speeds in virtual
+//! time, so that neither this machine nor its load counts.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -46,7 +46,7 @@ fn sweeps_do_not_mind_members_that_are_far_away() {
     goes_at_the_speed_of_the_slowest(Level::Raid5, 4, 64, 200_000_000, 4_000_000);
 }
 
-/// RAM that counts how many requests it had at once.
+/// RAM that counts its requests in flight.
 struct Counting {
     ram: RamDevice,
     open: usize,

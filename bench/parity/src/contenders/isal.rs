@@ -1,4 +1,4 @@
-//! ISA-L twice: the one that the crate `erasure-isa-l` bundles, linked, and Debian's, by `dlopen` so that names do not meet.
+//! ISA-L twice: the one that the crate `erasure-isa-l` bundles, linked, and Debian's, by `dlopen`, so that names do not collide.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -68,7 +68,7 @@ fn debian() -> Option<Isal> {
     }
 }
 
-/// Half of the strips onto the other half, with P and Q, and sums of every 4 KiB where there is room for them.
+/// Copies half of the strips onto the other half, with P and Q, and with checksums of every 4 KiB if there is space for them.
 fn copy(isal: Isal, n: usize, s: &Stripe, sums: &mut [u32]) {
     let half = n / 2;
     for i in 0..half {
@@ -139,7 +139,7 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
             let mut tables = tables(isal, n, &mut matrix[n * n..(n + 2) * n]);
             let mut change: Vec<u64> = vec![0; (1 << 20) / 8 + 8];
             vec![contender(&format!("{name} ec_update"), move |s| {
-                // It takes the change, not before and after.
+                // Its input is the change, not the data before and after.
                 let start = change.as_mut_ptr().cast::<u8>();
                 let change = start.wrapping_add(start.align_offset(64));
                 let mut v = [s.strips[1], s.strips[n + 3], change];

@@ -1,4 +1,4 @@
-//! What memory itself does: a plain read of all data strips, and `memcpy` of one half of them onto the other.
+//! The speed of memory itself: a plain read of all data strips, and `memcpy` of one half of them onto the other.
 
 use super::{Contender, contender};
 
@@ -23,7 +23,7 @@ pub fn of() -> Vec<Contender> {
     vec![read, copy]
 }
 
-/// The compiler makes vectors of it.
+/// The compiler vectorizes it.
 #[inline(always)]
 fn sum(bytes: &[u8]) -> [u64; 32] {
     bytes.chunks_exact(256).fold([0; 32], |mut sum, chunk| {

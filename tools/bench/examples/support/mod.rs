@@ -1,4 +1,4 @@
-//! What the examples share.
+//! Code that the examples share.
 
 #![allow(dead_code)]
 

@@ -13,7 +13,7 @@ pub struct Series {
     pub points: Vec<(f64, Spread)>,
 }
 
-/// The axes of one chart or of several that are to be compared.
+/// The axes of one chart, or of several that the reader compares.
 pub struct Axes {
     /// Ticks of the x axis, ascending; the first and last are its ends.
     pub x_ticks: Vec<f64>,
@@ -169,7 +169,7 @@ pub fn share_bars(title: &str, bars: &[(String, f64, String)]) -> String {
     svg
 }
 
-/// What the lines of a chart are.
+/// The legend of a chart.
 pub fn legend(entries: &[(&str, &str)]) -> String {
     let entry = |(kind, words): &(&str, &str)| {
         let dot = match *kind {

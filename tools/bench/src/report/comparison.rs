@@ -10,7 +10,7 @@ pub fn draw(out: &mut String, comparison: &Comparison) {
         Basis::Second => "Rates are requests per second.",
         Basis::CpuSecond => {
             "Members are in memory and one CPU does the work of all of them, so shares compare requests per second of that CPU's \
-             time, and allowed is what the members' own work leaves."
+             time, and allowed is the limit after the members' own work."
         }
     };
     let _ = writeln!(
@@ -25,10 +25,10 @@ pub fn draw(out: &mut String, comparison: &Comparison) {
     let bar = |row: &Row| Some((row.label.clone(), row.share_of_allowed?, format!("{} IOPS", short(row.array.iops.median))));
     let bars: Vec<_> = comparison.rows.iter().filter_map(bar).collect();
     if !bars.is_empty() {
-        let title = format!("{}: share of what the members allow", comparison.name);
+        let title = format!("{}: share of the members' limit", comparison.name);
         let _ = writeln!(
             out,
-            "<figure><figcaption>Share of what the members allow <small>1 is all of it</small></figcaption>{}</figure>",
+            "<figure><figcaption>Share of the members' limit <small>1 is the limit</small></figcaption>{}</figure>",
             share_bars(&title, &bars)
         );
     }
@@ -60,7 +60,7 @@ pub fn draw(out: &mut String, comparison: &Comparison) {
 }
 
 impl Comparison {
-    /// What was found, in a sentence.
+    /// The finding, in a sentence.
     pub fn verdict(&self) -> Vec<String> {
         let shares: Vec<f64> = self.rows.iter().filter_map(|row| row.share_of_allowed).collect();
         let Some(worst) = self.rows.iter().filter(|row| row.share_of_allowed.is_some()).min_by(|a, b| {
@@ -70,7 +70,7 @@ impl Comparison {
             return Vec::new();
         };
         vec![format!(
-            "{} reaches {:.2} of what its members allow in the middle of {} loads, at the least {:.2} ({}).",
+            "{} reaches {:.2} of its members' limit as the median of {} loads, and {:.2} at least ({}).",
             self.name,
             Spread::of(shares.iter().copied()).median,
             shares.len(),

@@ -34,7 +34,7 @@ pub fn time(nanos: u64) -> String {
     }
 }
 
-/// A share as a table cell, tinted by how much of the law was reached; the number says it too.
+/// A share as a table cell, tinted by the share of the law that was reached, which the number shows too.
 pub fn share_cell(share: Option<f64>, more: &str) -> String {
     let Some(share) = share else { return format!("<td>–{more}</td>") };
     let tint = (share.clamp(0.0, 1.0) * 60.0).round();

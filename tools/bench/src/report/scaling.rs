@@ -25,7 +25,7 @@ impl Group<'_> {
         format!("{order} {}<br>QD {}", if cell.read { "read" } else { "write" }, cell.queue_depth)
     }
 
-    /// From requests per second to what the charts show.
+    /// The factor from requests per second to the unit of the charts, and that unit.
     fn scale(&self) -> (f64, &'static str) {
         let cell = self.cells[0];
         if cell.order == Order::Random { (1.0, "IOPS") } else { (cell.block_bytes as f64 / 1e6, "MB/s") }
@@ -81,7 +81,7 @@ pub fn draw(out: &mut String, scaling: &Scaling) {
     let _ = writeln!(
         out,
         "<p>Each point is the median of {} runs of {} ms. <b>Allowed</b> is the lowest of three bounds: the busiest member at \
-         what one bare drive does; all bare drives at once, without an array, divided by the member requests that the level \
+         the rate of one bare drive; all bare drives at once, without an array, divided by the member requests that the level \
          needs for each client request; and waiting for one request after the other at this queue depth. Shares of it compare the best runs on both sides, \
          because other work on the machine only ever slows a run.</p>",
         scaling.rounds,
@@ -104,10 +104,10 @@ fn overview(out: &mut String, groups: &[Group<'_>], levels: &[String]) {
         };
         (name(level), groups.iter().map(share).collect())
     });
-    out.push_str("<h3>Share of what the drives allow</h3>\n");
+    out.push_str("<h3>Share of the drives' limit</h3>\n");
     table(
         out,
-        "Best run / allowed, median over all drive counts; 1.00 is all that the drives allow, and what is above it is noise",
+        "Best run / allowed, median over all drive counts; 1.00 is the drives' limit, and a value above it is noise",
         &heads,
         rows,
     );
@@ -186,7 +186,7 @@ fn section(out: &mut String, group: &Group<'_>, levels: &[String], counts: &[usi
 }
 
 impl Scaling {
-    /// What was found, in a few sentences.
+    /// The findings, in a few sentences.
     pub fn verdict(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let arrays: Vec<&Cell> = self.cells.iter().filter(|cell| cell.share.is_some()).collect();
@@ -196,7 +196,7 @@ impl Scaling {
         }
         let spread = Spread::of(self.cells.iter().map(|cell| cell.iops.relative() / 2.0)).median;
         sentences.push(format!(
-            "Half of all {} measurements reach {:.2} or more of what the drives allow. Repeats of one run differ by ±{:.0} % in \
+            "Half of all {} measurements reach {:.2} or more of the drives' limit. Repeats of one run differ by ±{:.0} % in \
              the middle: smaller differences between levels say nothing.",
             shares.len(),
             Spread::of(shares).median,
@@ -204,8 +204,8 @@ impl Scaling {
         ));
         if spread > 0.15 {
             sentences.push(
-                "That is a lot: the machine or its disk was busy with something else, or shares them. Take the figures as rough, \
-                 or measure again when it is quiet."
+                "That is a lot: the machine or its disk was busy with other work, or is shared. The figures are rough, so \
+                 measure again when it is idle."
                     .into(),
             );
         }
@@ -243,7 +243,7 @@ impl Scaling {
         }
         if let Some(worst) = arrays.iter().min_by(|a, b| a.share.unwrap_or(1.0).total_cmp(&b.share.unwrap_or(1.0))) {
             sentences.push(format!(
-                "Furthest from what is allowed: {} of {}, {} {}s at queue depth {}, {:.2}.",
+                "Furthest from the limit: {} of {}, {} {}s at queue depth {}, {:.2}.",
                 name(&worst.level),
                 worst.drives,
                 if worst.order == Order::Random { "random" } else { "sequential" },

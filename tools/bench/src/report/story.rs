@@ -1,4 +1,4 @@
-//! An array over time: what clients got, with the steps marked, and the steps in words.
+//! An array over time: the rates of clients, with the steps marked, and the steps in words.
 
 use super::chart::{Axes, Series, legend, ticks};
 use super::html::{escape, table};

@@ -1,4 +1,4 @@
-//! The page stands alone, says what it was given, and survives hostile names.
+//! The page is self-contained, shows its data, and survives hostile names.
 
 use super::*;
 use crate::story::{Ending, Sample, Step};

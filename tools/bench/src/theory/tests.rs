@@ -108,7 +108,7 @@ fn member_requests_per_client_request_are_those_of_the_textbook() {
 
 #[test]
 fn what_members_share_bounds_all_of_them_together() {
-    // One CPU does everything: 600 reads or 300 writes a second, whichever members they go to.
+    // One CPU does everything: 600 reads or 300 writes a second, to any members.
     let shared = Rates { read: 600.0, write: 300.0 };
     let members = MemberRates { alone: shared, saturated: shared, together: shared };
     let writes = Pattern { queue_depth: 32, ..pattern(false, Order::Random, 4096) };

@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 /// A subject, and the folder of its image files, which must live as long.
 struct Bound {
     subject: Subject,
-    /// Of an array with metadata: stopped at the end.
+    /// An array with metadata is stopped at the end.
     array: Option<HostedArray>,
     members: String,
     _folder: Option<tempfile::TempDir>,
@@ -133,10 +133,10 @@ struct Bound {
 /// Runs the loads and shows the results.
 ///
 /// # Errors
-/// When there is no such array, writes were not allowed, or a load failed.
+/// There is no such array, writes were not allowed, or a load failed.
 fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
     if command.drives.is_empty() && command.ram.is_none() && command.files.is_none() {
-        return Err(Failure::Usage("name the drives of an array, or measure one made for this: --ram N or --files N".into()));
+        return Err(Failure::Usage("name the drives of an array, or measure a temporary one: --ram N or --files N".into()));
     }
     let level = command.level;
     let loads = loads(command);
@@ -146,7 +146,7 @@ fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
         (None, Some(count)) => on_files(count, level, command)?,
         (None, None) => {
             if writes || command.verify {
-                confirm("The load overwrites what the array holds.", command.force)?;
+                confirm("The load overwrites the data of the array.", command.force)?;
             }
             on_drives(&command.drives, writes || command.verify)?
         }
@@ -161,7 +161,7 @@ fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
     outcome
 }
 
-/// What was asked for: one load, or the usual table. On drives, reads only, unless overwriting was allowed.
+/// The requested loads: one, or the usual table. On drives, reads only, unless overwriting was allowed.
 fn loads(command: &Bench) -> Vec<Load> {
     let precious = !command.drives.is_empty() && !command.force;
     let run = Duration::from_secs_f64(command.runtime);
@@ -192,7 +192,7 @@ fn in_memory(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, 
     let ram = |_| Box::new(RamDevice::new(sectors)) as Box<dyn BlockDevice>;
     let (mut array, shape) = array_over(level, strip, (0..count).map(ram).collect()).map_err(Failure::failed)?;
     let mut members: Vec<Box<dyn BlockDevice>> = (0..count).map(ram).collect();
-    // Memory that was never touched is mapped to one page of zeros, which is quicker than any drive.
+    // Untouched memory is mapped to one page of zeros, which is faster than any drive.
     let devices = std::iter::once(&mut array).chain(&mut members);
     for device in devices {
         let operations = device.limits().size_sectors / 2048;
@@ -259,19 +259,22 @@ fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
     let mut planned = choose(&drives, &names, options, &|_| {})?;
     if planned.len() > 1 {
         let names: Vec<&str> = planned.iter().map(|array| array.name.as_str()).collect();
-        return Err(Failure::Usage(format!("these drives hold several arrays ({}): name the drives of one", names.join(", "))));
+        return Err(Failure::Usage(format!(
+            "there are several arrays on these drives ({}): name the drives of one",
+            names.join(", ")
+        )));
     }
     let planned = planned.remove(0);
     let ring = Ring::new().map_err(Failure::failed)?;
     let (array, _) = stria_host::open(&planned.drives, &ring, options)?;
     if writes {
-        // A resync in the background would be measured along.
+        // A resync in the background would affect the figures.
         array.tree().iter().for_each(|array| array.with_engine(|engine| engine.pause(true)));
     }
     bind(array, format!("array \"{}\"", planned.name), &planned.drives, false, ring, None)
 }
 
-/// `bare`: what the members are compared with, written only when they are not the array's own.
+/// `bare`: the drives for comparison, which are written only if they are not the array's own.
 fn bind(
     array: HostedArray,
     name: String,
@@ -302,7 +305,7 @@ fn verify(bound: &mut Bound, loads: &[Load], json: bool) -> Result<(), Failure> 
         let size = bound.subject.array.limits().size_sectors;
         let block_sectors = u64::from(load.block_bytes) / 512;
         let mut ledger = Ledger::new(load.seed, 0..size / block_sectors * block_sectors, load.block_bytes);
-        // Half writes at least, or there is nothing to compare.
+        // At least half writes, as there would be nothing to compare otherwise.
         let load = Load { read_percent: load.read_percent.min(50), ..load.clone() };
         let ring = bound.subject.ring.clone();
         let device: &mut dyn BlockDevice = &mut bound.subject.array;
@@ -377,7 +380,7 @@ fn words(comparison: &Comparison, environment: &Environment) -> String {
     let rounds = comparison.rounds;
     format!(
         "{}: RAID {}, {members}\n{cpu}, {cpu_count} CPUs, Linux {kernel}; median of {rounds} rounds\n\n{table}\n\n\
-         {basis}; \"allowed\" is what the geometry can do on members as fast as these.\n",
+         {basis}; \"allowed\" is the limit of the geometry on members as fast as these.\n",
         comparison.name, comparison.level
     )
 }

@@ -99,11 +99,11 @@ fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// fio with its NBD engine, before minutes are spent.
+/// Checks for fio with its NBD engine before the long runs.
 fn check_fio() -> Result<(), Failure> {
     let install = "install it with: sudo apt-get install fio";
     match Command::new("fio").arg("--enghelp").output() {
-        Err(error) => Err(Failure::Failed(format!("the demo needs fio, which does not start ({error}): {install}"))),
+        Err(error) => Err(Failure::Failed(format!("the demo needs fio, which cannot be started ({error}): {install}"))),
         Ok(output) if !String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == "nbd") => {
             Err(Failure::Failed(format!("the fio of this machine was built without its nbd engine; Debian's has it: {install}")))
         }
@@ -129,7 +129,7 @@ fn measure(plan: &Plan, json: bool) -> Result<Scaling, Failure> {
     table.map_err(Failure::failed)
 }
 
-/// One line for each level at each drive count; each figure with its share of what the drives allow.
+/// One line for each level at each drive count; each figure with its share of the drives' limit.
 fn scaling_words(scaling: &Scaling) -> String {
     let mut columns: Vec<(Order, bool, usize)> = Vec::new();
     for cell in &scaling.cells {
@@ -167,5 +167,5 @@ fn scaling_words(scaling: &Scaling) -> String {
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let right: Vec<usize> = (2..header.len()).collect();
     let table = output::table(&header, &right, rows.collect());
-    format!("{table}\n\nPer cent: of what the geometry allows on these drives. {}.", scaling.members)
+    format!("{table}\n\nPer cent: of the limit of the geometry on these drives. {}.", scaling.members)
 }

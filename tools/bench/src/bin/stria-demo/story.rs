@@ -19,13 +19,13 @@ const MEMBER_COUNT: usize = 6;
 const SPARE_COUNT: usize = 2;
 /// fio's unit: small enough for read-modify-writes, and each carries a checksum.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// How long the array may take for anything on a slow machine.
+/// The time limit for each step of the array on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What happened, and what should not have.
+/// The events, and the failure.
 pub struct Told {
     pub story: Story,
-    /// The first thing that did not hold.
+    /// The first check that failed.
     pub failure: Option<String>,
 }
 
@@ -71,7 +71,7 @@ struct ClientView {
     written_bytes: u64,
 }
 
-/// `stria` as its users call it, for the array's serve.
+/// The `stria` program, as users call it.
 struct Stria {
     program: PathBuf,
     socket: PathBuf,
@@ -85,10 +85,13 @@ impl Stria {
     }
 
     fn does_not_start(&self, error: &io::Error) -> Failure {
-        Failure::Failed(format!("{} does not start: {error}; the demo serves its array by that program", self.program.display()))
+        Failure::Failed(format!(
+            "{} cannot be started: {error}; the demo serves its array by that program",
+            self.program.display()
+        ))
     }
 
-    /// What a command answers, which must succeed.
+    /// The output of a command, which must succeed.
     fn ask<T: serde::de::DeserializeOwned>(&self, words: &[&str]) -> Result<T, Failure> {
         let output = self.command(words).output().map_err(|error| self.does_not_start(&error))?;
         let error = || -> Option<String> {
@@ -139,14 +142,14 @@ impl Teller {
         self.steps.push(Step { at_s, what: what.into(), detail, ending });
     }
 
-    /// Looks at the array, and keeps what it sees for the chart.
+    /// Reads the state of the array, and stores it for the chart.
     fn look(&mut self, stria: &Stria) -> Result<ArrayView, Failure> {
         let view = stria.status()?;
         let total = |of: fn(&ClientView) -> u64| view.clients.iter().map(of).sum::<u64>();
         let (now, read, written) = (Instant::now(), total(|client| client.read_bytes), total(|client| client.written_bytes));
         let (then, read_before, written_before) = self.before;
         let seconds = (now - then).as_secs_f64().max(1e-3);
-        // A client that left took its counters along.
+        // The counters of a client that left are gone.
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds / 1e6;
         self.samples.push(Sample {
             at_s: self.begun.elapsed().as_secs_f64(),
@@ -164,7 +167,7 @@ impl Teller {
         Ok(view)
     }
 
-    /// Looks until the array is as wanted; `None`: `stop` came first.
+    /// Waits until the array has the wanted state; `None`: `stop` came first.
     fn watch(
         &mut self,
         stria: &Stria,
@@ -183,7 +186,7 @@ impl Teller {
             }
             if Instant::now() > end {
                 return Err(Failure::Failed(format!(
-                    "array \"{NAME}\" did not get on within {} s: {}",
+                    "array \"{NAME}\" made no progress within {} s: {}",
                     PATIENCE.as_secs(),
                     view.state
                 )));
@@ -248,13 +251,13 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
             "A RAID 6 of {MEMBER_COUNT} drives lost two under a verifying load, was rebuilt on its spares, and lost two more: no \
              request failed, the scrub found nothing, and every byte was as written."
         ),
-        Some(failure) => format!("Something did not hold: {failure}."),
+        Some(failure) => format!("A check failed: {failure}."),
     };
     let title = format!("RAID 6 of {MEMBER_COUNT} loses two drives under load, then two more");
     Ok(Told { story: Story { title, verdict, steps: teller.steps, samples: teller.samples }, failure })
 }
 
-/// Load, losses, rebuild, scrub, proof. The first thing that does not hold.
+/// Load, losses, rebuild, scrub, proof. Returns the first check that failed.
 fn play(
     teller: &mut Teller,
     stria: &Stria,
@@ -299,7 +302,7 @@ fn play(
     let healed = teller.watch(stria, |view| view.health == "optimal" && view.sweep.is_none(), || false)?;
     let is_spare = |member: &&MemberView| member.role == "in sync" && drives[MEMBER_COUNT..].contains(&member.path);
     let rebuilt = healed.map_or(0, |view| view.members.iter().filter(is_spare).count());
-    let detail = format!("{rebuilt} spares are filled and hold the roles of the drives that went");
+    let detail = format!("{rebuilt} spares are filled and in the slots of the pulled drives");
     check(teller, "rebuilt", rebuilt == SPARE_COUNT, detail);
 
     let scrub = stria.command(&["scrub", NAME, "--wait"]).stdout(Stdio::piped()).spawn();
@@ -318,7 +321,7 @@ fn play(
         teller,
         "pull drive 2",
         true,
-        format!("{}; no spare is left: what was rebuilt must carry the data", stria.pull(&drives[2])?),
+        format!("{}; no spare is left, so the data depends on the rebuilt drives", stria.pull(&drives[2])?),
     );
     let mut proof = start_fio(uri, blocks, folder, &["--verify_only"])?;
     teller.watch(stria, |_| false, || proof.0.try_wait().is_ok_and(|status| status.is_some()))?;
@@ -352,7 +355,7 @@ fn start_serve(stria: &Stria, drives: &[PathBuf]) -> Result<(Guard, String), Fai
         None => {
             let mut words = String::new();
             let _ = log.read_to_string(&mut words);
-            Err(Failure::Failed(format!("the demo's serve did not start: {}", words.trim())))
+            Err(Failure::Failed(format!("the demo's array could not be served: {}", words.trim())))
         }
     }
 }
@@ -367,10 +370,10 @@ fn start_fio(uri: &str, blocks: u64, folder: &Path, more: &[&str]) -> Result<Gua
     let child = command.stdin(Stdio::null()).stdout(log.try_clone().map_err(Failure::failed)?).stderr(log).spawn();
     child
         .map(Guard)
-        .map_err(|error| Failure::Failed(format!("fio does not start: {error}; install it with: sudo apt-get install fio")))
+        .map_err(|error| Failure::Failed(format!("fio cannot be started: {error}; install it with: sudo apt-get install fio")))
 }
 
-/// Whether fio found everything as it was written, and what it says.
+/// True if fio found everything as it was written, with a sentence.
 fn fio_result(mut fio: Guard) -> Result<(bool, String), Failure> {
     let status = fio.0.wait().map_err(Failure::failed)?;
     Ok(match status.success() {
