@@ -2,9 +2,9 @@
 
 use crate::HealthError;
 use crate::admin::AdminCommand;
-use crate::read::is_nvme;
-use rustix::fs::{FileType, fstat, fsync, major, minor};
-use std::fs::{self, File};
+use crate::read::{is_nvme, open};
+use rustix::fs::{fsync, major, minor};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,17 +14,13 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When it is a file, or the drive has no such switch.
 pub fn set_write_cache(drive: &Path, on: bool) -> Result<(), HealthError> {
-    let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
-    let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
-        return Err(HealthError::File(drive.into()));
-    }
+    let (file, number) = open(drive)?;
     fsync(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
     let refused = |error| HealthError::NoCacheSwitch(drive.into(), error);
-    if is_nvme(stat.st_rdev) {
+    if is_nvme(number) {
         return AdminCommand::SetWriteCache(on).send(&file).map(drop).map_err(|errno| refused(errno.into()));
     }
-    let switch = scsi_switch(stat.st_rdev).map_err(refused)?;
+    let switch = scsi_switch(number).map_err(refused)?;
     fs::write(switch, if on { "write back" } else { "write through" }).map_err(refused)
 }
 

@@ -4,12 +4,14 @@
 //!   read ─┬ nvme: the SMART log page, by a command to the controller ─┐
 //!         └ smartctl: every other drive, by smartmontools' JSON ──────┴▶ DriveHealth ─ judge ─▶ verdict, each with its sentences
 //! ```
-//! [`read`] and [`start_self_test`] are the only parts that touch a drive, and [`read`] never wakes one that sleeps. [`slow_members`] compares
-//! the response times of drives that share an array. [`Seat`] is the location of a drive, by sysfs: its slot, its link, its light. The crate
-//! knows neither arrays nor sockets.
+//! [`read`] never wakes a drive that sleeps. [`start_self_test`], [`set_write_cache`] and [`update`] (new firmware) change a drive;
+//! [`secure_erase`] and [`begin_sanitize`] erase it. [`slow_members`] compares the response times of drives that share an array. [`Seat`] is
+//! the location of a drive, by sysfs: its slot, its link, its light. The crate knows neither arrays nor sockets.
 
 mod admin;
 mod cache;
+mod erase;
+mod firmware;
 mod judge;
 mod nvme;
 mod peers;
@@ -18,6 +20,8 @@ mod seat;
 mod smartctl;
 
 pub use cache::set_write_cache;
+pub use erase::{EraseError, begin_sanitize, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase};
+pub use firmware::{Activation, Firmware, FirmwareError, controller_name, firmware, read_image, reset, update};
 pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};

@@ -42,12 +42,20 @@ enum Kind {
 }
 
 fn kind(drive: &Path, config: &HealthConfig) -> Result<Kind, HealthError> {
+    match open(drive) {
+        Ok((file, number)) if is_nvme(number) => Ok(Kind::Nvme(file)),
+        Ok(_) => Ok(Kind::Other),
+        Err(HealthError::File(_)) if config.smartctl.is_some() => Ok(Kind::Other),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a block device, and returns its number as well.
+pub(crate) fn open(drive: &Path) -> Result<(File, u64), HealthError> {
     let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
     let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice if is_nvme(stat.st_rdev) => Ok(Kind::Nvme(file)),
-        FileType::BlockDevice => Ok(Kind::Other),
-        _ if config.smartctl.is_some() => Ok(Kind::Other),
+        FileType::BlockDevice => Ok((file, stat.st_rdev)),
         _ => Err(HealthError::File(drive.into())),
     }
 }

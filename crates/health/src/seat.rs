@@ -156,6 +156,15 @@ fn is_function(name: &str) -> bool {
     bytes.len() >= 12 && bytes[4] == b':' && bytes[7] == b':' && bytes[10] == b'.'
 }
 
+/// The folder of the controller that the block device with this number is below.
+pub(crate) fn controller_folder(number: u64) -> Option<PathBuf> {
+    let mut device = Path::new(SYSFS).join(format!("dev/block/{}:{}", major(number), minor(number))).canonicalize().ok()?;
+    if device.join("partition").exists() {
+        device.pop();
+    }
+    controller_of(&device).or_else(|| device.parent().map(Path::to_owned))
+}
+
 /// The controller of a namespace that several controllers share: in sysfs such a namespace is below none of them.
 fn controller_of(namespace: &Path) -> Option<PathBuf> {
     let subsystem = namespace.parent().filter(|parent| parent.components().any(|part| part.as_os_str() == "nvme-subsystem"))?;

@@ -19,7 +19,7 @@ fn of_the_program() {
         settings api log event_log mounts atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress matter plain_status status nbd vhost_user
         service signals control monitor
-        cli config mdadm meant event_file attach ownership foreign
+        wipe cli config mdadm meant event_file attach ownership foreign
         routine serve keeper pool rest daemon
         commands
         ",
@@ -80,7 +80,7 @@ fn of_the_tree_on_real_drives() {
 fn of_small_crates() {
     holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
-    holds("crates/health", "admin judge nvme smartctl read cache peers seat");
+    holds("crates/health", "admin judge nvme smartctl read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");

@@ -1,0 +1,249 @@
+//! New firmware for an NVMe drive: the image goes into the controller part by part, then into a slot, and is activated.
+//!
+//! The numbers are those of the NVM Express Base Specification 2.0: Firmware Image Download and Firmware Commit.
+
+use crate::HealthError;
+use crate::admin::{AdminCommand, CommitAction, Controller, firmware_download};
+use crate::read::{is_nvme, open};
+use crate::seat::controller_folder;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Parts of an image for a drive that names no granularity of its own.
+const PART_BYTES: usize = 4096;
+/// The largest image that is taken: those of drives have a few MiB.
+pub const IMAGE_BYTES_MAX: u64 = 256 << 20;
+
+/// What a drive says of its firmware.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firmware {
+    /// The revision that runs.
+    pub revision: String,
+    /// The slot that it runs from, from 1.
+    pub active_slot: u8,
+    /// The slot that the next reset activates, if that is another.
+    pub next_slot: Option<u8>,
+    /// The revision in each slot; empty: nothing is there.
+    pub slots: Vec<String>,
+    /// The first slot cannot be written.
+    pub first_is_read_only: bool,
+    /// New firmware can run without a reset.
+    pub activates_at_once: bool,
+    /// The longest pause of an activation without a reset; zero: the drive names none.
+    pub pause: Duration,
+    /// The size of the parts in which the drive takes an image.
+    part_bytes: usize,
+}
+
+/// How the new firmware came to run, or what is left to do for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// It runs.
+    Running,
+    /// It runs after a reset of the controller.
+    ControllerReset,
+    /// It runs once the machine, or the drive, was without power: it asks for a reset that Linux does not give to a drive in use.
+    PowerCycle,
+}
+
+/// A reason why firmware was not updated.
+#[derive(Debug, thiserror::Error)]
+pub enum FirmwareError {
+    /// The drive cannot be asked.
+    #[error(transparent)]
+    Health(#[from] HealthError),
+    /// It is no NVMe drive.
+    #[error(
+        "{0}: Stria updates the firmware of NVMe drives only: for SATA and SAS use the maker's tool, as no method is safe on every such drive; nothing was changed"
+    )]
+    NotNvme(PathBuf),
+    /// The controller has no such command.
+    #[error(
+        "{0}: its controller takes no firmware: it lacks the commands Firmware Image Download and Firmware Commit; nothing was changed"
+    )]
+    NotOffered(PathBuf),
+    /// The slot does not suit.
+    #[error("{0}: {1}; nothing was changed")]
+    Slot(PathBuf, String),
+    /// The image does not suit.
+    #[error("{0}: {1}; nothing was changed")]
+    Image(PathBuf, String),
+    /// It cannot activate without a reset.
+    #[error("{0}: its firmware cannot be activated without a reset: use --activate reset; nothing was changed")]
+    NeedsReset(PathBuf),
+    /// The controller refuses.
+    #[error("{drive}: the controller refuses {what} ({status}); the running firmware is unchanged")]
+    Refused {
+        /// The drive.
+        drive: PathBuf,
+        /// The command.
+        what: String,
+        /// The reason.
+        status: String,
+    },
+    /// The controller was not reset.
+    #[error("{0}: its controller cannot be reset ({1}): the new firmware runs after the next power cycle")]
+    Reset(PathBuf, std::io::Error),
+}
+
+/// The image of a firmware, from its file.
+///
+/// # Errors
+/// When it cannot be read, or is no image by its size.
+pub fn read_image(path: &Path) -> Result<Vec<u8>, FirmwareError> {
+    let refuse = |why: String| FirmwareError::Image(path.into(), why);
+    let found = fs::metadata(path).map_err(|error| refuse(format!("the image cannot be read: {error}")))?;
+    if !found.is_file() || found.len() == 0 || found.len() > IMAGE_BYTES_MAX || !found.len().is_multiple_of(4) {
+        let limit = IMAGE_BYTES_MAX >> 20;
+        return Err(refuse(format!(
+            "an image is a file of 4 bytes to {limit} MiB, in words of 4 bytes; unpack what the maker ships"
+        )));
+    }
+    fs::read(path).map_err(|error| refuse(format!("the image cannot be read: {error}")))
+}
+
+/// What a drive says of its firmware.
+///
+/// # Errors
+/// When it is no NVMe drive, or takes no firmware.
+pub fn firmware(drive: &Path) -> Result<Firmware, FirmwareError> {
+    look(drive, &controller(drive)?)
+}
+
+/// Stores an image in a slot of the drive, and activates it at once if `at_once` says so. `slot`: `None` leaves the choice to the drive. The
+/// drive goes on serving; an activation without a reset holds its requests for up to [`Firmware::pause`].
+///
+/// # Errors
+/// When the drive does not take it. Its firmware is unchanged then.
+pub fn update(drive: &Path, image: &[u8], slot: Option<u8>, at_once: bool) -> Result<Activation, FirmwareError> {
+    store(drive, &controller(drive)?, image, slot, at_once)
+}
+
+/// Resets the controller of an NVMe drive: requests wait meanwhile, and the firmware that was stored for that is activated.
+///
+/// # Errors
+/// When there is no such controller, or the reset fails.
+pub fn reset(drive: &Path) -> Result<(), FirmwareError> {
+    controller(drive)?;
+    let folder = open(drive).ok().and_then(|(_, number)| controller_folder(number));
+    let folder = folder.ok_or_else(|| FirmwareError::NotNvme(drive.into()))?;
+    fs::write(folder.join("reset_controller"), "1").map_err(|error| FirmwareError::Reset(drive.into(), error))
+}
+
+/// The controller that a drive is below, by its name in sysfs: drives with the same one are reset together.
+pub fn controller_name(drive: &Path) -> Option<String> {
+    let number = open(drive).ok().map(|(_, number)| number).filter(|&number| is_nvme(number))?;
+    Some(controller_folder(number)?.file_name()?.to_string_lossy().into_owned())
+}
+
+fn controller(drive: &Path) -> Result<File, FirmwareError> {
+    match open(drive) {
+        Ok((file, number)) if is_nvme(number) => Ok(file),
+        Ok(_) | Err(HealthError::File(_)) => Err(FirmwareError::NotNvme(drive.into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn send(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, FirmwareError> {
+    let refused = |errno| HealthError::Refused(drive.into(), command.name(), std::io::Error::from(errno)).into();
+    command.send(controller).map_err(refused)
+}
+
+fn look(drive: &Path, controller: &impl Controller) -> Result<Firmware, FirmwareError> {
+    let identity = send(drive, controller, AdminCommand::IdentifyController)?;
+    // Optional Admin Command Support, bit 2.
+    if identity[256] & 1 << 2 == 0 {
+        return Err(FirmwareError::NotOffered(drive.into()));
+    }
+    let log = send(drive, controller, AdminCommand::FirmwareLog)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_matches(['\0', ' ']).to_owned();
+    // FRMW: the first slot is read-only (bit 0), the number of slots (3:1), activation without a reset (bit 4).
+    let features = identity[260];
+    let slot_count = usize::from(features >> 1 & 7).clamp(1, 7);
+    // FWUG, in 4 KiB; 0: not said, 255: any.
+    let granularity = match identity[319] {
+        0 | 255 => PART_BYTES,
+        count => usize::from(count) * 4096,
+    };
+    let next = log[0] >> 4 & 7;
+    Ok(Firmware {
+        revision: text(&identity[64..72]),
+        active_slot: log[0] & 7,
+        next_slot: (next != 0 && next != log[0] & 7).then_some(next),
+        slots: (1..=slot_count).map(|slot| text(&log[8 * slot..8 * slot + 8])).collect(),
+        first_is_read_only: features & 1 != 0,
+        activates_at_once: features & 1 << 4 != 0,
+        // MTFA, in 100 ms.
+        pause: Duration::from_millis(100) * u32::from(u16::from_le_bytes([identity[262], identity[263]])),
+        part_bytes: granularity,
+    })
+}
+
+/// Checks all that can be known before the first byte is sent.
+fn check(drive: &Path, found: &Firmware, slot: Option<u8>, at_once: bool) -> Result<(), FirmwareError> {
+    let count = found.slots.len();
+    match slot {
+        Some(slot) if slot == 0 || usize::from(slot) > count => {
+            let which = if count == 1 { "the only slot is 1".to_owned() } else { format!("its slots are 1 to {count}") };
+            return Err(FirmwareError::Slot(drive.into(), format!("it has no firmware slot {slot}: {which}")));
+        }
+        Some(1) if found.first_is_read_only => {
+            return Err(FirmwareError::Slot(drive.into(), "its firmware slot 1 is read-only: choose another with --slot".into()));
+        }
+        _ => {}
+    }
+    if at_once && !found.activates_at_once {
+        return Err(FirmwareError::NeedsReset(drive.into()));
+    }
+    Ok(())
+}
+
+fn store(
+    drive: &Path,
+    controller: &impl Controller,
+    image: &[u8],
+    slot: Option<u8>,
+    at_once: bool,
+) -> Result<Activation, FirmwareError> {
+    let found = look(drive, controller)?;
+    check(drive, &found, slot, at_once)?;
+    let refused = |what: String, status: String| FirmwareError::Refused { drive: drive.into(), what, status };
+    for (index, part) in image.chunks(found.part_bytes).enumerate() {
+        let offset = index * found.part_bytes;
+        let name = || format!("the image at byte {offset}");
+        match firmware_download(controller, offset, part).map_err(|errno| refused(name(), errno.to_string()))? {
+            0 => {}
+            status => return Err(refused(name(), meaning(status))),
+        }
+    }
+    let action = if at_once { CommitAction::AtOnce } else { CommitAction::AtReset };
+    let activation_ms = u32::try_from(found.pause.as_millis()).unwrap_or(0);
+    let commit = AdminCommand::FirmwareCommit { slot: slot.unwrap_or(0), action, activation_ms };
+    let (status, _) = commit.ask(controller).map_err(|errno| refused(commit.name().into(), errno.to_string()))?;
+    match status {
+        0 if at_once => Ok(Activation::Running),
+        // The commit succeeded, and the controller names the reset that it needs, or a longer pause than it announced.
+        0 | 0x111 | 0x112 => Ok(Activation::ControllerReset),
+        0x10b | 0x110 => Ok(Activation::PowerCycle),
+        status => Err(refused(commit.name().into(), meaning(status))),
+    }
+}
+
+/// The NVMe status of these commands in words: the type of status in bits 10:8, the code below.
+fn meaning(status: u16) -> String {
+    let words = match status {
+        0x001 => "it does not know the command",
+        0x002 => "a field of the command is invalid",
+        0x106 => "there is no such firmware slot",
+        0x107 => "the image is not valid for this drive",
+        0x113 => "the drive prohibits this image, for instance an older one",
+        0x114 => "the parts of the image overlap",
+        _ => return format!("NVMe status {status:#05x}"),
+    };
+    format!("{words}, NVMe status {status:#05x}")
+}
+
+#[cfg(test)]
+#[path = "firmware/tests.rs"]
+mod tests;
