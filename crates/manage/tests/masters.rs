@@ -79,8 +79,10 @@ fn udev_is_told_whose_a_drive_is() {
     assert_eq!(place.run(&["config", "owns", uuid]).code, 1);
     place.ok(&["adopt", &images[0], &images[1], &images[2], &images[3]]);
     assert_eq!(place.run(&["config", "owns", uuid]).code, 0, "the drive's array is a span of one that belongs to Stria");
+    assert_eq!(place.ok(&["config", "owns", "--udev", uuid]), "STRIA_MEMBER=1\n");
     place.ok(&["release", "tank"]);
     assert_eq!(place.run(&["config", "owns", uuid]).code, 1);
+    assert_eq!(place.ok(&["config", "owns", "--udev", uuid]), "STRIA_MEMBER=0\n");
     place.run(&["incremental", "--if-running", &images[0]]).refused(0, &[]);
     place.run(&["incremental", &images[0]]).refused(1, &["no daemon runs"]);
 }

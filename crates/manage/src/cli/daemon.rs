@@ -155,6 +155,9 @@ pub enum ConfigAction {
     Owns {
         /// The UUID, as printed by blkid or mdadm.
         uuid: String,
+        /// Print the answer as a property for udev, and succeed either way.
+        #[arg(long)]
+        udev: bool,
     },
 }
 

@@ -94,9 +94,13 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
             say(json, words, || json!({"config": path, "arrays": count}));
         }
         cli::ConfigAction::Show => show(&config, json),
-        cli::ConfigAction::Owns { uuid } => {
+        cli::ConfigAction::Owns { uuid, udev } => {
             let uuid: Uuid = uuid.parse().map_err(Failure::Usage)?;
-            return Ok(u8::from(config.owner(uuid, None).is_none()));
+            let is_owned = config.owner(uuid, None).is_some();
+            if *udev {
+                print(&format!("STRIA_MEMBER={}\n", u8::from(is_owned)));
+            }
+            return Ok(u8::from(!is_owned && !udev));
         }
     }
     Ok(0)
