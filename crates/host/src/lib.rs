@@ -36,5 +36,5 @@ pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_readable, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
-pub use rework::{change, destroy, rename, rename_spans, wipe_drives};
+pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};
 pub use sync_io::SyncIo;

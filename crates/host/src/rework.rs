@@ -175,5 +175,16 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
 /// # Errors
 /// The cases of [`destroy`].
 pub fn wipe_drives(paths: &[PathBuf]) -> Result<(), HostError> {
-    lock_all(paths)?.iter().try_for_each(|(drive, _)| wipe(drive))
+    wipe_drives_and(paths, || Ok::<_, HostError>(()))
+}
+
+/// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure leaves that
+/// was interrupted is no array any more.
+///
+/// # Errors
+/// The cases of [`destroy`], and those of `erase`.
+pub fn wipe_drives_and<E: From<HostError>>(paths: &[PathBuf], erase: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    let drives = lock_all(paths)?;
+    drives.iter().try_for_each(|(drive, _)| wipe(drive))?;
+    erase()
 }

@@ -9,6 +9,7 @@
 //! | `POST /v1/arrays/{name}/members` | [`AddRequest`] | [`Done`] |
 //! | `POST /v1/arrays/{name}/members/fail`, `…/remove` | [`MemberRequest`] | [`Done`] |
 //! | `POST /v1/arrays/{name}/members/replace` | [`ReplaceRequest`] | [`Done`] |
+//! | `POST /v1/arrays/{name}/members/firmware` | [`FirmwareRequest`] | [`Done`], when the firmware runs, or waits for a reset |
 //! | `POST /v1/arrays/{name}/scrub` | [`ScrubRequest`] | [`Done`], when it has begun |
 //! | `DELETE /v1/arrays/{name}/scrub` | | [`Done`], when it has ended |
 //! | `POST /v1/arrays/{name}/pause`, `…/resume` | | [`Done`] |
@@ -490,6 +491,36 @@ pub struct AddRequest {
     /// Overwrite what it carries.
     #[serde(default)]
     pub force: bool,
+}
+
+/// `POST /v1/arrays/{name}/members/firmware`
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct FirmwareRequest {
+    /// The member.
+    pub path: PathBuf,
+    /// The file with the image; the process that serves the array reads it.
+    pub image: PathBuf,
+    /// The firmware slot; the drive chooses if it is not given.
+    #[serde(default)]
+    pub slot: Option<u8>,
+    /// How the firmware comes to run: without a reset if the drive offers that and this is not given, else by a reset.
+    #[serde(default)]
+    pub activate: Option<FirmwareActivation>,
+    /// Go on although data may be lost if the new firmware fails.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// How new firmware comes to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum FirmwareActivation {
+    /// Without a reset: the member stays in the array, and answers late once.
+    Now,
+    /// By a reset of its controller: the member leaves the array for that, and returns by the write-intent bitmap.
+    Reset,
+    /// At the next reset or power cycle: it is only stored.
+    Later,
 }
 
 /// See the table above.

@@ -12,7 +12,7 @@ pub use daemon::{
     SpareCommand, Start,
 };
 
-pub use health::{Alarm, AlarmAction, Health};
+pub use health::{Alarm, AlarmAction, Firmware, Health};
 pub use token::{RoleName, Token, TokenAction};
 
 use crate::api::LatencyBound;
@@ -123,7 +123,7 @@ pub enum Command {
     Rename(Rename),
     /// Destroy an array: its superblocks are erased, and its data is lost.
     Destroy(Destroy),
-    /// Erase array metadata and signatures of file systems from drives.
+    /// Erase array metadata and signatures of file systems from drives, or all of their data by the drives' own means.
     Wipe(Wipe),
     /// Grow an array by drives (not implemented yet).
     Grow(Grow),
@@ -141,6 +141,8 @@ pub enum Command {
     Alarm(Alarm),
     /// Show the health that drives report: wear, temperature, errors, and what to do.
     Health(Health),
+    /// Show the firmware of a member, or update it while the array serves: one member at a time, only while redundancy remains.
+    Firmware(Firmware),
     /// Show scheduled scrubs and self-tests: when they are due, and what the last ones found.
     Routine(Routine),
     /// Switch a drive's locate light on or off.

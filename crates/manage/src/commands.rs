@@ -2,6 +2,7 @@
 
 mod adopt;
 mod explain;
+mod firmware;
 mod health;
 mod import;
 mod life;
@@ -147,6 +148,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Stop(stop) => self::stop(&stop, json)?,
         Command::Alarm(command) => return health::alarm(&command, json),
         Command::Health(command) => return health::health(&command, json),
+        Command::Firmware(command) => firmware::firmware(&command, json)?,
         Command::Routine(command) => orders::routine(&command, json)?,
         Command::Locate(command) => {
             let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;

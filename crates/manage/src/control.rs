@@ -5,8 +5,8 @@ mod listen;
 pub use listen::{Order, listen};
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, MemberRequest, ReplaceRequest, ScrubRequest, SettingsRequest,
-    SpeedRequest, StopRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, FirmwareRequest, MemberRequest, ReplaceRequest, ScrubRequest,
+    SettingsRequest, SpeedRequest, StopRequest, TrimRequest,
 };
 use crate::service::Service;
 use axum::extract::rejection::JsonRejection;
@@ -38,6 +38,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/arrays/{name}/members/fail", post(fail))
         .route("/v1/arrays/{name}/members/remove", post(remove))
         .route("/v1/arrays/{name}/members/replace", post(replace))
+        .route("/v1/arrays/{name}/members/firmware", post(firmware))
         .route("/v1/arrays/{name}/scrub", post(scrub).delete(cancel_scrub))
         .route("/v1/arrays/{name}/pause", post(|service: On, name: Path<String>| pause(service, name, true)))
         .route("/v1/arrays/{name}/resume", post(|service: On, name: Path<String>| pause(service, name, false)))
@@ -121,6 +122,10 @@ async fn remove(State(service): On, Path(name): Path<String>, body: Body<MemberR
 
 async fn replace(State(service): On, Path(name): Path<String>, body: Body<ReplaceRequest>) -> Response {
     with(service, body, move |service, body| service.replace(&name, body)).await
+}
+
+async fn firmware(State(service): On, Path(name): Path<String>, body: Body<FirmwareRequest>) -> Response {
+    with(service, body, move |service, body| service.update_firmware(&name, &body)).await
 }
 
 async fn scrub(State(service): On, Path(name): Path<String>, body: Body<ScrubRequest>) -> Response {

@@ -49,6 +49,7 @@ mod tools;
 mod ublk;
 mod vhost_user;
 mod view;
+mod wipe;
 
 use std::process::ExitCode;
 use stria_terminal::output::tell;

@@ -3,8 +3,10 @@
 //! The service talks to arrays only by message. It locks its list of arrays, but never while lanes work. Every call here may
 //! block; the control socket calls from threads made for that.
 
+mod firmware;
 mod settings;
 
+pub use firmware::{Update, check_update};
 pub use settings::Held;
 
 use crate::api::{
@@ -102,6 +104,8 @@ pub struct Service {
     ledger: OnceLock<Arc<Ledger>>,
     /// Names of arrays that are stopped for a moment, to be changed.
     pausing: Mutex<BTreeSet<String>>,
+    /// Held while the firmware of a member is updated: one member at a time.
+    updating: Mutex<()>,
     /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,
 }
@@ -135,6 +139,7 @@ impl Service {
             stays: AtomicBool::new(false),
             ledger: OnceLock::new(),
             pausing: Mutex::default(),
+            updating: Mutex::default(),
             failure: Mutex::default(),
         });
         let watched = Arc::downgrade(&service);

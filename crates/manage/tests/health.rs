@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::Value;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 use stria_testkit::nvme;
@@ -63,8 +64,45 @@ fn guests_half() {
         assert!(words.contains(word), "{word}: {words}");
     }
     assert!(place.ok(&["status", "-v"]).contains("firmware"), "it is below the members");
+    // QEMU's controller takes no firmware (OACS, bit 2): that is said before a byte is sent.
+    let image = place.path("image");
+    std::fs::write(&image, [7; 8192]).expect("a file");
+    let image = image.to_str().expect("text");
+    for arguments in [&["firmware", "tank", "0"][..], &["firmware", "tank", "0", "--image", image, "--force"]] {
+        place.run(arguments).refused(1, &["/dev/nvme0n1: its controller takes no firmware", "nothing was changed"]);
+    }
+    place.run(&["firmware", "tank", "0", "--image", image]).refused(4, &["may make the drive unusable", "--force"]);
+    place.run(&["wipe", "--secure-erase", "--force", "/dev/nvme0n1"]).refused(1, &["in use"]);
     place.ok(&["stop", "tank"]);
     serve.ended_well();
+    erasures(&place);
+}
+
+/// By the drives' own means: QEMU's controller has Format NVM and unmaps, and does not have Sanitize.
+fn erasures(place: &Place) {
+    let drives = ["/dev/nvme0n1", "/dev/nvme1n1"];
+    let at = 20 << 20;
+    for drive in drives {
+        let device = std::fs::OpenOptions::new().write(true).open(drive).expect("a drive");
+        device.write_all_at(&[7; 4096], at).expect("it is written");
+        device.sync_all().expect("it is durable");
+    }
+    let bytes = |drive: &str| {
+        let mut bytes = vec![1; 4096];
+        std::fs::File::open(drive).expect("a drive").read_exact_at(&mut bytes, at).expect("it is read");
+        bytes
+    };
+    place.run(&["wipe", "--sanitize", "--force", drives[0]]).refused(1, &["does not offer Sanitize", "nothing was erased"]);
+    place.run(&["wipe", "--secure-erase", drives[0]]).refused(4, &["member of array \"tank\"", "for good", "--force"]);
+    assert_eq!(bytes(drives[0]), [7; 4096]);
+    assert!(place.ok(&["wipe", "--secure-erase", "--force", drives[0]]).contains("erased by NVMe's Format"));
+    assert!(place.ok(&["wipe", "--discard", "--force", drives[1]]).contains("read as zeros"));
+    for drive in drives {
+        assert_eq!(bytes(drive), [0; 4096], "{drive}");
+        assert!(place.ok(&["examine", drive]).contains("no member of an array"));
+    }
+    // They are drives as before.
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", drives[0], drives[1]]);
 }
 
 #[test]
@@ -85,5 +123,31 @@ fn what_has_no_health_is_told() {
     let place = Place::new();
     let images = place.images(1, 1 << 20);
     place.run(&["health", &images[0]]).refused(1, &["it has no health of its own"]);
+    let image = [images[0].as_str(), &place.images(2, 32 << 20)[1]];
+    place.run(&["wipe", "--secure-erase", "--force", image[0]]).refused(1, &["only whole NVMe drives", "nothing was erased"]);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", "missing", image[1]]);
+    let serve = place.serve(&[image[1]]);
+    place.run(&["firmware", "tank", "1"]).refused(1, &["firmware of NVMe drives only", "maker's tool"]);
+    place.run(&["firmware", "tank", "1", "--slot", "2"]).refused(2, &["--image"]);
+    let refused = place.run(&["firmware", "tank", "1", "--force", "--image", "/nowhere/image"]);
+    refused.refused(1, &["/nowhere/image", "cannot be read", "nothing was changed"]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
     place.run(&["health", "/dev/stria-none"]).refused(1, &["No such file"]);
+}
+
+/// The daemon asks as this command does. A test of `smartctl`'s own would need a disk that sleeps.
+#[test]
+fn a_disk_that_sleeps_is_not_woken() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(1, 1 << 20);
+    let (program, calls) = (place.path("smartctl"), place.path("calls"));
+    let asleep = concat!(env!("CARGO_MANIFEST_DIR"), "/../health/tests/smartctl/asleep.json");
+    stria_testkit::script(&program, &format!("#!/bin/sh\necho \"$@\" >>{}\ncat {asleep}\nexit 3\n", calls.display()));
+    let config = std::fs::read_to_string(place.config()).expect("a configuration");
+    std::fs::write(place.config(), format!("{config}\n[health]\nsmartctl = {program:?}\n")).expect("a file");
+    assert!(place.ok(&["health", &images[0]]).contains("asleep"));
+    let calls = std::fs::read_to_string(calls).expect("the calls");
+    assert!(calls.lines().count() == 1 && calls.contains("-n standby,3"), "{calls}");
 }

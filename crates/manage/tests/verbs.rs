@@ -104,6 +104,14 @@ fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     place.ok(&all(&["create", "tank", "--level", "5"], &tank));
     place.run(&["wipe", &tank[0], &images[5]]).refused(4, &["member of array \"tank\"", "--force"]);
     place.ok(&["wipe", "--force", &tank[0], &images[5]]);
+    // A discard leaves nothing at all, so it asks although no signature tells of data.
+    place.run(&["wipe", "--discard", &tank[0]]).refused(4, &[&tank[0], "All data is lost", "--force"]);
+    place.run(&["wipe", "--discard", "--sanitize", &tank[0]]).refused(2, &["cannot be used with"]);
+    place.ok(&["wipe", "--discard", "--force", &tank[0], &tank[1]]);
+    for image in &tank[..2] {
+        let bytes = std::fs::read(image).expect("a file");
+        assert!(bytes.len() as u64 == SIZE && bytes.iter().all(|&byte| byte == 0), "{image}");
+    }
     assert!(place.ok(&["examine", &tank[0]]).contains("no member of an array"));
     daemon.signal("-TERM");
     daemon.ended_well();

@@ -1,6 +1,7 @@
 //! The commands about alarms and about the health of drives.
 
 use super::{ConfigFile, Control};
+use crate::api::FirmwareActivation;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -35,3 +36,33 @@ pub struct Health {
     #[allow(missing_docs)]
     pub control: Control,
 }
+
+/// `stria firmware`
+#[derive(Args, Debug)]
+#[command(after_help = FIRMWARE_HELP)]
+pub struct Firmware {
+    /// The array.
+    pub name: String,
+    /// The member: its path, its serial number, or its slot (of one span: SPAN:SLOT).
+    #[arg(value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    pub drive: PathBuf,
+    /// The image, as the maker of the drive ships it. Without it the firmware slots of the drive are shown.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub image: Option<PathBuf>,
+    /// The firmware slot that the image takes; by default the drive chooses.
+    #[arg(long, value_name = "N", requires = "image", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub slot: Option<u8>,
+    /// How the new firmware comes to run; by default without a reset if the drive offers that, else by a reset.
+    #[arg(long, value_enum, value_name = "HOW", requires = "image")]
+    pub activate: Option<FirmwareActivation>,
+    /// Do not ask, and go on although data may be lost if the new firmware fails.
+    #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "image")]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+const FIRMWARE_HELP: &str = "\
+Only NVMe drives that take firmware by NVMe commands. The image is read by the process that serves the array: the daemon of the
+package sees no file below /tmp. Repeat the command for each member, once the one before is in sync again.";

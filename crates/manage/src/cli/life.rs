@@ -2,6 +2,7 @@
 
 use super::{ConfigFile, Control};
 use crate::settings::{self, SettingsRequest, WriteMode};
+use crate::wipe::WipeMeans;
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
@@ -56,9 +57,32 @@ pub struct Wipe {
     /// The drives.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
+    /// Unmap every block as well: the drives then read as zeros. It needs drives that can unmap and zero at once.
+    #[arg(long, group = "means")]
+    pub discard: bool,
+    /// Make each drive erase all of its data, by NVMe's Format: by a new key if it offers that, else every block, which may take
+    /// hours.
+    #[arg(long, group = "means")]
+    pub secure_erase: bool,
+    /// Make each drive erase all of its data, spare blocks and caches included, by NVMe's Sanitize. The drives continue if the
+    /// command is interrupted, and after a loss of power; repeat the command to wait again.
+    #[arg(long, group = "means")]
+    pub sanitize: bool,
     /// Do not ask.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
+}
+
+impl Wipe {
+    /// How much is erased.
+    pub fn means(&self) -> WipeMeans {
+        match (self.discard, self.secure_erase, self.sanitize) {
+            (true, ..) => WipeMeans::Discard,
+            (_, true, _) => WipeMeans::SecureErase,
+            (.., true) => WipeMeans::Sanitize,
+            _ => WipeMeans::Signatures,
+        }
+    }
 }
 
 /// `stria grow`

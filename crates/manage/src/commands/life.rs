@@ -5,11 +5,12 @@ use crate::config::edit::Edit;
 use crate::config::{self, Config, Uuid};
 use crate::mdadm::keep_away;
 use crate::meant::{chosen, drives, look, tree};
+use crate::wipe::{self, WipeMeans};
 use crate::{cli, client, ownership};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use stria_host::{examine, short_name, sort_arguments};
-use stria_terminal::output::{confirm, say};
+use stria_terminal::output::{confirm, say, tell};
 use stria_terminal::{Failure, absolute};
 
 /// Refuses what must not happen to an array that is served.
@@ -77,7 +78,8 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
 /// # Errors
 /// When a drive is in use, or nobody confirms it.
 pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
-    let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+    let (paths, means): (Vec<PathBuf>, _) = (command.drives.iter().map(|path| absolute(path)).collect(), command.means());
+    wipe::check(&paths, means)?;
     let mut carries = Vec::new();
     for examined in examine(&paths) {
         let examined = examined?;
@@ -87,12 +89,22 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
             Err(_) => carries.extend(examined.candidate.carries.first().map(|what| format!("{path} carries {what}"))),
         }
     }
-    if !carries.is_empty() {
-        confirm(&format!("Wiping: {}. What lies there cannot be found again afterwards.", carries.join("; ")), command.force)?;
-    }
-    stria_host::wipe_drives(&paths)?;
     let list: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    say(json, || format!("{} carry nothing any more", list.join(", ")), || json!({"wiped": list}));
+    // Signatures tell what is lost. All data may be some that no signature tells of.
+    if means != WipeMeans::Signatures && carries.is_empty() {
+        carries = list.clone();
+    }
+    if !carries.is_empty() {
+        confirm(&format!("Wiping: {}. {}", carries.join("; "), means.meaning()), command.force)?;
+    }
+    let mut told = None;
+    let progress = |path: &Path, percent: u8| {
+        if told.replace(percent) != Some(percent) && !json {
+            tell(&format!("{}: {percent} % sanitized; the drive goes on if this is interrupted", path.display()));
+        }
+    };
+    wipe::wipe(&paths, means, progress)?;
+    say(json, || format!("{} {}", list.join(", "), means.done()), || json!({"wiped": list, "means": means}));
     Ok(())
 }
 

@@ -72,6 +72,10 @@ struct Need {
 
 /// The spares that arrays need, one for each empty slot. Only slots that no member is being filled for count.
 fn needs(array: &ArrayView) -> Vec<Need> {
+    // A pause holds rebuilds, and the drive that is away may be about to return.
+    if array.paused {
+        return Vec::new();
+    }
     let top = needs_of(array, &array.name, None);
     top.into_iter().chain(array.spans.iter().flat_map(|span| needs_of(span, &array.name, Some(&span.name)))).collect()
 }

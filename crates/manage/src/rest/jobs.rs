@@ -5,7 +5,9 @@ use super::looks::tasks;
 use super::plans::{Based, array_drives, assemblies, assembly, entry, settings_of, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use super::{Rest, now_ms};
-use crate::api::{AddRequest, ApiError, ApiErrorKind, Done, EventView, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
+use crate::api::{
+    AddRequest, ApiError, ApiErrorKind, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest,
+};
 use crate::atomic_file::replace;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
@@ -17,6 +19,7 @@ use crate::pool::{self, Changed};
 use crate::progress::{is_filling, running};
 use crate::settings::SettingsRequest;
 use crate::view;
+use crate::wipe;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -283,6 +286,7 @@ pub fn array_of(action: &Action) -> Option<&str> {
         | Action::Remove { array, .. }
         | Action::Add { array, .. }
         | Action::Replace { array, .. }
+        | Action::Firmware { array, .. }
         | Action::Scrub { array, .. }
         | Action::CancelScrub { array }
         | Action::Pause { array }
@@ -307,9 +311,12 @@ fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
     match &plan.action {
         Action::Create(create) => self::create(rest, create, force),
         Action::Destroy { array } => destroy(rest, array),
-        Action::Wipe { drives } => {
-            stria_host::wipe_drives(drives)?;
-            Ok(told(format!("{} drives carry nothing any more", drives.len())))
+        Action::Wipe { drives, means } => {
+            let progress = |drive: &Path, percent: u8| {
+                rest.jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
+            };
+            wipe::wipe(drives, *means, progress).map_err(failed)?;
+            Ok(told(format!("{} drives {}", drives.len(), means.done())))
         }
         Action::Adopt { array, name, ublk } => {
             let (assemblies, _) = assemblies(rest)?;
@@ -342,6 +349,11 @@ fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
             let name = name(array)?;
             let done = service.replace(&name, ReplaceRequest { old: old.clone(), new: new.clone(), force })?;
             Ok(follows(&name, done, &["rebuild"]))
+        }
+        Action::Firmware { array, drive, image, slot, activate, force } => {
+            let (slot, activate, force) = (*slot, *activate, *force);
+            let request = FirmwareRequest { path: drive.clone(), image: image.clone(), slot, activate, force };
+            service.update_firmware(&name(array)?, &request).map(Outcome::from)
         }
         Action::Scrub { array, repair, from_bytes } => {
             let name = name(array)?;

@@ -6,11 +6,13 @@
 use super::auth::{Caller, secret, sha256};
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
 use super::{Rest, drives, now_ms};
-use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, MemberView};
 use crate::config::Uuid;
 use crate::meant::{self, chosen, look};
+use crate::service::{Update, check_update};
 use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
 use crate::view::{all_members, cannot_name_the_wrong_member};
+use crate::wipe::{self, WipeMeans};
 use crate::{foreign, ownership, pool};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -107,6 +109,7 @@ pub fn is_harmless(action: &Action) -> bool {
         | Action::Remove { .. }
         | Action::Add { .. }
         | Action::Replace { .. }
+        | Action::Firmware { .. }
         | Action::Set { .. }
         | Action::Import { .. }
         | Action::SpareAdd { .. }
@@ -199,11 +202,16 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
     match action {
         Action::Create(create) => plan_create(rest, action, create),
         Action::Destroy { array } => plan_destroy(rest, action, array),
-        Action::Wipe { drives } => {
+        Action::Wipe { drives, means } => {
             let pages = chosen_drives(rest, drives)?;
-            let mut draft = Draft::new(action, Role::Admin, format!("Remove every signature from {}.", names(drives)));
-            draft.overwrites(&pages, "zeros over its signatures: superblocks, partition tables, file systems");
-            draft.warn("What lies there cannot be found again afterwards; the rest of its bytes stays. It is no secure erasure.");
+            wipe::check(drives, *means).map_err(|failure| refused(failure.to_string()))?;
+            let what = if *means == WipeMeans::Signatures { "Remove every signature from" } else { "Erase all data of" };
+            let mut draft = Draft::new(action, Role::Admin, format!("{what} {}.", names(drives)));
+            draft.overwrites(&pages, means.what());
+            if *means != WipeMeans::Signatures {
+                draft.plan.loses.extend(pages.iter().map(|page| format!("all data of {}", page.path)));
+            }
+            draft.warn(means.meaning());
             Ok(draft.done("wipe"))
         }
         Action::Adopt { array, .. } => {
@@ -293,6 +301,15 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
                 draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
             }
             Ok(draft.done(&entry.name))
+        }
+        Action::Firmware { array, drive, image, slot, activate, force } => {
+            let (slot, activate, force) = (*slot, *activate, *force);
+            plan_firmware(
+                rest,
+                action,
+                array,
+                &FirmwareRequest { path: drive.clone(), image: image.clone(), slot, activate, force },
+            )
         }
         Action::Scrub { array, repair, .. } => {
             let (entry, view) = served(rest, array)?;
@@ -594,6 +611,28 @@ fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<
         });
         draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
     }
+    draft.plan.confirm = Some(entry.name.clone());
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
+    if !request.image.is_absolute() {
+        return Err(invalid("image is the complete path of a file on this machine, such as /var/lib/stria/image.bin"));
+    }
+    let (entry, view) = served(rest, array)?;
+    let leaving = member(&view, &request.path)?;
+    let Update { image, firmware, activate } = check_update(&view, request)?;
+    let title = format!("Update the firmware of {} in array \"{}\"; {} runs now.", leaving.path, entry.name, firmware.revision);
+    let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
+    let _ = write!(draft.basis, "{} {firmware:?} ", sha256(&image));
+    let what = format!("firmware of {} from {}; its data stays", size::show(image.len() as u64), request.image.display());
+    draft.plan.writes.push(of_member(leaving, &what));
+    draft.warn(match activate {
+        FirmwareActivation::Now => "the member answers late once, while it activates the firmware; other members answer meanwhile",
+        FirmwareActivation::Reset => "the member leaves the array for its reset, and returns by the write-intent bitmap: one failure less is survived meanwhile",
+        FirmwareActivation::Later => "the firmware runs after the next reset or power cycle",
+    });
+    draft.warn("a wrong image may make the drive unusable, and most drives take no older firmware back");
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
 }

@@ -1,12 +1,13 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
-use crate::api::{AdoptedState, ArrayView, EventView, LatencyBound};
+use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound};
 use crate::config::Likeness;
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
 use crate::monitor::StandingView;
 use crate::pool::PoolDrive;
 use crate::settings::WriteMode;
+use crate::wipe::WipeMeans;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -334,10 +335,13 @@ pub enum Action {
         /// The array.
         array: String,
     },
-    /// Removes every signature from drives.
+    /// Removes every signature from drives, or all of their data.
     Wipe {
         /// The drives.
         drives: Vec<PathBuf>,
+        /// How much is erased, and by whom.
+        #[serde(default)]
+        means: WipeMeans,
     },
     /// Takes an array that lies on this machine's drives into the configuration and starts it.
     Adopt {
@@ -410,6 +414,24 @@ pub enum Action {
         old: PathBuf,
         /// The new drive, or a spare of the array.
         new: PathBuf,
+    },
+    /// Updates the firmware of an NVMe member, while the array serves.
+    Firmware {
+        /// The array.
+        array: String,
+        /// The member's path.
+        drive: PathBuf,
+        /// The file with the image, which the daemon can read.
+        image: PathBuf,
+        /// The firmware slot; the drive chooses if it is not given.
+        #[serde(default)]
+        slot: Option<u8>,
+        /// How the firmware comes to run: without a reset if the drive offers that and this is not given, else by a reset.
+        #[serde(default)]
+        activate: Option<FirmwareActivation>,
+        /// Go on although data may be lost if the new firmware fails.
+        #[serde(default)]
+        force: bool,
     },
     /// Reads everything and compares redundancy.
     Scrub {
