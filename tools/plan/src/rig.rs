@@ -55,6 +55,11 @@ fn layout(level: Level, drives: &[DriveConfig], members: usize, strip_bytes: u64
     Layout { level, members, strip_sectors: strip_bytes / SECTOR_BYTES, member_sectors: smallest / SECTOR_BYTES }
 }
 
+/// 16 MiB: the largest strip of an array.
+const STRIP_BYTES_MAX: u64 = 16 << 20;
+/// 1 MiB: the part of a drive without an array that a cache writes back at once. Drives begin at multiples of it.
+const BARE_LINE_BYTES: u64 = 1 << 20;
+
 /// A client's request; `None` with the bytes that the cache gets back in the end: a stripe that it writes back.
 type Job = Result<Ask, u64>;
 
@@ -83,11 +88,17 @@ pub struct Rig {
 /// Writes that are acknowledged and not yet on the members.
 #[derive(Default)]
 struct Cache {
-    /// Dirty sectors of each stripe, by its number; those of all spans count as one.
-    dirty: BTreeMap<u64, u64>,
+    /// Dirty stripes by number; those of all spans count as one.
+    dirty: BTreeMap<u64, Dirty>,
     bytes: u64,
     in_write_back: usize,
     waiting: VecDeque<usize>,
+}
+
+/// The dirty sectors of a stripe.
+struct Dirty {
+    first_sector: u64,
+    sectors: u64,
 }
 
 impl Rig {
@@ -178,6 +189,12 @@ impl Rig {
         self.cache.bytes
     }
 
+    /// Writes back what the cache still holds, without taking time: controllers do so within seconds.
+    pub fn write_back_at_once(&mut self) {
+        let dirty = std::mem::take(&mut self.cache.dirty);
+        self.cache.bytes -= dirty.values().map(|dirty| dirty.sectors * SECTOR_BYTES).sum::<u64>();
+    }
+
     /// The SSDs, so that they can be brought to a state before a load.
     pub fn backplane(&self) -> RefMut<'_, Backplane> {
         self.backplane.borrow_mut()
@@ -193,8 +210,11 @@ impl Rig {
         &self.layout
     }
 
-    /// Data of a stripe of every span.
+    /// Data of a stripe of every span; without an array, where each strip is a whole drive, a part of it.
     fn stripe_sectors(&self) -> u64 {
+        if self.layout.strip_sectors > STRIP_BYTES_MAX / SECTOR_BYTES {
+            return BARE_LINE_BYTES / SECTOR_BYTES;
+        }
         (self.layout.columns() * self.layout.level.spans()) as u64 * self.layout.strip_sectors
     }
 
@@ -278,9 +298,10 @@ impl Rig {
             for stripe in ask.start_sector / stripe_sectors..ask.end_sector().div_ceil(stripe_sectors) {
                 let from = ask.start_sector.max(stripe * stripe_sectors);
                 let to = ask.end_sector().min((stripe + 1) * stripe_sectors);
-                let dirty = self.cache.dirty.entry(stripe).or_default();
-                *dirty += to - from;
-                if *dirty >= stripe_sectors {
+                let dirty = self.cache.dirty.entry(stripe).or_insert(Dirty { first_sector: from, sectors: 0 });
+                dirty.first_sector = dirty.first_sector.min(from);
+                dirty.sectors += to - from;
+                if dirty.sectors >= stripe_sectors {
                     self.write_back(now, stripe);
                 }
             }
@@ -293,11 +314,11 @@ impl Rig {
     }
 
     fn write_back(&mut self, now: Nanos, stripe: u64) {
-        let stripe_sectors = self.stripe_sectors();
-        let dirty = self.cache.dirty.remove(&stripe).unwrap_or(0);
+        let Some(Dirty { first_sector: start_sector, sectors: dirty }) = self.cache.dirty.remove(&stripe) else { return };
         self.cache.in_write_back += 1;
         let index = self.jobs.insert(Err(dirty * SECTOR_BYTES));
-        let (start_sector, sectors) = (stripe * stripe_sectors, dirty.min(stripe_sectors));
+        // Of several parts of a stripe that are dirty it is as if they lay side by side.
+        let sectors = dirty.min((stripe + 1) * self.stripe_sectors() - start_sector);
         self.array.model().submit(now, Ask { tag: index as Tag, kind: Kind::Write { fua: false }, start_sector, sectors });
     }
 }
