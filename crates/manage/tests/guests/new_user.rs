@@ -18,8 +18,10 @@ use stria_testkit::nvme;
 const DRIVES: [&str; 5] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1", "/dev/nvme4n1"];
 const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["nbd", "ublk_drv", "xfs"] };
 const STRIA: &str = env!("CARGO_BIN_EXE_stria");
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 12] = [
     STRIA,
+    "/usr/bin/lsblk",
+    "/usr/sbin/blkid",
     "/usr/bin/fio",
     "/usr/sbin/mke2fs",
     "/usr/sbin/e2fsck",
@@ -30,7 +32,7 @@ const PROGRAMS: [&str; 10] = [
     "/usr/bin/udevadm",
     RULES,
 ];
-/// Its place among the programs, `$P11` in the guest, where the home folder is another.
+/// Its place among the programs, `$P13` in the guest, where the home folder is another.
 const FSX: usize = PROGRAMS.len() + 1;
 const LINK: &str = "/dev/stria/tank";
 const MOUNTED: &str = "/mnt/tank";
@@ -78,6 +80,31 @@ fn start() -> Place {
     guest::start_udev(PROGRAMS.len());
     fs::create_dir_all(MOUNTED).expect("a folder");
     Place::new()
+}
+
+/// The tools that people ask say what the device is, and what lies on it.
+fn is_recognized(place: &Place, device: &str, file_system: &str) {
+    let uuid = place.status("tank")["uuid"].as_str().expect("text").replace(':', "");
+    let ask = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().expect("it starts");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    };
+    let columns = "MODEL,SERIAL,FSTYPE,LABEL,RO,ROTA";
+    let expected = format!("Stria_tank {uuid} {file_system} goods 0 0");
+    // udev looks at the device again when the program that wrote to it has closed it.
+    wait_until(&expected, || {
+        let said = ask("/usr/bin/lsblk", &["-dno", columns, device]);
+        said.split_whitespace().eq(expected.split(' '))
+    });
+    let value = |key: &str| ask("/usr/sbin/blkid", &["-p", "-o", "value", "-s", key, LINK]);
+    assert_eq!((value("TYPE").as_str(), value("LABEL").as_str()), (file_system, "goods"));
+    is_named(&format!("/dev/disk/by-uuid/{}", value("UUID")), device);
+    is_named("/dev/disk/by-label/goods", device);
+    is_named(&format!("/dev/disk/by-id/stria-{uuid}"), device);
+    let properties = ask("/usr/bin/udevadm", &["info", "--query=property", "--name", LINK]);
+    for line in [&format!("ID_SERIAL=Stria_tank_{uuid}"), "STRIA_NAME=tank"] {
+        assert!(properties.lines().any(|property| property == line), "no {line} in\n{properties}");
+    }
 }
 
 fn mount(file_system: &str) {
@@ -143,7 +170,8 @@ fn first_day() {
     for (what, value) in [("logical_block_size", "4096"), ("physical_block_size", "4096"), ("write_cache", "write back")] {
         assert_eq!(guest::queue("/dev/nbd0", what), value, "{what}");
     }
-    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", LINK]);
+    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", "-L", "goods", LINK]);
+    is_recognized(&place, "/dev/nbd0", "ext4");
     mount("ext4");
     letters(LETTERS);
     let load = fsx(1);
@@ -208,7 +236,8 @@ fn second_day() {
 
     // XFS. Its server is killed twice with writes under way. The second server has another number of lanes than the device has
     // queues.
-    ok("/usr/sbin/mkfs.xfs", &["-q", LINK]);
+    ok("/usr/sbin/mkfs.xfs", &["-q", "-L", "goods", LINK]);
+    is_recognized(&place, "/dev/ublkb0", "xfs");
     mount("xfs");
     letters(LETTERS);
     let round =
