@@ -33,6 +33,7 @@ pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to};
+pub use lock::PATIENCE_WITH_THE_DEAD;
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{SyncDrive, probe};
 pub use within::{NotInTime, within, within_each};

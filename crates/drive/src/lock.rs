@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 /// after its last completion.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kernel closes the files of a killed process's ring later, and much later on a busy machine.
-const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
+/// The kernel closes the files of a killed process's ring later, and much later on a busy machine. With the patience before, this is less than
+/// `stria_host` gives a drive to be opened: the drive is then in use, which the daemon takes for a reason to try again, and not silent.
+pub const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(12);
 
 /// The time limit for comparing the files behind loop devices with one that is open.
 const LOOP_FILE_WITHIN: Duration = Duration::from_millis(500);

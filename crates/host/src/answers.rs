@@ -4,11 +4,14 @@ use crate::HostError;
 use crate::candidate::candidate_of;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_drive::{Access, DriveError, IoOptions, NotInTime, SyncDrive, within_each};
+use stria_drive::{Access, DriveError, IoOptions, NotInTime, PATIENCE_WITH_THE_DEAD, SyncDrive, within_each};
 use stria_format::md::Candidate;
 
 /// 20 s: the time in which a drive must be opened and read, or written with its metadata. A hard disk needs about ten to spin up.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+
+// A drive that a killed process still has open is in use, and not silent: a daemon that was killed tries again until it is free.
+const _: () = assert!(PATIENCE_WITH_THE_DEAD.as_secs() + 4 < ANSWERS_WITHIN.as_secs());
 
 /// Opens drives, and reads md's metadata from them, all at the same time.
 pub(crate) fn open_each(paths: &[PathBuf], access: Access, io: IoOptions) -> Vec<Result<(SyncDrive, Candidate), HostError>> {
