@@ -68,8 +68,8 @@ def cost(rows):
 
 
 def sweeps(rows):
-    print("## Rebuild and scrub of RAM members on one core\n\nAll bytes that members read and wrote in a second of processor time, beside one bare member's sequential copying. (The speed that sweeps")
-    print("reach of members slower than the core is a test: `cargo test -p stria-bench --test sweeps -- --nocapture`.)\n")
+    print("## Rebuild and scrub of RAM members on one core\n\nAll bytes that members read and wrote in a second of processor time, beside one bare member's sequential copying. (A test measures the speed of")
+    print("sweeps on members slower than the core: `cargo test -p stria-bench --test sweeps -- --nocapture`.)\n")
     cases = by_case(rows, "mb_per_s")
     bare = cases["bare read"]["bare member"]
     lines = []

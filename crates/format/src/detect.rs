@@ -1,9 +1,9 @@
-//! The present contents of a drive, by its first and last MiB and a few sectors between them: asked before anything is
+//! The present contents of a drive, by its first and last MiB and a few sectors between them: read before anything is
 //! overwritten.
 //!
-//! Knows the signatures of what people keep on drives: RAID members (`firmware_raid` has those of mainboards), partition
-//! tables, volume managers, encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding
-//! nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
+//! Knows the usual signatures on drives: RAID members (`firmware_raid` has those of mainboards), partition tables, volume
+//! managers, encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding nothing is no
+//! proof: contents without a signature (a database on a raw drive) are not seen.
 //!
 //! Sources: libblkid's list of magic numbers, and each format's own description.
 
@@ -20,9 +20,9 @@ use uuid::Uuid;
 pub struct Signature {
     /// Its kind: "ext4 file system".
     pub name: &'static str,
-    /// Label, UUID, name: as far as it tells. May be empty.
+    /// Label, UUID, name, as far as it has them. May be empty.
     pub detail: String,
-    /// Where its mark lies.
+    /// The position of its mark.
     pub start_sector: u64,
     /// Length of the mark, in whole sectors; zeros here make it unrecognisable. None: it is no mark but cannot be read.
     pub sectors: u64,
@@ -41,14 +41,14 @@ impl fmt::Display for Signature {
 /// 1 MiB at either end.
 pub(crate) const WINDOW_SECTORS: u64 = 2048;
 
-/// A format that is known by a few bytes at a fixed place. Offsets are in bytes from the start of the drive.
+/// A format that is recognized by a few bytes at a fixed position. Offsets are in bytes from the start of the drive.
 struct Magic {
     name: &'static str,
     offset: u64,
     magic: &'static [u8],
-    /// Where a label lies and how long it may be.
+    /// Offset and greatest length of the label.
     label: Option<(u64, usize)>,
-    /// Where 16 bytes of UUID lie.
+    /// Offset of the 16 bytes of the UUID.
     uuid: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ const MAGICS: &[Magic] = &[
     magic("device-mapper snapshot", 0, b"SnAp"),
 ];
 
-/// The parts of a drive that were read: its two ends, and the places of marks farther inside.
+/// The parts of a drive that were read: its two ends, and the positions of marks farther inside.
 struct Ends {
     drive_sectors: u64,
     /// First sector and bytes.
@@ -142,7 +142,7 @@ impl Ends {
     }
 }
 
-/// The contents of a drive of `drive_sectors`, the outermost first. Empty: nothing that is known.
+/// The contents of a drive of `drive_sectors`, the outermost first. Empty: no known contents.
 pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     let head_end = drive_sectors.min(WINDOW_SECTORS);
     let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8).max(head_end);
@@ -176,7 +176,7 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
 }
 
 /// The zeros that make `signatures` unrecognisable: first sector and count, for a drive with logical
-/// blocks of `logical_block_bytes`. What could not be read is left alone.
+/// blocks of `logical_block_bytes`. Sectors that could not be read stay unchanged.
 pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u64)> {
     let block = u64::from(logical_block_bytes / 512).max(1);
     let readable = signatures.iter().filter(|signature| signature.sectors > 0);
@@ -256,7 +256,7 @@ fn volumes(ends: &Ends, found: &mut Vec<Signature>) {
             found.push(mark("LVM physical volume", format!("uuid {uuid}"), offset, 512));
         }
     }
-    // LUKS 2 keeps a second header, by which it could be restored.
+    // LUKS 2 has a second header, from which the first can be restored.
     for offset in [0x4000, 0x8000, 0x10000, 0x20000, 0x40000, 0x80000] {
         if ends.has(offset, b"SKUL\xba\xbe") {
             found.push(mark("LUKS encrypted volume", "second header".into(), offset, 512));
@@ -270,7 +270,7 @@ fn extended(ends: &Ends, found: &mut Vec<Signature>) {
     }
     let compatible = u32::from_le_bytes(ends.number(1116));
     let incompatible = u32::from_le_bytes(ends.number(1120));
-    // Journal device, extents, 64 bit, flexible groups: what only ext4 has.
+    // Journal device, extents, 64 bit, flexible groups: features of ext4 only.
     let name = match (incompatible & 0x2c0 != 0, compatible & 0x4 != 0) {
         (true, _) => "ext4 file system",
         (false, true) => "ext3 file system",

@@ -1,4 +1,4 @@
-//! On-disk structures, each written down once as a table.
+//! On-disk structures, each defined once as a table.
 //!
 //! [`on_disk!`](crate::fields::on_disk) turns a table of offset, name and type into a struct, its reader, its writer,
 //! and the list of [`Field`]s that `examine --raw` prints, so that the four cannot disagree. The
@@ -16,7 +16,7 @@ pub struct Field {
     pub length: usize,
 }
 
-/// Whether `fields` cover `0..size` without gap or overlap.
+/// True if `fields` cover `0..size` without gap or overlap.
 pub(crate) const fn tile(fields: &[Field], size: usize) -> bool {
     let (mut index, mut end) = (0, 0);
     while index < fields.len() {
@@ -78,12 +78,12 @@ macro_rules! on_disk {
                 name: stringify!($field), offset: $offset, length: size_of::<$type>(),
             },)*];
 
-            /// Takes bytes for what they say; nothing is checked.
+            /// Reads the bytes; nothing is checked.
             pub fn read(bytes: &[u8; $size]) -> Self {
                 Self { $($field: $crate::fields::Value::read(&bytes[$offset..$offset + size_of::<$type>()]),)* }
             }
 
-            /// The structure as it stands on disk.
+            /// The structure as on disk.
             pub fn write(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
                 $($crate::fields::Value::write(&self.$field, &mut bytes[$offset..$offset + size_of::<$type>()]);)*

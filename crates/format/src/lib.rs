@@ -1,8 +1,8 @@
 //! The formats of drives' contents, as pure functions: bytes in, decisions and bytes out.
 //!
-//! Owns the Linux md format, versions 1.x ([`md`]), and the knowledge of what else a drive may carry
-//! ([`detect`]). Does not know how bytes reach a drive: callers hand in closures that read, and carry
-//! out the writes that come back. Bytes from drives are never trusted; no input makes this crate panic.
+//! Owns the Linux md format, versions 1.x ([`md`]), and the detection of other contents of drives ([`detect`]). Does not know how
+//! bytes reach a drive: callers pass closures that read, and carry out the returned writes. Bytes from drives are never trusted;
+//! no input makes this crate panic.
 #![forbid(unsafe_code)]
 
 pub mod detect;

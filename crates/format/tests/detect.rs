@@ -1,5 +1,5 @@
 //! Goal: the content of a drive is named before it is overwritten, and its signatures can be wiped.
-//! Method: headers laid out by hand from the formats' descriptions, and what the system's own tools make where they are
+//! Method: headers laid out by hand from the formats' descriptions, and images of the system's own tools where they are
 //! installed.
 
 mod support;

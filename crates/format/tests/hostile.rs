@@ -136,7 +136,7 @@ fn parity_arrays_of_more_members_than_the_code_serves_are_refused() {
     for (level, layout, count_max) in [(Level::Raid5, plain, 256), (Level::Raid6, plain, 255), (Level::Raid6, ddf, 253)] {
         let layout = Layout::Parity(layout);
         let numbers = numbers_of(level, layout);
-        // What another program may have written: a mirror's superblocks, made those of a parity array.
+        // Another program may write this: a mirror's superblocks, changed to those of a parity array.
         let foreign = |count: usize| {
             let mut drives = created(Level::Raid1, count, 0);
             for drive in &mut drives {

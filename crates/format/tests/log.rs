@@ -1,7 +1,7 @@
-//! Goal: a power cut amid a write harms nothing but that write, also when members are lost with it, or were before.
-//! Method: the real engine and metadata on drives in memory. The power is cut after every single sector that reaches a drive.
-//! Then every set of members that the level survives is taken away, and the rest is started. Every sector must read as before;
-//! where the write went, it may have the new content instead. Appends of several lanes are written by hand.
+//! Goal: a power cut during a write harms only that write, even if members are lost with it or were lost before. Method: the real
+//! engine and metadata on drives in memory. The power is cut after every single sector that reaches a drive. Then every set of
+//! members that the level survives is taken away, and the rest is started. Every sector must read as before; sectors of the write
+//! may have the new content instead. Appends of several lanes are written by hand.
 
 mod support;
 
@@ -341,7 +341,7 @@ fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Rang
     }
 }
 
-/// Before, such logs took many times their size in memory, and the records of one page could cover all sectors of an array.
+/// Regression: such logs took many times their size in memory, and the records of one page could cover all sectors of an array.
 #[test]
 fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
     /// 1 TiB: there is space for the largest logs.

@@ -1,5 +1,5 @@
-//! Goal: what create, assemble and the recorder write and read is consistent, and every fault of drives has its sentence.
-//! Method: whole lives of arrays on drives in memory; no I/O.
+//! Goal: create, assemble and the recorder read and write consistent metadata, and every fault of drives has its sentence.
+//! Method: complete lives of arrays on drives in memory; no I/O.
 
 mod support;
 
@@ -154,7 +154,7 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!((slot, back.by_bitmap), (1, true));
 }
 
-/// Bits that a member asks for which the others ran without do not concern these.
+/// Features that a member requires do not concern the others, which ran without it.
 #[test]
 fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
     for (version, word) in [(1, "version 1"), (5, "cluster"), (6, "lockless")] {
@@ -554,7 +554,7 @@ fn create_refuses_what_cannot_be_with_words() {
             Err(error) => error.to_string(),
         }
     };
-    assert!(refuse(&|c| c.name = "a/b".into()).contains("cannot be an array's name"));
+    assert!(refuse(&|c| c.name = "a/b".into()).contains("is no valid array name"));
     assert!(refuse(&|c| c.name = "x".repeat(32)).contains("1 to 31 bytes"));
     assert!(refuse(&|c| c.members.truncate(1)).contains("takes 2 to 256 members"));
     assert!(refuse(&|c| c.members = vec![None, None, c.members[0].clone()]).contains("2 members are missing"));

@@ -1,8 +1,7 @@
-//! Goal: whatever lies on drives, with every checksum right, nothing panics, hangs, takes memory without bound, writes where
-//! nothing may be written, or takes old bytes for new ones.
-//! Method: members of arrays of every level in every state, and drives with the marks of others, are altered: single fields,
-//! several at once, bytes, torn halves of pages, drives cut short. Each mutant is examined, found, opened, replayed, read,
-//! written, stopped and found again, in memory, as `stria-host` does it.
+//! Goal: with any content of drives under valid checksums, the program does not panic, hang, use unbounded memory, write to
+//! forbidden positions, or treat old bytes as new. Method: members of arrays of every level in every state, and drives with the
+//! marks of others, are altered: single fields, several at once, bytes, torn halves of pages, drives cut short. Each mutant is
+//! examined, found, opened, replayed, read, written, stopped and found again, in memory, as `stria-host` does it.
 //!
 //!     STRIA_MUTANTS=1000000 cargo test --release -p stria-format --test mutants      a night's worth
 //!     STRIA_MUTANT=4711 cargo test -p stria-format --test mutants -- --nocapture     one of them, in words
@@ -43,7 +42,7 @@ const SEEDS: u64 = 10_000;
 fn made<'a>(seed: u64, scenes: &'a [Scene], targets: &[Vec<Target>]) -> (&'a Scene, Mutant, Chance) {
     let mut chance = Chance::from_state(seed);
     let any = chance.below(scenes.len() as u64) as usize;
-    // Members that missed something are rare, and matter most.
+    // Members that missed updates are rare, and matter most.
     let stale: Vec<usize> = (0..scenes.len()).filter(|&index| scenes[index].stale.is_some()).collect();
     let index = if chance.one_in(8) { chance.pick(&stale) } else { any };
     let mutant = alter::alter(&scenes[index], &targets[index], scenes, &mut chance);
@@ -170,7 +169,7 @@ fn no_mutant_does_harm() {
     }
 }
 
-/// The fuzzer's bytes say how drives are altered, whatever they are.
+/// Any bytes of the fuzzer define a change of drives.
 #[test]
 fn any_bytes_make_a_mutant() {
     let scenes = scenes::all();
@@ -187,7 +186,7 @@ fn any_bytes_make_a_mutant() {
     assert!(altered > 100, "only {altered} of 200 were altered");
 }
 
-/// Reads take the memory of what they ask for, and no more is held.
+/// A read takes memory only for its own data.
 #[test]
 fn memory_is_counted() {
     let found = allocation_counter::measure(|| drop(Buffer::zeroed(1 << 20)));

@@ -278,7 +278,7 @@ fn level_of(detail: &BTreeMap<String, String>) -> Level {
     detail["Raid Level"].parse().expect("a level")
 }
 
-/// Checks all that the guest left of a story.
+/// Checks the files that the guest left of a story.
 fn check_story(guest: &Guest, story: &Story) {
     let what = &story.name;
     let folder = guest.share().join(&story.name);
@@ -398,7 +398,7 @@ fn our_shapes() -> Vec<(String, stria_format::md::Create)> {
     all
 }
 
-/// The kernel starts what we made, resyncs it, finds no mismatch, and leaves drives that we can read again.
+/// The kernel starts arrays that Stria made, resyncs them, finds no mismatch, and leaves drives that Stria can read again.
 fn make_and_check(test: &str, creates: &[(String, stria_format::md::Create)]) {
     if !harness::wanted() {
         return;
@@ -654,7 +654,7 @@ fn kernel_understands_recorded_states() {
     }
 }
 
-/// After a power cut we resync the bits that the kernel left.
+/// After a power cut Stria resyncs the bits that the kernel left.
 #[test]
 fn crashed_kernel_arrays_are_dirty_where_the_kernel_wrote() {
     if !harness::wanted() {

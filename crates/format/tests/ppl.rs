@@ -1,6 +1,6 @@
 //! Goal: md's partial parity log is read, replayed and written as Linux does it.
 //! Method: headers made by hand from `raid5-ppl.c` must be read as the log records that they mean. The power is cut after every
-//! sector of a write. The real md continues arrays that we left amid a write, and we continue md's.
+//! sector of a write. The real md continues arrays that Stria left during a write, and Stria continues md's.
 
 mod support;
 

@@ -15,7 +15,7 @@ static SCENES: LazyLock<Vec<(Scene, Vec<Target>)>> = LazyLock::new(|| {
     all().into_iter().map(|scene| (targets(&scene.drives), scene)).map(|(targets, scene)| (scene, targets)).collect()
 });
 
-// Two bytes for the scene and what is done with it, then those of the changes.
+// Two bytes for the scene and its use, then those of the changes.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let &[scene, state, ref changes @ ..] = bytes else { return };
     let (scene, targets) = &SCENES[scene as usize % SCENES.len()];

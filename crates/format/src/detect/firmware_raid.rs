@@ -1,18 +1,18 @@
 //! RAID of mainboards and simple controllers: the marks that their firmware leaves on the members.
 //!
-//! Most marks lie in the last sectors of the drive. A long mark is believed as it stands, since a damaged member is a
-//! member too. A short one needs its checksum as well, so that random data is not taken for a member.
-//! The formats are older than drives with blocks of 4096 bytes: every place is counted in sectors of 512 bytes.
+//! Most marks are in the last sectors of the drive. A long mark suffices by itself, since a damaged member is a member too. A
+//! short one needs its checksum as well, so that random data does not count as a member. The formats are older than drives with
+//! blocks of 4096 bytes: every position is counted in sectors of 512 bytes.
 //!
 //! Sources: dmraid's format handlers, libblkid's RAID probes, FreeBSD's graid.
 
 use super::{Ends, Signature, mark};
 use std::ops::Range;
 
-/// Where Promise's metadata may start, in sectors from the end: it depends on the drive's geometry and the controller.
+/// Possible starts of Promise's metadata, in sectors from the end: they depend on the drive's geometry and the controller.
 const PROMISE_FROM_END: [u64; 13] = [16, 63, 255, 256, 399, 591, 675, 735, 911, 951, 974, 991, PROMISE_FARTHEST];
 const PROMISE_FARTHEST: u64 = 3087;
-/// Where it starts on drives that were too large for its controller, in sectors from the start.
+/// Its start on drives that were too large for its controller, in sectors from the start.
 const PROMISE_FROM_START: u64 = 268_435_377;
 /// A drive that is part of several arrays has an area for each, this many sectors apart.
 const PROMISE_AREA_SECTORS: u64 = 14;
@@ -21,7 +21,7 @@ const PROMISE_AREAS: u64 = 4;
 const MEDLEY_COPY_SECTORS: u64 = 512;
 const MEDLEY_COPIES: u64 = 4;
 
-/// Sectors with places for marks that may lie farther inside the drive than its ends are read.
+/// Sectors of possible marks that may be farther inside the drive than its two ends.
 pub(super) fn far_places(drive_sectors: u64) -> impl Iterator<Item = Range<u64>> {
     [drive_sectors.checked_sub(PROMISE_FARTHEST), Some(PROMISE_FROM_START)]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Assembly: decides from what lies on a set of drives which arrays can start, and why the others cannot.
+//! Assembly: decides from the content of a set of drives which arrays can start, and gives the reasons for the others.
 //!
 //! Drives come in any order, with strangers, lagging members and copies among them. They are sorted into arrays by identity.
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
@@ -25,11 +25,11 @@ use stria_array::{
 };
 use thiserror::Error;
 
-/// What the administrator allows at a start.
+/// The administrator's options for a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Start although something may be lost: a degraded array that was not stopped, stale members where
-    /// the others do not suffice, an unreadable bitmap.
+    /// Start although data may be lost: a degraded array that was not stopped, stale members where the others do not suffice, an
+    /// unreadable bitmap.
     pub force: bool,
     /// Take back members that were away, by the bitmap.
     pub take_back: bool,
@@ -37,7 +37,7 @@ pub struct Options {
     pub read_only: bool,
 }
 
-/// What a drive is in its array.
+/// The verdict on a drive in its array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Holds its slot, up to date.
@@ -51,10 +51,10 @@ pub enum Verdict {
         slot: usize,
         /// Filled up to here.
         recovered: Synced<MemberSpace>,
-        /// Only what the bitmap names is missing.
+        /// Only the chunks that the bitmap names are missing.
         by_bitmap: bool,
     },
-    /// It is to take over a slot.
+    /// It is being filled as a replacement for a slot.
     Replacement {
         /// The slot.
         slot: usize,
@@ -63,16 +63,16 @@ pub enum Verdict {
     },
     /// Waits for a slot.
     Spare,
-    /// Missed something; stays out.
+    /// Missed superblock updates; stays out.
     Away {
-        /// The slot it had, if it knows.
+        /// Its former slot, if known.
         slot: Option<usize>,
         /// The number of superblock updates that it missed.
         events_behind: u64,
-        /// Why it cannot come back by the bitmap; `None`: it can.
+        /// The reason why it cannot return by the bitmap; `None`: it can.
         obstacle: Option<String>,
     },
-    /// It says itself that it failed.
+    /// Its own superblock records that it failed.
     Faulty,
     /// Names this array, but cannot be trusted or used.
     Unusable {
@@ -101,7 +101,7 @@ pub struct Stranger {
     pub drive: usize,
     /// The candidate's name.
     pub name: String,
-    /// The contents that are there instead, in words.
+    /// Its other contents, in words.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Stranger {
     }
 }
 
-/// Why an array cannot start.
+/// The reason why an array cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("cannot start array \"{array}\": {reason}")]
 pub struct AssembleError {
@@ -132,7 +132,7 @@ pub enum AssembleErrorKind {
     DirtyDegraded,
     /// Drives contradict each other.
     Conflict,
-    /// It uses what Stria does not do.
+    /// It needs a feature that Stria does not have.
     Unserved,
     /// Its metadata contradict themselves; `force` may help where the reason says so.
     Damaged,
@@ -145,9 +145,9 @@ pub struct Start {
     pub config: ArrayConfig,
     /// The index of each member's drive among the candidates, by member handle.
     pub drives: Vec<usize>,
-    /// Keeps the metadata.
+    /// The recorder of the metadata.
     pub recorder: MdMetadata,
-    /// The consequences of [`Options::force`], in words; to be shown.
+    /// The consequences of [`Options::force`], in words, for the administrator.
     pub warnings: Vec<String>,
 }
 
@@ -170,13 +170,13 @@ pub struct Assembly {
     pub uuid: [u8; 16],
     /// `host:name` or `name`.
     pub name: String,
-    /// The truth: the superblock with the most events, and the mark of a span where any member has it.
+    /// The superblock with the most events, which decides, and the mark of a span if any member has it.
     pub freshest: Superblock,
-    /// Every drive that says it belongs to it.
+    /// Every drive whose superblock names this array.
     pub drives: Vec<DriveReport>,
     /// Slots without a member that is in sync or being filled.
     pub missing_slots: Vec<usize>,
-    /// Start, or why not.
+    /// The start, or the reason why it is impossible.
     pub outcome: Result<Start, AssembleError>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Found<'a> {
     fn events(&self) -> u64 {
         self.superblock().header.events
     }
-    /// The space for its bitmap, or for that of the array where it has none yet.
+    /// The space for its bitmap, or for that of the array if it has none yet.
     fn bitmap_room_sectors(&self) -> u64 {
         let superblock = self.superblock();
         match superblock.has(feature::BITMAP_OFFSET) {
@@ -261,7 +261,8 @@ fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
 }
 
 fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
-    // Members of an array have superblocks of one version. One of 1.0 lies where the clients of a 1.2 write.
+    // Members of an array have superblocks of one version. A superblock of version 1.0 is at a position to which the clients of a
+    // 1.2 write.
     let version = found.iter().map(|found| found.superblock().minor_version()).max().unwrap_or(0);
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
     // A spare may miss superblock updates, and its count says nothing about the data.
@@ -454,7 +455,7 @@ impl Sorter<'_> {
                 header.data_size, truth.size
             ));
         }
-        // A member that is one behind may have been failed in the update that it missed.
+        // A member that is one event behind may have been failed in the update that it missed.
         let role = match events_behind {
             0 if !self.outdated.contains(&found.drive) => own,
             _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
@@ -568,7 +569,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// Of two members in one slot the fresher holds it. With equal events neither can be preferred.
+    /// Of two members in one slot the fresher one keeps it. With equal events neither can be preferred.
     fn refuse_rivals(&mut self, found: &[Found]) {
         let slot_of = |verdict: &Verdict| match *verdict {
             Verdict::InSync { slot } => Some((slot, false)),
@@ -719,7 +720,7 @@ impl Sorter<'_> {
         Ok(log)
     }
 
-    /// Where a resync must begin, and whether parity is suspect beyond what it covers.
+    /// The start of the resync, and whether parity is suspect outside of the log records.
     fn resync(
         &self,
         log: &LastLog,
@@ -773,7 +774,7 @@ impl Sorter<'_> {
         IntentConfig { chunk_sectors, dirty: bitmap.set_chunks().collect() }
     }
 
-    /// The drives that take part, each in its place.
+    /// The drives that take part, by slot.
     fn places(&self, found: &[Found], log: &LastLog, has_bitmap: bool) -> Places {
         let mut places = Places { slots: vec![SlotConfig::default(); self.slot_count()], ..Places::default() };
         for found in found {
@@ -810,7 +811,7 @@ impl Sorter<'_> {
         places
     }
 
-    /// How this run keeps its log.
+    /// The log of this run.
     fn keeping(&self, log: &LastLog) -> LogKeeping {
         let tag_before = if log.is_complete { self.freshest.utime_micros() } else { 0 };
         let firm = match PplPlace::of(self.freshest) {
@@ -939,7 +940,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// Whether it is a member in sync, or a finished copy of one, which may be all that is left of it.
+    /// True if it is a member in sync, or a finished copy of one, which may be all that is left of it.
     fn is_filled(&self, found: &Found) -> bool {
         let verdict = &self.verdicts[&found.drive];
         matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered: Synced::All, .. })
@@ -1016,7 +1017,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// A member that is to get the bitmap, and has no space for it, cannot take part.
+    /// A member without space for the bitmap that it must get cannot take part.
     fn refuse_cramped(&mut self, found: &[Found], bitmap: &Bitmap) {
         for found in found.iter().filter(|found| found.bitmap_room_sectors() < bitmap.size_sectors()) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
@@ -1141,12 +1142,12 @@ struct LastLog {
     makes_consistent: bool,
     /// Drives that were being rebuilt and kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
-    /// By how much it exceeds what a start replays, in words.
+    /// The amount by which it exceeds the limits of replay, in words.
     excess: Option<String>,
     records: Vec<LogRecord>,
 }
 
-/// Whether the members in sync hold all data.
+/// True if the members in sync have all data.
 fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
     let lost = in_sync.iter().filter(|in_sync| !**in_sync).count();
     match geometry.level() {

@@ -1,18 +1,18 @@
-//! The bad-block log: places of a member that are known to be unreadable.
+//! The bad-block log: sectors of a member that are known to be unreadable.
 //!
 //! 64-bit entries, little-endian: 54 bits of sector (from the start of the drive), 10 bits of length,
-//! both in units of 2^`bblog_shift` sectors; all ones ends the list. It counts only while the
-//! superblock has [`feature::BAD_BLOCKS`](super::superblock::feature::BAD_BLOCKS).
+//! both in units of 2^`bblog_shift` sectors; all ones ends the list. It is valid only while the superblock has
+//! [`feature::BAD_BLOCKS`](super::superblock::feature::BAD_BLOCKS).
 //!
 //! Source: `super_1_load` and `super_1_sync` in Linux' `md.c`.
 
 use std::ops::Range;
 use stria_array::DriveSector;
 
-/// The bad blocks of a log, ascending. Entries of length 0 are passed over.
+/// The bad blocks of a log, ascending. Entries of length 0 are skipped.
 ///
 /// # Errors
-/// A sentence, when an entry leaves the drive.
+/// A sentence, if an entry is beyond the end of the drive.
 pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<DriveSector>>, String> {
     let mut blocks = Vec::new();
     for entry in bytes.chunks_exact(8).map(|entry| u64::from_le_bytes(entry.try_into().expect("eight bytes"))) {
@@ -35,7 +35,7 @@ pub fn parse(bytes: &[u8], shift: u8, drive_sectors: u64) -> Result<Vec<Range<Dr
     Ok(blocks)
 }
 
-/// A log of `size_sectors` that names `blocks`; `None` when they do not fit.
+/// A log of `size_sectors` that names `blocks`; `None`: they do not fit.
 pub fn encode(blocks: &[Range<DriveSector>], shift: u8, size_sectors: u16) -> Option<Vec<u8>> {
     let unit = 1u64.checked_shl(u32::from(shift))?;
     let mut bytes = Vec::new();

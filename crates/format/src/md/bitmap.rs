@@ -2,11 +2,10 @@
 //!
 //! 256 bytes of header, then the bits, lowest first in each byte. Every active member carries a copy.
 //! A bit is set on all of them before the chunk is written and cleared some time after, but only while
-//! no member is missing, so that the bits show what a returning member missed: it may come back by
-//! the bitmap if its events are not below `events_cleared`.
+//! no member is missing, so that the bits show what a returning member missed: it may return by the bitmap if its events are not
+//! below `events_cleared`.
 //!
-//! Source: `bitmap.h` and `super1.c` of mdadm, `md-bitmap.c` of Linux. Sizes and places are chosen as
-//! mdadm 4.2 chooses them.
+//! Source: `bitmap.h` and `super1.c` of mdadm, `md-bitmap.c` of Linux. Sizes and positions are those of mdadm 4.2.
 
 use crate::fields::on_disk;
 use thiserror::Error;
@@ -22,7 +21,7 @@ pub mod state {
     pub const WRITE_ERROR: u32 = 1 << 2;
 }
 
-/// A bitmap is made, and where its place allows written, in pages.
+/// A bitmap is made in pages, and written in pages if its position allows.
 pub const PAGE_BYTES: usize = 4096;
 
 on_disk! {
@@ -42,7 +41,7 @@ on_disk! {
         0x28 sync_size: u64,
         /// See [`state`].
         0x30 state: u32,
-        /// Bytes of the sync space that one bit stands for.
+        /// Bytes of the sync space that one bit covers.
         0x34 chunksize: u32,
         /// Seconds between clean-ups.
         0x38 daemon_sleep: u32,
@@ -65,7 +64,7 @@ const AHEAD_MAX: u64 = 2;
 /// The fault of a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BitmapError {
-    /// It cannot be believed; the array must be resynced in full.
+    /// It cannot be trusted; the array must be resynced in full.
     #[error("the write-intent bitmap is damaged: {0}")]
     Damaged(String),
     /// It is of a kind that is not served.
@@ -82,7 +81,7 @@ pub struct Bitmap {
     bits: Vec<u8>,
 }
 
-/// Bytes of a bitmap of this shape, header included; `None` when it cannot be.
+/// Bytes of a bitmap of this shape, header included; `None`: there is no such bitmap.
 fn length_bytes(sync_sectors: u64, chunk_bytes: u32) -> Option<u64> {
     let chunk_sectors = u64::from(chunk_bytes) / 512;
     if chunk_sectors == 0 {
@@ -203,7 +202,7 @@ impl Bitmap {
         }
     }
 
-    /// Whether it suits a sync space of this size and fits in this space.
+    /// Checks that it suits a sync space of this size and fits in this space.
     ///
     /// # Errors
     /// [`BitmapError::Damaged`]: its chunks are too small for that.
@@ -211,8 +210,8 @@ impl Bitmap {
         Self::sectors_for(sync_sectors, self.header.chunksize, room_sectors).map(|_| ())
     }
 
-    /// Lets the bitmap stand for a sync space of this size; bits that are new are set. (mdadm and the
-    /// kernel round the size of a RAID 10 differently; the kernel's way holds.)
+    /// Makes the bitmap cover a sync space of this size; new bits are set. (mdadm and the kernel round the size of a RAID 10
+    /// differently; the kernel's way holds.)
     ///
     /// # Errors
     /// [`BitmapError::Damaged`], when `room_sectors` on the members do not hold it; nothing was changed.
@@ -228,7 +227,7 @@ impl Bitmap {
         Ok(())
     }
 
-    /// Sectors of the sync space that one bit stands for.
+    /// Sectors of the sync space that one bit covers.
     pub fn chunk_sectors(&self) -> u64 {
         u64::from(self.header.chunksize) / 512
     }
@@ -238,12 +237,12 @@ impl Bitmap {
         self.header.sync_size.div_ceil(self.chunk_sectors())
     }
 
-    /// Whether the bit of `chunk` is set; `false` beyond the end.
+    /// True if the bit of `chunk` is set; `false` beyond the end.
     pub fn is_set(&self, chunk: u64) -> bool {
         chunk < self.chunk_count() && self.bits.get((chunk / 8) as usize).is_some_and(|byte| byte >> (chunk % 8) & 1 == 1)
     }
 
-    /// Sets or clears the bit of `chunk`. Returns whether it changed.
+    /// Sets or clears the bit of `chunk`. Returns true if it changed.
     ///
     /// # Panics
     /// Beyond the end.
@@ -279,7 +278,7 @@ impl Bitmap {
         (Header::SIZE_BYTES as u64 + self.chunk_count().div_ceil(8)).div_ceil(512)
     }
 
-    /// Sets or clears every bit, and what follows them on their page.
+    /// Sets or clears every bit, and the rest of their page.
     pub fn fill(&mut self, set: bool) {
         self.bits.fill(if set { 0xff } else { 0 });
     }
@@ -295,17 +294,17 @@ impl Bitmap {
         }
     }
 
-    /// The bitmap as it stands on disk, whole pages.
+    /// The bitmap as on disk, in complete pages.
     pub fn encode(&self) -> Vec<u8> {
         (0..self.page_count(PAGE_BYTES)).flat_map(|page| self.encode_page(page, PAGE_BYTES)).collect()
     }
 
-    /// Count of pages of so many bytes, a part of [`PAGE_BYTES`].
+    /// Count of pages of this many bytes, a part of [`PAGE_BYTES`].
     pub fn page_count(&self, page_bytes: usize) -> usize {
         (Header::SIZE_BYTES + self.bits.len()) / page_bytes
     }
 
-    /// One page as it stands on disk; the first starts with the header.
+    /// One page as on disk; the first starts with the header.
     ///
     /// # Panics
     /// Beyond the last page.
@@ -321,8 +320,7 @@ impl Bitmap {
     }
 }
 
-/// Room that mdadm leaves for a bitmap, by the size of a member: 4 KiB, from 8 GiB on 64, from 200 GiB
-/// on 128 KiB.
+/// The space that mdadm leaves for a bitmap, by the size of a member: 4 KiB, from 8 GiB on 64, from 200 GiB on 128 KiB.
 pub fn room_sectors(member_sectors: u64) -> u64 {
     match member_sectors {
         0..128 => 0,
@@ -332,7 +330,7 @@ pub fn room_sectors(member_sectors: u64) -> u64 {
     }
 }
 
-/// Bytes per bit: what was asked for, else 64 MiB or as much as the space demands.
+/// Bytes per bit: the requested number, otherwise 64 MiB or as much as the space demands.
 ///
 /// # Errors
 /// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the space.

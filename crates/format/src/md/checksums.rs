@@ -1,9 +1,9 @@
-//! Checksums of a member's data, in a region that lies between the end of its data, by the superblock, and that of the drive.
+//! Checksums of a member's data, in a region between the end of its data, by the superblock, and the end of the drive.
 //!
-//! md uses `data_size` sectors of a drive and leaves what follows alone, so a kernel runs such an array as any other, and
-//! writes data without their checksums. The microseconds of `utime` show it: Linux and mdadm write zeros there, and while an array
-//! has checksums Stria never does. A start that finds zeros voids the checksums before it writes another superblock. A kernel that
-//! ran an array of a level without redundancy leaves no trace; there a wrong checksum only shows that other software wrote.
+//! md uses `data_size` sectors of a drive and does not touch the rest, so a kernel runs such an array as any other, and writes
+//! data without their checksums. The microseconds of `utime` show it: Linux and mdadm write zeros there, and while an array has
+//! checksums Stria never does. A start that finds zeros voids the checksums before it writes another superblock. A kernel that ran
+//! an array of a level without redundancy leaves no trace; there a wrong checksum only shows that other software wrote.
 
 use super::superblock::Superblock;
 use crate::read::Read;
@@ -15,7 +15,7 @@ pub(crate) const WITNESSED: u64 = 1_000_000;
 /// The checksums behind a member's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
-    /// Its head, or what is wrong with that.
+    /// Its head, or the fault of the head.
     pub header: Result<Header, HeaderError>,
     /// According to the superblock no data was written without its checksums.
     pub witnessed: bool,
@@ -38,27 +38,27 @@ impl Checksums {
     }
 }
 
-/// Where the checksums of this member lie.
+/// The position of this member's checksums.
 pub(crate) fn region_of(superblock: &Superblock) -> Region {
     let start = superblock.header.data_offset;
     Region::behind(start..start + superblock.header.data_size)
 }
 
-/// The head of new checksums: nothing is known. The member's identity is random, and so is their epoch.
+/// The head of new checksums: all are unknown. The member's identity is random, and so is their epoch.
 fn new_header(superblock: &Superblock) -> Header {
     let header = &superblock.header;
     let epoch = u64::from_le_bytes(header.device_uuid[..8].try_into().expect("eight bytes"));
     Header::new(&region_of(superblock), [header.set_uuid, header.device_uuid], epoch)
 }
 
-/// Both places of the head, for a new member.
+/// Both positions of the head, for a new member.
 pub(crate) fn new_region(superblock: &Superblock) -> Vec<u8> {
     let mut bytes = new_header(superblock).encode();
     bytes.resize(bytes.len() * (HEADERS_SECTORS / BLOCK_SECTORS) as usize, 0);
     bytes
 }
 
-/// Looks behind a member's data. Another array's checksums, or another member's, are none.
+/// Looks behind a member's data. Checksums of another array or member do not count.
 pub(crate) fn find(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Option<Checksums> {
     let region = region_of(superblock);
     if region.data.is_empty() || region.end_sector() > drive_sectors {

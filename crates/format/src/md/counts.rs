@@ -1,4 +1,4 @@
-//! Whether the counts of superblock updates of two members can both be true.
+//! Checks whether the counts of superblock updates of two members can both be true.
 //!
 //! The superblock with the most events decides, so a count that was altered (by a hostile drive, or a tool that puts the checksum
 //! right) would make old bytes count. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds the count of one superblock; here it is
@@ -16,7 +16,7 @@ use super::superblock::{Role, Superblock, feature};
 /// 2^32: at ten superblock updates a second, 13 years in which the other member was away.
 const APART_MAX: u64 = 1 << 32;
 
-/// True if it holds a slot and is not being filled.
+/// True if it has a slot and is not being filled.
 fn is_whole(superblock: &Superblock) -> bool {
     matches!(superblock.role(), Role::Slot(_)) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
 }
@@ -26,7 +26,8 @@ fn names(one: &Superblock, other: &Superblock) -> bool {
     matches!(one.roles.get(other.header.dev_number as usize), Some(Role::Slot(_)))
 }
 
-/// Why the counts of the freshest member and `other` cannot both be true; `None`: they can. `found`: all members of the array.
+/// The reason why the counts of the freshest member and `other` cannot both be true; `None`: they can. `found`: all members of
+/// the array.
 pub(crate) fn contradiction<'a>(
     freshest: &Superblock,
     other: &Superblock,

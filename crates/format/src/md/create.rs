@@ -1,8 +1,8 @@
-//! A new array: which bytes make drives its members.
+//! A new array: the bytes that make drives its members.
 //!
-//! Sizes, places and contents are those that mdadm 4.2 and Linux 6.1 would choose, with two
-//! differences: a new RAID 4 or 5 is resynced with all members in place, where mdadm rebuilds the last
-//! one as a spare; and the first 4 KiB of a drive are zeroed, where mdadm leaves what was there.
+//! Sizes, positions and contents are those that mdadm 4.2 and Linux 6.1 would choose, with two differences: a new RAID 4 or 5 is
+//! resynced with all members in place, where mdadm rebuilds the last one as a spare; and the first 4 KiB of a drive are zeroed,
+//! while mdadm leaves the old content there.
 
 use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
 use super::checksums::{self, region_of};
@@ -30,26 +30,26 @@ pub struct CreateMember {
     pub device_uuid: [u8; 16],
 }
 
-/// Whether to keep a write-intent bitmap.
+/// The choice of a write-intent bitmap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitmapChoice {
     /// No.
     #[default]
     None,
-    /// On every member; `chunk_bytes`: what one bit stands for, `None`: 64 MiB or what the space demands.
+    /// On every member; `chunk_bytes`: the bytes that one bit covers, `None`: 64 MiB or as many as the space demands.
     Internal {
         /// Bytes of the sync space for each bit.
         chunk_bytes: Option<u32>,
     },
 }
 
-/// Whether parity levels keep a write log.
+/// The choice of a write log for parity levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogChoice {
     /// Where the space between metadata and data suffices.
     #[default]
     Auto,
-    /// No: a crash together with a lost member may harm what was not being written.
+    /// No: a crash together with a lost member may harm data that was not being written.
     None,
 }
 
@@ -72,7 +72,7 @@ pub struct Create {
     pub members: Vec<Option<CreateMember>>,
     /// Drives that wait for a slot.
     pub spares: Vec<CreateMember>,
-    /// Where data start on the drives; `None`: where mdadm lets them.
+    /// The first sector of data on the drives; `None`: as mdadm chooses.
     pub data_offset_sectors: Option<u64>,
     /// Use no more than this of each member (redundant levels).
     pub member_sectors_max: Option<u64>,
@@ -124,13 +124,13 @@ pub struct Creation {
     pub writes: Vec<CreateWrite>,
 }
 
-/// Why an array cannot be made.
+/// The reason why an array cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CreateError {
     /// The geometry is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The request is invalid, whatever the drives are.
+    /// The request is invalid with any drives.
     #[error("{0}")]
     Usage(String),
     /// These drives cannot make it, in words.
@@ -138,8 +138,8 @@ pub enum CreateError {
     Refused(String),
 }
 
-/// Where data starts on the members, by the size of the first: space for the bitmap, and 0.1 % (at most
-/// 128 MiB) to reshape into, in whole MiB.
+/// The first sector of data on the members, by the size of the first: space for the bitmap, and 0.1 % (at most 128 MiB) to
+/// reshape into, in whole MiB.
 pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
     let mut headroom = 128 << 11;
     while headroom << 10 > drive_sectors && (strip_sectors == 0 || headroom / 2 >= strip_sectors * 2) {
@@ -158,7 +158,7 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
 pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
     if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(name) {
         return Err(CreateError::Usage(format!(
-            "\"{name}\" cannot be an array's name: use 1 to 31 bytes of visible characters without slashes"
+            "\"{name}\" is no valid array name: use 1 to 31 bytes of visible characters without slashes"
         )));
     }
     let mut bytes = [0; 32];
@@ -296,7 +296,7 @@ impl Create {
         }
     }
 
-    /// The places of the array's two ends, where probes look for what it carries.
+    /// The positions of the array's two ends, where probes look for signatures.
     fn zeros(&self, geometry: &Geometry, data_offset: u64) -> Vec<CreateZeros> {
         let capacity = geometry.capacity_sectors();
         let ends = [0..capacity.min(WINDOW_SECTORS), capacity.saturating_sub(WINDOW_SECTORS)..capacity];
@@ -398,8 +398,8 @@ impl Create {
     }
 }
 
-/// 1 MiB: how much of a drive's start is made zero in one go. What lies further behind is written where it lies, so that a
-/// superblock that names far places costs no memory.
+/// 1 MiB: the part of a drive's start that is zeroed in one write. Structures farther behind get writes of their own, so that a
+/// superblock with far positions costs no memory.
 const HEAD_SECTORS_MAX: u64 = 2048;
 
 /// The writes that make a drive a member: zeros where older signatures may lie, then bitmap, and the superblock last.

@@ -80,7 +80,7 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The sectors that nothing uses, before the data and behind it.
+/// The unused sectors before the data and behind it.
 fn unused(drive_sectors: u64, member: &Member) -> (i64, i64) {
     let header = &member.superblock.header;
     let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());

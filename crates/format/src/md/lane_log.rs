@@ -5,7 +5,7 @@ use super::ppl::{Ppl, PplPlace};
 use std::collections::BTreeMap;
 use stria_array::{AppendTerms, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite};
 
-/// Where each member's log lies in a session.
+/// The position of each member's log in a session.
 #[derive(Clone, Debug)]
 pub struct LogLayout {
     pub(crate) session: u64,

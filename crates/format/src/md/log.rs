@@ -3,11 +3,11 @@
 //! ```text
 //! … superblock, bitmap, bad blocks │ free │ ring: part │ part │ … │ head (4 KiB) │ data …
 //! ```
-//! The head lies just before the data, where it can be found with nothing but the superblock. It names a **session**: one run
-//! of the array. An append in the ring counts only if it was written in the session that the head names. The head counts only
-//! if the newest superblock carries its **tag** in the microseconds of `utime`. Linux and mdadm write zeros there, and so does
-//! Stria for a clean array: a program that ran the array since has voided the log. The head of a new session also names the tag
-//! before, since superblocks follow later.
+//! The head is just before the data, where it can be found with only the superblock. It names a **session**: one run of the
+//! array. An append in the ring counts only if it was written in the session that the head names. The head counts only if the
+//! newest superblock carries its **tag** in the microseconds of `utime`. Linux and mdadm write zeros there, and so does Stria for
+//! a clean array: a program that ran the array since has voided the log. The head of a new session also names the tag before,
+//! since superblocks follow later.
 //!
 //! The ring has equal parts, one for each lane that the array ran on; the head says how many. A part is a ring of its own.
 //! Sequences and record numbers are counted within it, and members are compared part by part. A stripe belongs to one lane for
@@ -64,7 +64,7 @@ const MAGIC: [u8; 8] = *b"StriaLog";
 const APPEND_MAGIC: [u8; 8] = *b"StriaApp";
 
 on_disk! {
-    /// Says whose log this is and which session its appends belong to.
+    /// Names the member of this log, and the session of its appends.
     pub struct LogHead [128] {
         /// `StriaLog`.
         0x00 magic: [u8; 8],
@@ -103,7 +103,7 @@ const FLAG_OFF: u64 = 1;
 const VERSION_MAX: u32 = 2;
 
 on_disk! {
-    /// Stands before the entries of an append.
+    /// The head of an append, before its entries.
     pub struct AppendHead [64] {
         /// `StriaApp`.
         0x00 magic: [u8; 8],
@@ -113,7 +113,7 @@ on_disk! {
         0x10 sequence: u64,
         /// All records with smaller numbers are retired.
         0x18 retired_below: u64,
-        /// Where in the ring, all parts together, it lies.
+        /// Its position in the ring, all parts together.
         0x20 start_sector: u32,
         /// Its length, this page included.
         0x24 sectors: u32,
@@ -205,7 +205,7 @@ impl LogRoom {
     }
 }
 
-/// Where a member's log lies.
+/// The position of a member's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlace {
     /// First sector of the head; the ring ends there.
@@ -297,7 +297,7 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
 pub struct FoundLog {
     /// The array has no log, by choice.
     pub off: bool,
-    /// As the head says.
+    /// As in the head.
     pub version: u32,
     /// Session, tag, and the tag before.
     pub(crate) session: Session,
@@ -314,7 +314,7 @@ pub struct FoundPart {
     pub records: Vec<LogRecord>,
     /// The newest append declares all records of this part with smaller numbers retired.
     pub retired_below: u64,
-    /// An append that counts is missing: the drive lost what it had acknowledged.
+    /// A valid append is missing: the drive lost a write that it had acknowledged.
     pub damaged: bool,
 }
 
@@ -399,7 +399,7 @@ pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
 }
 
 impl FoundPart {
-    /// Collects the appends that count, of a part that starts at this offset in the ring.
+    /// Collects the valid appends of a part that starts at this offset in the ring.
     fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> Self {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut contradicts = false;
@@ -471,7 +471,7 @@ enum Append {
     None,
     /// One with these records.
     Whole(AppendHead, Vec<LogRecord>),
-    /// Its checksums match, and it names what the array does not have.
+    /// Its checksums match, but it names rows or strips that the array does not have.
     Contradicts,
 }
 
@@ -696,7 +696,7 @@ mod tests {
     use super::*;
     use crate::md::superblock::{Header, MAGIC as SUPERBLOCK_MAGIC};
 
-    /// A drive with a log of so many parts.
+    /// A drive with a log of this many parts.
     struct Bench {
         drive: Vec<u8>,
         superblock: Superblock,
@@ -819,7 +819,7 @@ mod tests {
         }
     }
 
-    /// Before, each took a page of memory for as little as a sector.
+    /// Regression: each took a page of memory for as little as a sector.
     #[test]
     fn the_bytes_of_an_append_take_as_much_in_memory_as_on_the_drive() {
         let mut bench = Bench::new(1);

@@ -13,7 +13,7 @@ use std::ops::Range;
 use stria_array::DriveSector;
 use stria_block::SECTORS_MAX;
 
-/// A drive that may be a member, and what was found on it.
+/// A drive that may be a member, and its metadata.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The name that people see: a path, with a serial number where known.
@@ -38,7 +38,7 @@ pub struct Member {
     pub doubt: Option<SuperblockError>,
     /// Its bitmap; `None` when the superblock names none.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// Its bad-block log, or what is wrong with it.
+    /// Its bad-block log, or the fault of the log.
     pub bad_blocks: Result<Vec<Range<DriveSector>>, String>,
     /// Its write log; `None`: there is none.
     pub log: Option<FoundLog>,
@@ -49,7 +49,7 @@ pub struct Member {
 }
 
 impl Candidate {
-    /// Looks for md's superblock in its three places.
+    /// Looks for md's superblock at its three positions.
     pub fn read(name: impl Into<String>, size_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
         let size_sectors = size_sectors.min(SECTORS_MAX);
         let mut found: Result<Superblock, _> = Err(SuperblockError::Absent);
@@ -74,8 +74,8 @@ impl Candidate {
         Self { name: name.into(), size_sectors, logical_block_bytes, found, carries }
     }
 
-    /// Looks on an array that is marked as a span for the superblock of the array above, `upper_uuid`: in the one place where Stria
-    /// puts it. The other places are that array's data.
+    /// Looks on an array that is marked as a span for the superblock of the array above, `upper_uuid`: at the one position where
+    /// Stria puts it. The other positions are that array's data.
     pub fn read_span(
         name: impl Into<String>,
         size_sectors: u64,
@@ -165,12 +165,12 @@ impl Member {
     }
 }
 
-/// Where a member's bitmap lies and in what units it may be written.
+/// The position of a member's bitmap, and the unit of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BitmapPlace {
     /// Its first sector.
     pub start_sector: DriveSector,
-    /// A page where the place allows for whole pages, else the drive's logical block.
+    /// A page if the position allows for complete pages, otherwise the drive's logical block.
     pub unit_sectors: u64,
 }
 

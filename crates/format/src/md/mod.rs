@@ -1,4 +1,4 @@
-//! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
+//! Linux md: superblocks, write-intent bitmaps and bad-block logs, and the decisions based on them.
 //!
 //! [`superblock`], [`bitmap`], [`badblocks`], [`log`] (Stria's write log, or [`ppl`], md's) and [`checksums`] are the structures.
 //! [`member`] reads those of one drive, [`create`] makes them for a new array, [`mod@assemble`] makes an array of them, and

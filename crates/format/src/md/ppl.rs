@@ -59,7 +59,7 @@ pub(crate) const INCONSISTENT: u32 = 2_000_001;
 const CLEAR_SECTORS: u64 = 2048;
 
 on_disk! {
-    /// Stands before the entries.
+    /// The header, before the entries.
     pub struct PplHeader [536] {
         /// Ones.
         0x000 reserved: [u8; 512],
@@ -93,13 +93,13 @@ on_disk! {
 }
 
 impl Superblock {
-    /// Whether redundancy was consistent when this was written, or a log names the rows where it may not be.
+    /// True if redundancy was consistent when this was written, or a log names the rows where it may not be.
     pub fn vouches_for_parity(&self) -> bool {
         self.clean() || !matches!(self.utime_micros(), 0 | INCONSISTENT)
     }
 }
 
-/// Where a member's partial parity log lies.
+/// The position of a member's partial parity log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PplPlace {
     pub start_sector: DriveSector,

@@ -1,4 +1,4 @@
-//! `examine --raw`: every field with its place, its bytes and what they say.
+//! `examine --raw`: every field with its position, its bytes and their meaning.
 
 use super::bitmap;
 use super::member::Member;
@@ -6,10 +6,10 @@ use super::span;
 use super::superblock::{self, CLEAN, MARK_PLACE, Superblock, feature, uuid_text};
 use crate::Field;
 
-/// One field as it lies on the drive.
+/// One field on the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawField {
-    /// Which structure it belongs to: "superblock", "roles", "mark of a span", "bitmap", "bad blocks".
+    /// Its structure: "superblock", "roles", "mark of a span", "bitmap", "bad blocks".
     pub structure: &'static str,
     /// Name in the structure.
     pub name: String,

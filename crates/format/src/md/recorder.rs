@@ -34,7 +34,7 @@ use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
 
-/// A member's metadata and how to write it.
+/// A member's metadata, and the state of its writes.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberMetadata {
     pub superblock: Superblock,
@@ -62,7 +62,7 @@ pub struct Adopt {
     pub device_uuid: [u8; 16],
 }
 
-/// Why a drive cannot join.
+/// The reason why a drive cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct AdoptError(String);
@@ -72,7 +72,7 @@ pub(crate) const NO_ROOM_FOR_BITMAP: &str =
 const NO_ROOM_FOR_LOG: &str =
     "there is too little space before its data for the array's write log; wipe it (`stria wipe`) and add it anew";
 
-/// The metadata that people ask for.
+/// The metadata for status displays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The array's identity.
@@ -112,7 +112,7 @@ impl LogKeeping {
     }
 }
 
-/// What a superblock update records about a member or spare.
+/// The entry of a superblock update for a member or spare.
 struct Place {
     /// `None`: a spare.
     slot: Option<usize>,
@@ -251,7 +251,7 @@ impl MdMetadata {
         &self.common
     }
 
-    /// The metadata that people ask for.
+    /// The metadata for status displays.
     pub fn description(&self) -> Description {
         let common = &self.common;
         let members = self.keepers.iter().map(|(&member, keeper)| DescribedMember {
@@ -279,7 +279,7 @@ impl MdMetadata {
     /// names `member`.
     ///
     /// # Errors
-    /// [`AdoptError`], when the drive does not suit; nothing was changed.
+    /// [`AdoptError`], if the drive is unsuitable; nothing was changed.
     pub fn adopt(&mut self, member: MemberId, drive: &Adopt) -> Result<(MemberConfig, Vec<MetadataWrite>), AdoptError> {
         let (number, data_size) = self
             .suits(member, drive)
@@ -397,7 +397,7 @@ impl MdMetadata {
     /// The slot to which a member that was away may return by the bitmap.
     ///
     /// # Errors
-    /// Why it may only join as a new spare, in a sentence.
+    /// The reason why it may only join as a new spare, in a sentence.
     pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
@@ -753,7 +753,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("its rebuild had not ended when it left".into());
     }
-    // A member that ran without some of the others may have written what their bitmap does not know.
+    // A member that ran without some of the others may have written data that their bitmap does not name.
     let fills = |superblock: &Superblock, slot: u32| superblock.roles.contains(&Role::Slot(slot as u16));
     if (0..ours.raid_disks).any(|slot| fills(common, slot) && !fills(away, slot)) {
         return Err("it was run without members that the array has now".into());

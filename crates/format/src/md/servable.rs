@@ -1,11 +1,11 @@
-//! Whether Stria can serve the array of a superblock.
+//! Checks whether Stria can serve the array of a superblock.
 
 use super::ppl::PplPlace;
 use super::shape::layout_of;
 use super::superblock::{Role, Superblock, SuperblockError, feature};
 
 impl Superblock {
-    /// Checks that Stria can serve an array whose member says this.
+    /// Checks that Stria can serve an array with this superblock.
     ///
     /// # Errors
     /// [`SuperblockError::Unserved`] with a sentence that names the feature and the remedy.

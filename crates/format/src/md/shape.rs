@@ -83,7 +83,7 @@ pub(crate) fn keeps_parity(header: &Header) -> bool {
 /// does no harm if its members are equal.
 ///
 /// # Errors
-/// [`SuperblockError::Unserved`] for what Stria does not serve.
+/// [`SuperblockError::Unserved`] for a level or layout that Stria does not serve.
 pub fn layout_of(header: &Header) -> Result<(Level, Layout), SuperblockError> {
     let unserved = |what: String| Err(SuperblockError::Unserved(what));
     let number = header.layout;

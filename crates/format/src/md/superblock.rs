@@ -1,9 +1,8 @@
 //! The md superblock, version 1: a member's own record of its array.
 //!
-//! 256 bytes, then one 16-bit role per device number the array ever had; 4 KiB are reserved. It lies
-//! 4 KiB into the member (1.2), at its start (1.1) or at its end (1.0); only the place differs.
-//! [`Superblock::parse`] accepts every undamaged superblock, so that it can be shown; [`Superblock::servable`]
-//! refuses an array of which Stria would have to ignore something.
+//! 256 bytes, then one 16-bit role per device number the array ever had; 4 KiB are reserved. It is 4 KiB into the member (1.2),
+//! at its start (1.1) or at its end (1.0); only the position differs. [`Superblock::parse`] accepts every undamaged superblock,
+//! so that it can be shown; [`Superblock::servable`] refuses an array of which Stria would have to ignore something.
 //!
 //! Source: `md_p.h` of Linux and mdadm (`struct mdp_superblock_1`), mdadm's `super1.c`, and the
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
@@ -22,10 +21,10 @@ pub const MAGIC: u32 = 0xa92b_4efc;
 /// 1920: the roles that fit into the 4 KiB reserved for a superblock.
 pub const ROLES_MAX: usize = (SUPERBLOCK_BYTES - Header::SIZE_BYTES) / 2;
 
-/// Room for a superblock, and the read that is needed to parse one.
+/// The space of a superblock, and the size of the read to parse one.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
-/// Where the mark of a span lies, from the start of the superblock.
+/// The offset of the mark of a span in the superblock.
 pub(crate) const MARK_PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
 
 /// `resync_offset` of an array that is consistent everywhere.
@@ -123,7 +122,7 @@ on_disk! {
         0x40 ctime: u64,
         /// -4 multipath, -1 linear, 0, 1, 4, 5, 6, 10.
         0x48 level: i32,
-        /// The level's own number for where strips go.
+        /// The level's own number of its layout.
         0x4c layout: u32,
         /// Used size of each member; 0 for levels that use all of it.
         0x50 size: u64,
@@ -131,7 +130,7 @@ on_disk! {
         0x58 chunksize: u32,
         /// Number of slots.
         0x5c raid_disks: u32,
-        /// Where the bitmap starts, from the superblock. (With PPL: its offset and size, 16 bits each.)
+        /// The start of the bitmap, from the superblock. (With PPL: its offset and size, 16 bits each.)
         0x60 bitmap_offset: i32,
         /// Reshape: level to be.
         0x64 new_level: u32,
@@ -145,11 +144,11 @@ on_disk! {
         0x78 new_chunk: u32,
         /// Reshape: where data will start, from `data_offset`.
         0x7c new_offset: i32,
-        /// Where data starts on this member.
+        /// The start of data on this member.
         0x80 data_offset: u64,
         /// Space for data on this member.
         0x88 data_size: u64,
-        /// Where this superblock lies.
+        /// The position of this superblock.
         0x90 super_offset: u64,
         /// The recovery offset: this member has been rebuilt up to there. (On a journal: where it starts.)
         0x98 recovery_offset: u64,
@@ -165,7 +164,7 @@ on_disk! {
         0xb9 bblog_shift: u8,
         /// Space for the bad-block log.
         0xba bblog_size: u16,
-        /// Where the bad-block log starts, from the superblock; 0: none.
+        /// The start of the bad-block log, from the superblock; 0: none.
         0xbc bblog_offset: i32,
         /// Last update, as `ctime`.
         0xc0 utime: u64,
@@ -230,24 +229,24 @@ impl fmt::Display for Role {
     }
 }
 
-/// Why bytes are no superblock, or not one to be served.
+/// The reason why bytes are no superblock, or not one that Stria serves.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
     /// The magic number is not there.
     #[error("it has no md superblock of version 1")]
     Absent,
-    /// The drive does not give the sectors where one would be.
+    /// The sectors of its superblock cannot be read.
     #[error("its superblock cannot be read: {0}")]
     Unreadable(String),
-    /// It was one, and is damaged.
+    /// The superblock is damaged.
     #[error("the md superblock is damaged: {0}")]
     Damaged(String),
-    /// It is undamaged, but requires what Stria does not do.
+    /// It is undamaged, but requires a feature that Stria does not have.
     #[error("{0}")]
     Unserved(String),
 }
 
-/// An undamaged superblock of version 1: its checksum is right and its places lie within the member.
+/// An undamaged superblock of version 1: its checksum is right and its positions are within the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The fixed part. `max_dev` and `sb_csum` are set by [`Superblock::encode`].
@@ -268,7 +267,7 @@ impl Superblock {
         }
     }
 
-    /// Where a superblock of version 1.`minor` lies on a member; `None` when it is too small for md.
+    /// The position of a superblock of version 1.`minor` on a member; `None`: the member is too small for md.
     pub fn sector_of(minor: u8, member_sectors: u64) -> Option<u64> {
         if member_sectors < 24 {
             return None;
@@ -281,7 +280,7 @@ impl Superblock {
         }
     }
 
-    /// 0, 1 or 2: where the superblock lies.
+    /// 0, 1 or 2: the position of the superblock.
     pub fn minor_version(&self) -> u8 {
         Self::minor_version_at(self.header.super_offset)
     }
@@ -392,12 +391,12 @@ impl Superblock {
         (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size)
     }
 
-    /// Whether any of these feature bits is set.
+    /// True if any of these feature bits is set.
     pub fn has(&self, features: u32) -> bool {
         self.header.feature_map & features != 0
     }
 
-    /// Where the partial parity log lies: sectors from the superblock, and its length.
+    /// The position of the partial parity log: sectors from the superblock, and its length.
     pub fn ppl(&self) -> Option<(i16, u16)> {
         let both = self.header.bitmap_offset;
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
@@ -418,7 +417,7 @@ impl Superblock {
         DriveSector::new(self.header.data_offset).run(self.header.data_size)
     }
 
-    /// First sectors of what lies on the member beside the superblock, and of its end.
+    /// First sectors of the other structures on the member, and its end.
     fn neighbours(&self, drive_sectors: Option<u64>) -> impl Iterator<Item = u64> {
         let header = &self.header;
         let place = |offset: i32| self.sector_at(offset).get();
@@ -444,7 +443,7 @@ impl Superblock {
         (room.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
     }
 
-    /// The bytes where the mark of a span lies, if there is space for one.
+    /// The bytes of the mark of a span, if there is space for one.
     fn mark<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8; Mark::SIZE_BYTES]> {
         let mark = bytes.get(MARK_PLACE..)?.first_chunk()?;
         self.has_room_for_mark().then_some(mark)
@@ -491,7 +490,7 @@ impl Superblock {
         (self.header.utime >> 40) as u32
     }
 
-    /// Whether redundancy was consistent everywhere when this was written.
+    /// True if redundancy was consistent everywhere when this was written.
     pub fn clean(&self) -> bool {
         self.header.resync_offset == CLEAN
     }
@@ -501,7 +500,8 @@ impl Superblock {
         (Header::SIZE_BYTES + 2 * self.roles.len()).div_ceil(512) as u64
     }
 
-    /// Whether `other`, found on the same member, lies where this array's clients write, and so may be theirs.
+    /// True if `other`, found on the same member, is at a position to which this array's clients write, so that they may have
+    /// written it.
     pub(crate) fn exposes(&self, other: &Self) -> bool {
         let data = self.header.data_offset..self.header.data_offset.saturating_add(self.header.data_size);
         let place = other.header.super_offset..other.header.super_offset + other.size_sectors();

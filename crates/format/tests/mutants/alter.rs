@@ -247,7 +247,7 @@ fn seal_crc(drive: &mut MemoryDrive, at: u64, length: usize, sum_at: usize) {
 
 fn seal_append(drive: &mut MemoryDrive, page: u64, salt: &[u8; 16]) {
     let (sectors, count) = (number(&get(drive, page + 0x24, 4)), number(&get(drive, page + 0x28, 4)) as usize);
-    // Longer structures do not count, whatever their checksums are.
+    // Longer structures are invalid with any checksum.
     if (8..2048).contains(&sectors) && count <= 63 {
         let payload = get(drive, page + PAGE as u64, (sectors * 512) as usize - PAGE);
         put(drive, page + 0x30, &crc32c(&payload).to_le_bytes());
@@ -314,7 +314,7 @@ fn value(chance: &mut Chance, before: u64, length: usize, drive_sectors: u64, ot
     value & max
 }
 
-/// A mutant: drives, and what was changed on them.
+/// A mutant: drives, and the changes on them.
 pub struct Mutant {
     pub drives: Vec<MemoryDrive>,
     pub changes: Vec<Change>,
@@ -334,7 +334,7 @@ pub fn alter(scene: &Scene, targets: &[Target], others: &[Scene], chance: &mut C
     } else {
         mutant.drives.iter_mut().for_each(seal);
     }
-    // A drive does not know what lies beyond its end.
+    // A drive has no content beyond its end.
     for drive in &mut mutant.drives {
         drive.sectors.split_off(&drive.size_sectors);
     }

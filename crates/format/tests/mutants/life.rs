@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// All that administrators can ask of a drive.
+/// All commands of administrators for a drive.
 fn examined(drive: &MemoryDrive) -> Candidate {
     let candidate = drive.candidate();
     examine::lines(&candidate);
@@ -57,7 +57,7 @@ fn wiped(drive: &MemoryDrive) {
     panic!("{} still carries something after it was wiped eight times", drive.name);
 }
 
-/// Reads here and there, and writes where that is allowed. Written data is read back.
+/// Reads some sectors, and writes where that is allowed. Written data is read back.
 fn use_array(world: &mut World, node: &mut Node, writes: bool, chance: &mut Chance) {
     let capacity = node.geometry().capacity_sectors();
     let block = u64::from(node.device.limits().logical_block_bytes) / 512;
@@ -94,7 +94,7 @@ fn use_array(world: &mut World, node: &mut Node, writes: bool, chance: &mut Chan
 /// The whole life of a mutant: examined, found, opened, replayed, read, written, stopped and found again.
 ///
 /// # Panics
-/// When it does harm.
+/// It does harm.
 pub fn life(scene: &Scene, mutant: &Mutant, chance: &mut Chance, tally: &mut Tally) {
     let force = chance.one_in(3);
     let read_only = chance.one_in(2);

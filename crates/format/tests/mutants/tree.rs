@@ -30,7 +30,7 @@ pub struct Device {
 /// 10 µs.
 const LATENCY: Nanos = 10_000;
 
-/// What may still be written to the drives of a world.
+/// The writes that the drives of a world still accept.
 #[derive(Clone)]
 pub struct Power {
     /// Sectors, on all drives together. Later writes are lost without an error.

@@ -9,7 +9,7 @@ use stria_array::{ArrayDevice, Command};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use stria_format::md::{MdMetadata, Options, Start};
 
-/// A drive that loses nothing, and takes no more requests once the power is gone.
+/// A drive that loses no data, and accepts no requests after the power cut.
 pub struct CutDrive {
     drive: Rc<RefCell<MemoryDrive>>,
     /// Sectors that may still be written, on all drives together.

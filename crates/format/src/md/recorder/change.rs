@@ -23,7 +23,7 @@ use stria_array::{DriveSector, MemberId, MetadataWrite};
 use stria_block::{Buffer, bytes};
 use stria_integrity::{BLOCK_SECTORS, HEADERS_SECTORS};
 
-/// What is to change.
+/// The change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The write-intent bitmap is added or taken away.
@@ -34,7 +34,7 @@ pub enum Change {
     Checksums(bool),
 }
 
-/// 4 KiB: metadata lie on such blocks.
+/// 4 KiB: the unit of metadata positions.
 const BLOCK: u64 = 8;
 
 fn write(member: MemberId, start_sector: u64, bytes: &[u8]) -> MetadataWrite {
