@@ -1,6 +1,7 @@
-//! Goal: a drive that is cut short while it is open is lost, and never returns zeros in place of its data. Method: files, on
-//! several file systems, and loop devices are cut short at every awkward moment: while idle, with a write already submitted that
-//! makes the file long again, and back to the full length at once. Then every kind of request is sent to them.
+//! Goal: a drive that is cut short while it is open is lost, and never returns zeros in place of its data.
+//! Method: files, on several file systems, and loop devices are cut short at every awkward moment: while idle, with a write
+//! already submitted that makes the file long again, and back to the full length at once. Then every kind of request is sent to
+//! them.
 
 mod common;
 

@@ -1,7 +1,7 @@
-//! Goal: a power cut during a write harms only that write, even if members are lost with it or were lost before. Method: the real
-//! engine and metadata on drives in memory. The power is cut after every single sector that reaches a drive. Then every set of
-//! members that the level survives is taken away, and the rest is started. Every sector must read as before; sectors of the write
-//! may have the new content instead. Appends of several lanes are written by hand.
+//! Goal: a power cut during a write harms only that write, even if members are lost with it or were lost before.
+//! Method: the real engine and metadata on drives in memory. The power is cut after every single sector that reaches a drive.
+//! Then every set of members that the level survives is taken away, and the rest is started. Every sector must read as before;
+//! sectors of the write may have the new content instead. Appends of several lanes are written by hand.
 
 mod support;
 

@@ -1,7 +1,8 @@
 //! Goal: with any content of drives under valid checksums, the program does not panic, hang, use unbounded memory, write to
-//! forbidden positions, or treat old bytes as new. Method: members of arrays of every level in every state, and drives with the
-//! marks of others, are altered: single fields, several at once, bytes, torn halves of pages, drives cut short. Each mutant is
-//! examined, found, opened, replayed, read, written, stopped and found again, in memory, as `stria-host` does it.
+//! forbidden positions, or treat old bytes as new.
+//! Method: members of arrays of every level in every state, and drives with the marks of others, are altered: single fields,
+//! several at once, bytes, torn halves of pages, drives cut short. Each mutant is examined, found, opened, replayed, read,
+//! written, stopped and found again, in memory, as `stria-host` does it.
 //!
 //!     STRIA_MUTANTS=1000000 cargo test --release -p stria-format --test mutants      a night's worth
 //!     STRIA_MUTANT=4711 cargo test -p stria-format --test mutants -- --nocapture     one of them, in words

@@ -1,6 +1,6 @@
 //! Goal: a real server survives hostile streams on real sockets, serves other clients meanwhile, and frees all memory that the
-//! hostile ones used. Method: the streams of `src/fuzz`, sent in pieces by several clients at once, read or not, and cut off
-//! anywhere.
+//! hostile ones used.
+//! Method: the streams of `src/fuzz`, sent in pieces by several clients at once, read or not, and cut off anywhere.
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! Goal: an array on several lanes keeps its bytes through every command. It is the same array on any number of lanes, and for
-//! the kernel. Method: members are image files. Clients on threads of their own write and read back stamped units at a depth,
-//! through the interface that front ends use. Events report what happened, once.
+//! the kernel.
+//! Method: members are image files. Clients on threads of their own write and read back stamped units at a depth, through the
+//! interface that front ends use. Events report what happened, once.
 
 use harness::{End, Guest};
 use std::fs::{self, File};

@@ -1,5 +1,6 @@
-//! Goal: calendar events have the same meaning as in systemd. Method: `systemd-analyze calendar` is the judge, over changes of the clocks too.
-//! It comes with systemd; without it the test is skipped only where STRIA_SKIP_TOOLS allows that.
+//! Goal: calendar events have the same meaning as in systemd.
+//! Method: `systemd-analyze calendar` is the judge, over changes of the clocks too. It comes with systemd; without it the test is
+//! skipped only where STRIA_SKIP_TOOLS allows that.
 
 use std::process::Command;
 use stria_routine::{Calendar, time_zone};

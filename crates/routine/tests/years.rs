@@ -1,5 +1,6 @@
 //! Goal: over years of a virtual clock every run takes place once, in quiet hours, and never two on one link, even if the clock
-//! jumps. Method: a machine of arrays on shared links, that is off now and then, and whose clock jumps.
+//! jumps.
+//! Method: a machine of arrays on shared links, that is off now and then, and whose clock jumps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use stria_chance::Chance;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! So a wrong sector shows the kind of fault, see [`Fault`]. For each block the ledger stores the acknowledged generation and the
-//! newest attempted one. After a failed write any sector may have either. Memory: 12 bytes per block.
+//! newest attempted one. After a failed write any sector may have either.
+//! Memory: 12 bytes per block.
 
 use std::ops::Range;
 use stria_block::{SECTOR_BYTES, bytes};

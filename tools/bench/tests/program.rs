@@ -1,5 +1,5 @@
-//! Goal: `bench` and `demo` run as a new user runs them, and print the expected text. Method: short runs; the presence of figures
-//! and every verification is checked, but not the figures.
+//! Goal: `bench` and `demo` run as a new user runs them, and print the expected text.
+//! Method: short runs; the presence of figures and every verification is checked, but not the figures.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! Goal: a rebuild and a scrub without clients run at the speed of the slowest member. Method: members of known speeds in virtual
-//! time, so that neither this machine nor its load counts.
+//! Goal: a rebuild and a scrub without clients run at the speed of the slowest member.
+//! Method: members of known speeds in virtual time, so that neither this machine nor its load counts.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Goal: for all bytes of a client, cut into any pieces, every request gets exactly one correct reply, memory stays within its
-//! limits, and nothing panics. Method: a session is run against a RAM device by hand, and its replies are read by a plain
-//! decoder.
+//! limits, and nothing panics.
+//! Method: a session is run against a RAM device by hand, and its replies are read by a plain decoder.
 
 use super::*;
 use crate::budget::Budget;

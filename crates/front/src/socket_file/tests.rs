@@ -1,5 +1,5 @@
-//! Goal: a socket is never visible before it is complete, never taken from a running server, and never left behind. Method: the
-//! real system calls in a folder of the test's own, with another thread that watches.
+//! Goal: a socket is never visible before it is complete, never taken from a running server, and never left behind.
+//! Method: the real system calls in a folder of the test's own, with another thread that watches.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};

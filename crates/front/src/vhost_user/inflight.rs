@@ -6,8 +6,8 @@
 //! that of the used ring. A process that died between two of these steps is told from one that died elsewhere by comparing both
 //! indices.
 //!
-//! Repeating a request is harmless: it was not acknowledged, and a write that is repeated has the same result. Source: QEMU,
-//! docs/interop/vhost-user.rst, *Inflight I/O tracking*, split virtqueue, version 1.
+//! Repeating a request is harmless: it was not acknowledged, and a write that is repeated has the same result.
+//! Source: QEMU, docs/interop/vhost-user.rst, *Inflight I/O tracking*, split virtqueue, version 1.
 //!
 //! Behind the regions follows one of our own: whether the driver has switched the write cache off. Otherwise the next process
 //! would acknowledge writes before they are durable, although the driver relies on that.

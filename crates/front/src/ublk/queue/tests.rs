@@ -1,5 +1,5 @@
-//! Goal: a queue carries out the kernel's requests and does nothing else, for any requests. Method: the kernel's side is played
-//! in memory, the device is a RAM device, and a plain array of bytes is the model.
+//! Goal: a queue carries out the kernel's requests and does nothing else, for any requests.
+//! Method: the kernel's side is played in memory, the device is a RAM device, and a plain array of bytes is the model.
 
 use super::*;
 use std::cell::RefCell;
