@@ -3,6 +3,7 @@
 //! 5 to the kernel, and fio and mke2fs of the machine outside use it.
 
 use crate::support::Place;
+use crate::support::daemon::Daemon;
 use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
 use std::fs;
 use std::path::Path;
@@ -157,5 +158,45 @@ fn an_array_is_a_block_device_that_outlives_its_server() {
     if nvme::wanted() {
         let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
         print!("{}", nvme::run_test_on(LINUX_6_12, "ublk", "ublk::guests_half", &drives, &PROGRAMS));
+    }
+}
+
+/// The half of the next test that runs in the guest; not a test by itself.
+#[test]
+fn daemons_half() {
+    if !nvme::is_guest() {
+        return;
+    }
+    guest::start_udev(PROGRAMS.len());
+    let place = Place::new();
+    place.is_a_machine();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &DRIVES[..]].concat());
+    place.ok(&[&["adopt", "--ublk"], &DRIVES[..]].concat());
+    let config = fs::read_to_string(place.config()).expect("a configuration");
+    let config = config.replace("block-devices = false", "block-devices = true");
+    let config = config.replace("[[array]]\n", "[[array]]\nublk-copy = \"driver\"\n");
+    fs::write(place.config(), config).expect("a file");
+    for round in 0..2 {
+        let daemon = Daemon::start(&place);
+        is_named("/dev/stria/tank", "/dev/ublkb0");
+        assert!(place.ok(&["ublk"]).contains(", data copied by the driver"));
+        if round == 0 {
+            ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", "-L", "goods", "/dev/stria/tank"]);
+        }
+        // udev has looked at it, so fstab may name it by what lies on it.
+        is_named("/dev/disk/by-label/goods", "/dev/ublkb0");
+        let load = ["--rw=randwrite", "--bs=4k", "--size=1m", "--offset=8m", "--iodepth=8", "--ioengine=libaio"];
+        fio("daemon", "/dev/stria/tank", &load).ends_well();
+        daemon.signal("-TERM");
+        daemon.ended_well();
+        wait_until("the end of the device", || !Path::new("/dev/ublkb0").exists());
+    }
+}
+
+#[test]
+fn a_daemon_makes_the_device_as_its_configuration_says() {
+    if nvme::wanted() {
+        let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 4];
+        print!("{}", nvme::run_test_on(LINUX_6_12, "ublk-daemon", "ublk::daemons_half", &drives, &PROGRAMS));
     }
 }
