@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { drives_of, family, label } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
-import { bytes, count, level_name, micros, percent, rate, time } from "./format.ts";
+import { bytes, count, decimal, level_name, micros, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
 import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
@@ -190,7 +190,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     const limit = limits?.members.find((one) => one.path === member.path);
     const done = (now?.read_bytes_per_s ?? 0) + (now?.written_bytes_per_s ?? 0);
     const best = peak(member_key(entry.name, member.path));
-    return { member, now, limit, done, best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0), used: used(limit, now) };
+    return { member, now, limit, done, wrote: Math.max(best.written, now?.written_bytes_per_s ?? 0), best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0), used: used(limit, now) };
   });
   const is_known = rows.some((row) => row.used !== null);
   const written = rows.reduce((sum, row) => sum + (row.now?.written_bytes_per_s ?? 0), 0);
@@ -198,8 +198,14 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const busiest = rows.reduce<(typeof rows)[number] | null>((most, row) => (weight(row) > (most ? weight(most) : is_known ? 0.02 : 0.05) ? row : most), null);
   const scale = Math.max(1, ...rows.map((row) => row.best));
   const price = rates.total.written_bytes_per_s > 1e5 ? written / rates.total.written_bytes_per_s : null;
+  // A lane that polls is always busy, which says nothing.
+  const lanes = view.lanes.map(({ polls }, index) => ({ number: index + 1, polls, share: rates.lanes[index] ?? 0 }));
+  const lane = lanes.reduce<(typeof lanes)[number] | null>((most, one) => (!one.polls && one.share > (most?.share ?? (is_known ? 0.02 : 0.8)) ? one : most), null);
+  const limiting_lane = lane && (!is_known || lane.share > (busiest?.used ?? 0)) ? lane : null;
   // At the present mix of requests the array could do so many times what it does now.
-  const factor = is_known && busiest?.used ? 1 / busiest.used : null;
+  const most_used = limiting_lane?.share ?? (is_known ? busiest?.used : null);
+  const factor = most_used ? 1 / Math.min(1, most_used) : null;
+  const times = decimal(factor ?? 1);
   const lately = past.slice(-OVER_S);
   const mean = (of: (sample: Sample) => number) => (lately.length === 0 ? 0 : lately.reduce((sum, sample) => sum + of(sample), 0) / lately.length);
   const requests_per_s = mean((sample) => sample.requests);
@@ -231,19 +237,21 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         {t("requests_now", { n: count(Math.round(rates.total.requests_per_s)), waiting: count(rates.total.in_flight) })}
         {mean_us !== null && ` ${t("mean_now", { time: micros(mean_us) })}`}
         {mean_us !== null && alone_us > 0 && ` ${t("alone", { time: micros(alone_us) })}`}
-        {price !== null && ` ${t("price", { n: price.toLocaleString(undefined, { maximumFractionDigits: 1 }) })}`}
+        {price !== null && ` ${t("price", { n: decimal(price) })}`}
       </p>
       <h3>{t("members_now")}</h3>
       <p class={is_known ? "" : "soft"}>
-        {!busiest
-          ? t("limits_none")
-          : is_known
-            ? t("limits_known", { drive: label(busiest.member), percent: percent(Math.min(1, busiest.used ?? 0)), times: (factor ?? 1).toLocaleString(undefined, { maximumFractionDigits: 1 }) })
-            : t("limits", { drive: label(busiest.member), n: busiest.load.toFixed(1) })}
+        {limiting_lane
+          ? t("limits_lane", { n: limiting_lane.number, percent: percent(Math.min(1, limiting_lane.share)), times })
+          : !busiest
+            ? t("limits_none")
+            : is_known
+              ? t("limits_known", { drive: label(busiest.member), percent: percent(Math.min(1, busiest.used ?? 0)), times })
+              : t("limits", { drive: label(busiest.member), n: decimal(busiest.load) })}
       </p>
       <ul class="roof">
-        {rows.map(({ member, done, best, load, limit, used }) => (
-          <li key={member.path} class={member === busiest?.member ? "marked" : ""}>
+        {rows.map(({ member, done, wrote, best, load, limit, used }) => (
+          <li key={member.path} class={!limiting_lane && member === busiest?.member ? "marked" : ""}>
             <span class="roof-name">{label(member)}</span>
             <svg class="roof-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
               {is_known ? (
@@ -257,16 +265,17 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
             </svg>
             <span class="roof-words">
               {is_known && used !== null && <strong>{percent(Math.min(1, used))} </strong>}
-              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : t("of_best", { best: rate(best) })}</span>
+              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : t("of_best", { best: rate(best) })}{is_known && wrote > 0 && ` · ${t("written_most", { rate: rate(wrote) })}`}</span>
             </span>
             <span class="roof-load soft">
               {limit && !limit.error
                 ? t("time_now_alone", { now: member.read_latency ? micros(member.read_latency.median_us) : "–", alone: micros(limit.read_us) })
-                : load > 0.05 && t("under_way", { n: load.toFixed(1) })}
+                : load > 0.05 && t("under_way", { n: decimal(load) })}
             </span>
           </li>
         ))}
       </ul>
+      <p class="soft">{t("lanes_now", { shares: lanes.map(({ polls, share }) => (polls ? t("lane_polls") : percent(share))).join(", ") })}</p>
       {limits && limits.members.length > 1 && (
         <p class="soft">{t("together", { all: rate(limits.together_bytes_per_s), sum: rate(limits.members.reduce((sum, one) => sum + one.read_bytes_per_s, 0)) })}</p>
       )}
@@ -404,6 +413,9 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
 /** Sliders step through powers of two from 1 MiB/s to 8 GiB/s; the last step is no bound. A slider that was not moved changes nothing. */
 const STEPS = 14;
 const speed_of = (step: number) => (1 << 20) * 2 ** step;
+const step_of = (bytes: number) => Math.min(STEPS, Math.max(0, Math.round(Math.log2(bytes / (1 << 20)))));
+/** The lower bound that sweeps have before another one is set. */
+const LEAST = 20 << 20;
 
 function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const array = entry.name;
@@ -422,7 +434,8 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   };
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
   // The engine knows no "without bound" again: the most that a slider can say is above what drives do.
-  const words = (step: number | null) => (step === null ? t("as_it_is") : step >= STEPS ? t("no_bound") : rate(speed_of(step)));
+  const set = { least: view.speed?.min_bytes_per_s ?? LEAST, most: view.speed?.max_bytes_per_s ?? Infinity };
+  const words = (bytes: number) => (bytes >= speed_of(STEPS) ? t("no_bound") : rate(bytes));
   const apply = () =>
     act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? speed_of(STEPS + 10) : speed_of(most), latency: null });
   return (
@@ -440,18 +453,18 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         )}
         {view.paused ? <Act onClick={() => act({ action: "resume", array })}>{t("act_resume")}</Act> : <Act onClick={() => act({ action: "pause", array })}>{t("act_pause")}</Act>}
       </div>
-      {entry.tasks.length > 0 && !view.paused && <Price entry={entry} />}
+      <Price entry={entry} is_paused={view.paused} />
       <fieldset class="bounds">
         <legend>{t("bounds")}</legend>
         <label>
           <span>{t("bound_least")}</span>
-          <input type="range" min={0} max={STEPS - 1} value={least ?? 0} onInput={(event) => set_least(Number(event.currentTarget.value))} aria-valuetext={words(least)} />
-          <output>{words(least)}</output>
+          <input type="range" min={0} max={STEPS - 1} value={least ?? step_of(set.least)} onInput={(event) => set_least(Number(event.currentTarget.value))} aria-valuetext={words(least === null ? set.least : speed_of(least))} />
+          <output>{words(least === null ? set.least : speed_of(least))}</output>
         </label>
         <label>
           <span>{t("bound_most")}</span>
-          <input type="range" min={0} max={STEPS} value={most ?? STEPS} onInput={(event) => set_most(Number(event.currentTarget.value))} aria-valuetext={words(most)} />
-          <output>{words(most)}</output>
+          <input type="range" min={0} max={STEPS} value={most ?? step_of(set.most)} onInput={(event) => set_most(Number(event.currentTarget.value))} aria-valuetext={words(most === null ? set.most : speed_of(most))} />
+          <output>{words(most === null ? set.most : speed_of(most))}</output>
         </label>
         <Act onClick={apply} busy={least === null && most === null}>
           {t("apply")}
@@ -466,7 +479,7 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
 }
 
 /** What a running sweep costs clients: it is held for some seconds, and clients' work compared. */
-function Price({ entry }: { entry: ArrayEntry }) {
+function Price({ entry, is_paused }: { entry: ArrayEntry; is_paused: boolean }) {
   const [found, set_found] = useState<SweepPrice | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const [busy, set_busy] = useState(false);
@@ -483,6 +496,9 @@ function Price({ entry }: { entry: ArrayEntry }) {
   const lost = found && found.held.requests_per_s > 0 ? 1 - found.running.requests_per_s / found.held.requests_per_s : null;
   const held = entry.tasks.find((task) => task.held_bytes_per_s)?.held_bytes_per_s;
   const times = found ? [found.held.mean_us, found.running.mean_us] : [];
+  // The sweep is held while it is measured: what was asked and found stays.
+  const runs = entry.tasks.length > 0 && !is_paused;
+  if (!runs && !busy && !found && !error) return null;
   return (
     <div class="price">
       <h3>{t("price_title")}</h3>
@@ -490,7 +506,8 @@ function Price({ entry }: { entry: ArrayEntry }) {
       {found && (
         <>
           <p>
-            {lost === null ? t("price_unknown") : lost > 0.02 ? t("price_is", { percent: percent(lost), task: sweep_word(found.kind) }) : t("price_none", { task: sweep_word(found.kind) })}
+            {lost === null ? t("price_unknown") : lost > Math.max(0.02, found.noise) ? t("price_is", { percent: percent(lost), task: sweep_word(found.kind) }) : t("price_none", { task: sweep_word(found.kind) })}
+            {lost !== null && found.noise > 0.05 && ` ${t("price_noise", { percent: percent(found.noise) })}`}
           </p>
           <table class="stacks">
             <thead>
@@ -515,7 +532,7 @@ function Price({ entry }: { entry: ArrayEntry }) {
         </>
       )}
       <div class="buttons">
-        <Act busy={busy} onClick={measure}>
+        <Act busy={busy || !runs} onClick={measure}>
           {t(busy ? "measuring" : "measure_price")}
         </Act>
         <span class="soft" role="status">

@@ -10,10 +10,10 @@ export const catalogue = of({
   main_menu: ["Main menu", "Hauptmenü", "Главное меню"],
   nav_now: ["Now", "Jetzt", "Сейчас"],
   nav_arrays: ["Arrays", "Verbünde", "Массивы"],
-  nav_drives: ["Drives", "Laufwerke", "Диски"],
+  nav_drives: ["Drives", "Laufwerke", "Нако\u00adпители"],
   nav_activity: ["Activity", "Verlauf", "Журнал"],
   nav_alarms: ["Alarms", "Alarme", "Тревоги"],
-  nav_settings: ["Settings", "Einstellungen", "Настройки"],
+  nav_settings: ["Settings", "Einstel\u00adlungen", "Настройки"],
   live: ["Live", "Live", "На связи"],
   connecting: ["Connecting", "Verbindet", "Соединение"],
   asking: ["Asking the server…", "Der Server wird gefragt…", "Запрос к серверу…"],
@@ -46,7 +46,6 @@ export const catalogue = of({
   yes: ["yes", "ja", "да"],
   no: ["no", "nein", "нет"],
   unknown: ["unknown", "unbekannt", "неизвестно"],
-  has_none: ["has none", "hat keine", "отсутствует"],
 
   // Time
   micros: ["{n} µs", "{n} µs", "{n} мкс"],
@@ -81,7 +80,6 @@ export const catalogue = of({
   survives_n: ["{n|any one drive|any # drives}", "{n|ein beliebiges Laufwerk|# beliebige Laufwerke}", "{n|любой накопитель|любые # накопителя|любые # накопителей}"],
   data_missing: ["more are lost than it can replace", "mehr fehlen, als ersetzbar sind", "потеряно больше, чем можно восстановить"],
   complete_again: ["Complete again", "Wieder vollständig", "Снова полный"],
-  once_drive_added: ["once a drive is added", "sobald ein Laufwerk dazukommt", "после добавления накопителя"],
   end_unknown_short: ["being rebuilt", "wird wiederhergestellt", "идёт восстановление"],
   the_drive: ["The drive", "Das Laufwerk", "Накопитель"],
   the_drives: ["The drives", "Die Laufwerke", "Накопители"],
@@ -119,20 +117,20 @@ export const catalogue = of({
 
   // Cases: the fault, its meaning
   case_degraded: [
-    "Array {array} has lost {n|a drive|# drives}. All data is there.",
-    "Verbund {array} hat {n|ein Laufwerk|# Laufwerke} verloren. Alle Daten sind da.",
-    "Массив {array} потерял {n|накопитель|# накопителя|# накопителей}. Все данные на месте.",
+    "Array {array} has lost {lost|a drive|# drives}. All data is there.",
+    "Verbund {array} hat {lost|ein Laufwerk|# Laufwerke} verloren. Alle Daten sind da.",
+    "Массив {array} потерял {lost|накопитель|# накопителя|# накопителей}. Все данные на месте.",
   ],
   case_degraded_bare: [
-    "Array {array} has lost {n|a drive|# drives}. All data is there, but one more failure loses it.",
-    "Verbund {array} hat {n|ein Laufwerk|# Laufwerke} verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.",
-    "Массив {array} потерял {n|накопитель|# накопителя|# накопителей}. Все данные на месте, но ещё один отказ их уничтожит.",
+    "Array {array} has lost {lost|a drive|# drives}. All data is there, but one more failure loses it.",
+    "Verbund {array} hat {lost|ein Laufwerk|# Laufwerke} verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.",
+    "Массив {array} потерял {lost|накопитель|# накопителя|# накопителей}. Все данные на месте, но ещё один отказ их уничтожит.",
   ],
-  means_none_left: ["Nothing protects the data now. Add a drive as soon as you can.", "Nichts schützt die Daten jetzt. Setzen Sie so bald wie möglich ein Laufwerk ein.", "Сейчас данные ничем не защищены. Добавьте накопитель как можно скорее."],
+  means_none_left: ["Add a drive as soon as you can.", "Setzen Sie so bald wie möglich ein Laufwerk ein.", "Добавьте накопитель как можно скорее."],
   means_some_left: [
-    "It goes on working, and survives {n} more {n|failure|failures}. Add a drive to make it complete again.",
-    "Er arbeitet weiter und übersteht noch {n} {n|Ausfall|Ausfälle}. Setzen Sie ein Laufwerk ein, damit er wieder vollständig wird.",
-    "Он продолжает работать и выдержит ещё {n} {n|отказ|отказа|отказов}. Добавьте накопитель, чтобы он снова стал полным.",
+    "It survives {left} more {left|failure|failures}. Add a drive to make it complete again.",
+    "Er übersteht noch {left} {left|Ausfall|Ausfälle}. Setzen Sie ein Laufwerk ein, damit er wieder vollständig wird.",
+    "Он выдержит ещё {left} {left|отказ|отказа|отказов}. Добавьте накопитель, чтобы он снова стал полным.",
   ],
   case_rebuilding: ["Array {array} is being rebuilt. All data is there.", "Verbund {array} wird wiederhergestellt. Alle Daten sind da.", "Массив {array} восстанавливается. Все данные на месте."],
   case_rebuilding_bare: [
@@ -141,9 +139,9 @@ export const catalogue = of({
     "Массив {array} восстанавливается. До завершения ещё один отказ приведёт к потере данных.",
   ],
   means_rebuilding: [
-    "A drive is being filled. Meanwhile the array works, and survives {n} more {n|failure|failures}.",
-    "Ein Laufwerk wird gefüllt. Der Verbund arbeitet derweil und übersteht noch {n} {n|Ausfall|Ausfälle}.",
-    "Накопитель заполняется. Массив при этом работает и выдержит ещё {n} {n|отказ|отказа|отказов}.",
+    "A drive is being filled. Meanwhile the array works, and survives {left} more {left|failure|failures}.",
+    "Ein Laufwerk wird gefüllt. Der Verbund arbeitet derweil und übersteht noch {left} {left|Ausfall|Ausfälle}.",
+    "Накопитель заполняется. Массив при этом работает и выдержит ещё {left} {left|отказ|отказа|отказов}.",
   ],
   means_rebuilding_bare: ["All data is there, and the array works. A drive is being filled.", "Alle Daten sind da, und der Verbund arbeitet. Ein Laufwerk wird gefüllt.", "Все данные на месте, массив работает. Накопитель заполняется."],
   case_failed: ["Array {array} has lost more drives than it can replace.", "Verbund {array} hat mehr Laufwerke verloren, als er ersetzen kann.", "Массив {array} потерял больше накопителей, чем может восстановить."],
@@ -182,11 +180,45 @@ export const catalogue = of({
   case_watch_means: ["It works, and reports something unusual.", "Es arbeitet und meldet etwas Ungewöhnliches.", "Он работает, но сообщает о необычном."],
   case_slow: ["Drive {drive} is far slower than the others of its array.", "Laufwerk {drive} ist weit langsamer als die anderen seines Verbunds.", "Накопитель {drive} намного медленнее остальных в массиве."],
   case_slow_means: ["The whole array writes at its pace. Data is safe.", "Der ganze Verbund schreibt in seinem Tempo. Die Daten sind sicher.", "Весь массив пишет с его скоростью. Данные в безопасности."],
+  case_spares: ["Array {array} has too few spares.", "Verbund {array} hat zu wenige Ersatzlaufwerke.", "У массива {array} слишком мало запасных накопителей."],
+  case_spares_means: [
+    "All data is there. After the next failure somebody must add a drive.",
+    "Alle Daten sind da. Nach dem nächsten Ausfall muss jemand ein Laufwerk einsetzen.",
+    "Все данные на месте. После следующего отказа накопитель придётся добавить вручную.",
+  ],
+  case_spare_failed: [
+    "The spare {drive} of array {array} has failed.",
+    "Das Ersatzlaufwerk {drive} des Verbunds {array} ist ausgefallen.",
+    "Запасной накопитель {drive} массива {array} отказал.",
+  ],
+  case_spare_failed_means: [
+    "All data is there. The next failure finds one spare less.",
+    "Alle Daten sind da. Der nächste Ausfall findet ein Ersatzlaufwerk weniger vor.",
+    "Все данные на месте. При следующем отказе запасных будет на один меньше.",
+  ],
+  case_unreadable: [
+    "Array {array} has lost data: too many drives could not read it.",
+    "Verbund {array} hat Daten verloren: zu viele Laufwerke konnten sie nicht lesen.",
+    "Массив {array} потерял данные: слишком много накопителей не смогли их прочитать.",
+  ],
+  case_unreadable_means: [
+    "The files in the sectors that are named are lost. All else is there.",
+    "Die Dateien in den genannten Sektoren sind verloren. Alles andere ist da.",
+    "Файлы в названных секторах потеряны. Всё остальное на месте.",
+  ],
 
   // Cases: what to do
-  do_look_serial: ["Find the drive by its place and serial number, and take it out.", "Das Laufwerk nach Ort und Seriennummer suchen und herausnehmen.", "Найдите накопитель по месту и серийному номеру и извлеките его."],
-  do_new_drive: ["Put in the same drive if it was only loose, or a new one of the same size.", "Dasselbe wieder einsetzen, wenn es nur lose war, sonst ein neues gleicher Größe.", "Вставьте тот же накопитель, если он лишь отошёл, или новый того же объёма."],
-  do_plan: ["Press the button below: it shows what will be written where, and asks before it does so.", "Den Knopf unten drücken: er zeigt, was wohin geschrieben wird, und fragt vorher.", "Нажмите кнопку ниже: она покажет, что и куда будет записано, и спросит подтверждение."],
+  do_look_serial: [
+    "Find the drive by its serial number, and take it out.",
+    "Das Laufwerk an der Seriennummer erkennen und herausnehmen.",
+    "Найдите накопитель по серийному номеру и извлеките его.",
+  ],
+  do_new_drive: [
+    "Put it in again if it was only loose, else a new one of the same size.",
+    "Es wieder einsetzen, wenn es nur lose war, sonst ein neues gleicher Größe.",
+    "Вставьте его снова, если он лишь отошёл, иначе новый того же объёма.",
+  ],
+  do_plan: ["Press the button below: it shows the plan first.", "Den Knopf unten drücken: er zeigt erst den Plan.", "Нажмите кнопку ниже: сначала она покажет план."],
   do_wait: ["Wait. You may close this page and go home: it goes on by itself.", "Warten. Sie können diese Seite schließen und nach Hause gehen: es läuft von selbst weiter.", "Подождите. Страницу можно закрыть и идти домой: процесс продолжится сам."],
   do_faster: ["If clients can spare it, give the rebuild more speed on the array's page.", "Wenn die Clients es verschmerzen, der Wiederherstellung auf der Seite des Verbunds mehr Tempo geben.", "Если клиенты могут уступить, увеличьте скорость восстановления на странице массива."],
   do_resume: ["Resume the rebuild: the spare is ready.", "Die Wiederherstellung fortsetzen: das Ersatzlaufwerk ist bereit.", "Возобновите восстановление: запасной накопитель готов."],
@@ -205,11 +237,21 @@ export const catalogue = of({
   do_replace_before: ["Put in a new drive, and copy this one to it. Redundancy stays meanwhile.", "Ein neues Laufwerk einsetzen und dieses darauf kopieren. Die Redundanz bleibt dabei erhalten.", "Вставьте новый накопитель и скопируйте на него этот. Избыточность при этом сохраняется."],
   do_watch: ["Have a drive of the same size at hand, and look again in a week.", "Ein Laufwerk gleicher Größe bereithalten und in einer Woche wieder nachsehen.", "Держите наготове накопитель того же объёма и проверьте снова через неделю."],
   do_slow: ["Compare its temperature, errors and slot with the others. If it stays slow, replace it.", "Temperatur, Fehler und Platz mit den anderen vergleichen. Bleibt es langsam, ersetzen.", "Сравните температуру, ошибки и слот с остальными. Если он остаётся медленным, замените."],
+  do_add_spare: ["Add a drive of at least the same size.", "Ein Laufwerk von mindestens gleicher Größe einsetzen.", "Добавьте накопитель не меньшего объёма."],
+  do_restore: [
+    "Restore the files there from a backup: the sectors work again once they are rewritten.",
+    "Die Dateien dort aus einer Sicherung zurückholen: neu geschrieben, gehen die Sektoren wieder.",
+    "Восстановите эти файлы из резервной копии: после перезаписи секторы снова работают.",
+  ],
 
   // Cases: what not to do now
-  not_pull_uncompared: ["Do not pull a drive before you have compared its serial number.", "Kein Laufwerk ziehen, bevor die Seriennummer verglichen ist.", "Не извлекайте накопитель, не сверив серийный номер."],
+  not_pull_uncompared: [
+    "Do not pull a drive whose serial number you have not compared.",
+    "Kein Laufwerk ziehen, dessen Seriennummer nicht verglichen ist.",
+    "Не извлекайте накопитель, не сверив серийный номер.",
+  ],
   not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
-  not_restart: ["Do not restart the machine without need.", "Die Maschine nicht ohne Not neu starten.", "Не перезагружайте машину без необходимости."],
+  not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
   not_leave_paused: ["Do not leave it paused over night.", "Nicht über Nacht ruhen lassen.", "Не оставляйте паузу на ночь."],
   not_force_failed: ["Do not create, wipe or force anything on these drives.", "Auf diesen Laufwerken nichts anlegen, löschen oder erzwingen.", "Ничего не создавайте, не стирайте и не форсируйте на этих накопителях."],
   not_kill: ["Do not kill the process: what clients wait for would be lost, and the drive would still hang.", "Den Prozess nicht abschießen: worauf Clients warten, ginge verloren, und das Laufwerk hinge weiter.", "Не завершайте процесс принудительно: ожидаемое клиентами пропадёт, а накопитель останется зависшим."],
@@ -221,6 +263,16 @@ export const catalogue = of({
   not_reuse: ["Do not use that drive elsewhere before it was tested.", "Das Laufwerk nicht anderswo verwenden, bevor es geprüft ist.", "Не используйте этот накопитель, пока он не проверен."],
   not_pull_working: ["Do not pull it: as long as it works, it protects the data.", "Nicht ziehen: solange es arbeitet, schützt es die Daten.", "Не извлекайте его: пока он работает, он защищает данные."],
   not_ignore_watch: ["Do not wait until it fails.", "Nicht warten, bis es ausfällt.", "Не ждите отказа."],
+  not_take_spare: [
+    "Do not take the spare of another array that needs it.",
+    "Nicht das Ersatzlaufwerk eines Verbunds nehmen, der es braucht.",
+    "Не берите запасной у другого массива, которому он нужен.",
+  ],
+  not_pull_any: [
+    "Do not pull or fail any drive: it may hold what is left.",
+    "Kein Laufwerk ziehen oder als ausgefallen melden: es hält vielleicht den Rest.",
+    "Не извлекайте накопители и не объявляйте отказ: на них может быть остаток данных.",
+  ],
 
   // Drives and members
   drive: ["Drive", "Laufwerk", "Накопитель"],
@@ -308,6 +360,7 @@ export const catalogue = of({
   limits: ["{drive} is the busiest: {n} requests under way on average. It sets the pace.", "{drive} ist am stärksten beschäftigt: im Mittel {n} Anfragen unterwegs. Es gibt das Tempo vor.", "{drive} занят сильнее всех: в среднем {n} запросов. Он задаёт темп."],
   limits_none: ["No member is busy: the array could do more.", "Kein Mitglied ist ausgelastet: der Verbund könnte mehr.", "Ни один накопитель не загружен: массив может больше."],
   of_best: ["of {best}", "von {best}", "из {best}"],
+  written_most: ["written {rate} at most", "höchstens {rate} geschrieben", "запись не более {rate}"],
   under_way: ["{n} under way", "{n} unterwegs", "выполняется {n}"],
   of_roof: ["of about {rate} that its members could carry", "von etwa {rate}, die seine Mitglieder tragen könnten", "из примерно {rate}, на которые способны накопители"],
   mean_now: ["A request takes {time} on average.", "Eine Anfrage dauert im Mittel {time}.", "Запрос занимает в среднем {time}."],
@@ -317,6 +370,13 @@ export const catalogue = of({
     "{drive} begrenzt: Es leistet {percent} dessen, was es könnte. Mit Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache.",
     "Ограничивает {drive}: он выполняет {percent} возможного. При таких запросах массив мог бы примерно в {times} раза больше.",
   ],
+  limits_lane: [
+    "Lane {n} limits: it uses {percent} of a processor. With the present mix of requests the array could do about {times} times as much; more lanes may help.",
+    "Bahn {n} begrenzt: Sie braucht {percent} eines Prozessors. Mit Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache; mehr Bahnen helfen vielleicht.",
+    "Ограничивает дорожка {n}: она занимает {percent} процессора. При таких запросах массив мог бы примерно в {times} раза больше; могут помочь дополнительные дорожки.",
+  ],
+  lane_polls: ["polls", "fragt ständig ab", "постоянный опрос"],
+  lanes_now: ["Processor time of the lanes: {shares}.", "Prozessorzeit der Bahnen: {shares}.", "Процессорное время дорожек: {shares}."],
   time_now_alone: ["{now} now, {alone} alone", "jetzt {now}, allein {alone}", "сейчас {now}, отдельно {alone}"],
   together: [
     "All members at once deliver {all}; each by itself, {sum} in sum. Much less together: the bus, the controller or the processor limits.",
@@ -324,9 +384,9 @@ export const catalogue = of({
     "Все накопители вместе дают {all}, по отдельности в сумме {sum}. Если вместе намного меньше, ограничивает шина, контроллер или процессор.",
   ],
   roof_measured: [
-    "Bar: the share of what the member could do, measured at {time} by reads. Writes count as reads of their size: what members could write is not measured, as nothing on them may be overwritten.",
-    "Balken: der Anteil dessen, was das Mitglied könnte, gemessen um {time} durch Lesen. Schreiben zählt wie Lesen gleicher Größe: Was Mitglieder schreiben könnten, wird nicht gemessen, da nichts überschrieben werden darf.",
-    "Полоса: доля возможного, измеренного чтением в {time}. Запись считается как чтение того же размера: предел записи не измеряется, так как ничего нельзя перезаписывать.",
+    "Bar: the share of what the member could do, measured at {time} by reads. Nothing on members may be overwritten, so a write counts as a read of its size; beside it stands the most that the member has written since this page was opened.",
+    "Balken: der Anteil dessen, was das Mitglied könnte, gemessen um {time} durch Lesen. Auf Mitgliedern darf nichts überschrieben werden, daher zählt Schreiben wie Lesen gleicher Größe; daneben steht das Höchste, was das Mitglied geschrieben hat, seit diese Seite offen ist.",
+    "Полоса: доля возможного, измеренного чтением в {time}. На накопителях ничего нельзя перезаписывать, поэтому запись считается как чтение того же размера; рядом указан максимум записи с открытия этой страницы.",
   ],
   measure_members: ["Measure what the members could do", "Messen, was die Mitglieder könnten", "Измерить возможности накопителей"],
   measure_again: ["Measure again", "Nochmals messen", "Измерить снова"],
@@ -337,6 +397,11 @@ export const catalogue = of({
   held_to: ["While clients work it is held to {rate} on each member.", "Während Clients arbeiten, ist sie auf {rate} je Mitglied begrenzt.", "Пока клиенты работают, скорость ограничена {rate} на накопитель."],
   price_is: ["{task} costs clients {percent} of their requests.", "{task} kostet Clients {percent} ihrer Anfragen.", "{task} отнимает у клиентов {percent} запросов."],
   price_none: ["{task} costs clients nothing that can be measured.", "{task} kostet Clients nichts Messbares.", "{task} не стоит клиентам ничего измеримого."],
+  price_noise: [
+    "Meanwhile the clients' load changed by itself, by {percent}.",
+    "Derweil hat sich die Last der Clients von selbst um {percent} geändert.",
+    "Тем временем нагрузка клиентов сама изменилась на {percent}.",
+  ],
   price_unknown: ["Clients asked for too little to be compared.", "Clients fragten zu wenig für einen Vergleich.", "Запросов клиентов мало для сравнения."],
   per_second: ["Requests a second", "Anfragen je Sekunde", "Запросов в секунду"],
   throughput: ["Throughput", "Durchsatz", "Скорость"],
@@ -440,12 +505,10 @@ export const catalogue = of({
   act_locate: ["Switch the light", "Leuchte schalten", "Переключить индикатор"],
   act_cancel: ["Cancel", "Abbrechen", "Отменить"],
   act_other: ["Change", "Ändern", "Изменить"],
+  steps: ["Steps", "Schritte", "Шаги"],
+  step_of: ["Step {n} of {all}", "Schritt {n} von {all}", "Шаг {n} из {all}"],
 
   // The plan
-  steps: ["Steps", "Schritte", "Шаги"],
-  step_drive: ["Choose a drive", "Laufwerk wählen", "Выбор накопителя"],
-  step_plan: ["See the plan", "Plan ansehen", "План"],
-  step_follow: ["Follow it", "Verfolgen", "Выполнение"],
   planning: ["The server makes the plan…", "Der Server macht den Plan…", "Сервер составляет план…"],
   which_drive: ["Which drive shall take the place?", "Welches Laufwerk soll den Platz einnehmen?", "Какой накопитель займёт место?"],
   no_candidate: [
@@ -465,12 +528,15 @@ export const catalogue = of({
   plan_over: ["This plan has run out: ask for a new one.", "Dieser Plan ist abgelaufen: bitte einen neuen holen.", "План устарел: запросите новый."],
   new_plan: ["Make a new plan", "Neuen Plan machen", "Новый план"],
   do_it: ["Do it", "Ausführen", "Выполнить"],
-  job_running: ["It is being done.", "Es wird ausgeführt.", "Выполняется."],
   job_done: ["Done at {time}, after {took}.", "Fertig um {time}, nach {took}.", "Завершено в {time}, за {took}."],
   job_failed: ["It was not done.", "Es wurde nicht ausgeführt.", "Не выполнено."],
   job_cancelled: ["It was cancelled before its end.", "Es wurde vor dem Ende abgebrochen.", "Отменено до завершения."],
   job_by: ["{name}, {time}.", "{name}, {time}.", "{name}, {time}."],
-  may_close: ["You may close this page: the server goes on.", "Sie können diese Seite schließen: der Server macht weiter.", "Страницу можно закрыть: сервер продолжит."],
+  may_close: [
+    "You may close this page and go home: the server goes on.",
+    "Sie können diese Seite schließen und nach Hause gehen: der Server macht weiter.",
+    "Страницу можно закрыть и идти домой: сервер продолжит сам.",
+  ],
   jobs: ["Orders of this run", "Aufträge dieses Laufs", "Задания этого запуска"],
 
   // Create

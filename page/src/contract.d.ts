@@ -695,6 +695,11 @@ export interface components {
             action: "wipe";
             /** @description The drives. */
             drives: string[];
+            /**
+             * @description How much is erased, and by whom.
+             * @default signatures
+             */
+            means: components["schemas"]["WipeMeans"];
         } | {
             /** @constant */
             action: "adopt";
@@ -777,6 +782,31 @@ export interface components {
             new: string;
             /** @description The member's path. */
             old: string;
+        } | {
+            /** @constant */
+            action: "firmware";
+            /**
+             * @description How the firmware comes to run: without a reset if the drive offers that and this is not given, else by a reset.
+             * @default null
+             */
+            activate: components["schemas"]["FirmwareActivation"] | null;
+            /** @description The array. */
+            array: string;
+            /** @description The member's path. */
+            drive: string;
+            /**
+             * @description Go on although data may be lost if the new firmware fails.
+             * @default false
+             */
+            force: boolean;
+            /** @description The file with the image, which the daemon can read. */
+            image: string;
+            /**
+             * Format: uint8
+             * @description The firmware slot; the drive chooses if it is not given.
+             * @default null
+             */
+            slot: number | null;
         } | {
             /** @constant */
             action: "scrub";
@@ -997,6 +1027,11 @@ export interface components {
             action: "wipe";
             /** @description The drives. */
             drives: string[];
+            /**
+             * @description How much is erased, and by whom.
+             * @default signatures
+             */
+            means?: components["schemas"]["WipeMeansInput"];
         } | {
             /** @constant */
             action: "adopt";
@@ -1079,6 +1114,31 @@ export interface components {
             new: string;
             /** @description The member's path. */
             old: string;
+        } | {
+            /** @constant */
+            action: "firmware";
+            /**
+             * @description How the firmware comes to run: without a reset if the drive offers that and this is not given, else by a reset.
+             * @default null
+             */
+            activate?: components["schemas"]["FirmwareActivationInput"] | null;
+            /** @description The array. */
+            array: string;
+            /** @description The member's path. */
+            drive: string;
+            /**
+             * @description Go on although data may be lost if the new firmware fails.
+             * @default false
+             */
+            force?: boolean;
+            /** @description The file with the image, which the daemon can read. */
+            image: string;
+            /**
+             * Format: uint8
+             * @description The firmware slot; the drive chooses if it is not given.
+             * @default null
+             */
+            slot?: number | null;
         } | {
             /** @constant */
             action: "scrub";
@@ -1375,6 +1435,12 @@ export interface components {
             size_bytes: number;
             /** @description Arrays among the members. */
             spans: components["schemas"]["ArrayView"][];
+            /**
+             * @description The bounds on the speed of its sweeps, as they were set: a null one is the default (at least 20 MiB/s, no upper bound, no bound on latency).
+             *     Null: a span, which has those of its array.
+             * @default null
+             */
+            speed: components["schemas"]["SpeedRequest"] | null;
             /** @description In words: `clean`, `degraded, rebuilding`. */
             state: string;
             /**
@@ -1845,6 +1911,10 @@ export interface components {
             /** @description The verdict that this alone calls for. */
             verdict: components["schemas"]["Verdict"];
         };
+        /** @description How new firmware comes to run. */
+        FirmwareActivation: "now" | "reset" | "later";
+        /** @description How new firmware comes to run. */
+        FirmwareActivationInput: "now" | "reset" | "later";
         /** @description A drive of an array that firmware made. */
         FirmwareMember: {
             /** @description The drive. */
@@ -1996,6 +2066,12 @@ export interface components {
             cpu: number | null;
             /** @description True if it polls instead of sleeping. */
             polls: boolean;
+            /**
+             * Format: uint64
+             * @description The processor time that it has used, in microseconds.
+             * @default 0
+             */
+            processor_us: number;
             /**
              * Format: uint64
              * @description Calls into the kernel for the drives, and to sleep.
@@ -2184,7 +2260,7 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
@@ -2199,6 +2275,8 @@ export interface components {
             kind: components["schemas"]["MatterId"];
             /** @description The meaning of the fault: what is at risk. */
             means: string;
+            /** @description The cause, as it was recorded; for an alarm, its text. */
+            reason: string | null;
             /** @description Remedies that can be planned. An empty path in one stands for a drive that the user chooses. */
             remedies: components["schemas"]["Action"][];
             /**
@@ -2423,6 +2501,8 @@ export interface components {
         Rates: {
             /** @description Each client. */
             clients: components["schemas"]["ClientRate"][];
+            /** @description The share of a processor that each lane used; a lane that polls always uses all of one. */
+            lanes: number[];
             /** @description Each drive, of spans too. Latencies are in the array's view. */
             members: components["schemas"]["MemberRate"][];
             /**
@@ -2591,6 +2671,24 @@ export interface components {
             /** @description What it has for each array that is served and takes spares. */
             offers: components["schemas"]["PoolOffer"][];
         };
+        /** @description Bounds on the speed of sweeps. In a request, a null one stays as it is. */
+        SpeedRequest: {
+            /**
+             * @description The latency that sweeps leave to clients.
+             * @default null
+             */
+            latency: components["schemas"]["LatencyBound"] | null;
+            /**
+             * Format: uint64
+             * @description Speed on each member that sweeps never exceed.
+             */
+            max_bytes_per_s: number | null;
+            /**
+             * Format: uint64
+             * @description Speed on each member that sweeps keep even while clients work.
+             */
+            min_bytes_per_s: number | null;
+        };
         /** @description A cause that stands, as `stria alarm` shows it. */
         StandingView: {
             /** @description The array. */
@@ -2647,6 +2745,12 @@ export interface components {
             held: components["schemas"]["ClientSide"];
             /** @description `resync`, `rebuild`, `scrub`, `repair`. */
             kind: string;
+            /**
+             * Format: double
+             * @description By how much requests a second differed between stretches of the same kind, as a share: a smaller difference between the two kinds says
+             *     nothing.
+             */
+            noise: number;
             /** @description While it ran. */
             running: components["schemas"]["ClientSide"];
             /**
@@ -2734,7 +2838,7 @@ export interface components {
             message: string;
         };
         /** @description The urgency of a matter; the worst is the greatest. */
-        Urgency: "well" | "warning" | "critical";
+        Urgency: "well" | "notice" | "warning" | "critical";
         /** @description The verdict on a drive; the worst is the greatest. */
         Verdict: "good" | "watch" | "replace";
         /** @description The proof of identity of a user. */
@@ -2755,6 +2859,10 @@ export interface components {
             /** @description The proof. */
             via: components["schemas"]["Via"];
         };
+        /** @description How much of a drive is erased, and by whom. */
+        WipeMeans: "signatures" | "discard" | "secure_erase" | "sanitize";
+        /** @description How much of a drive is erased, and by whom. */
+        WipeMeansInput: "signatures" | "discard" | "secure_erase" | "sanitize";
         /** @description The write policy, in the words of RAID controllers. */
         WriteMode: "through" | "safe" | "back";
         /** @description The write policy, in the words of RAID controllers. */

@@ -101,7 +101,7 @@ function DriveCard({ drive }: { drive: Drive }) {
       <div class="buttons">
         <IntoPool drive={drive} />
         {!member && drive.carries.length > 0 && drive.users.length === 0 && (
-          <Act role="admin" danger onClick={() => open_plan({ action: "wipe", drives: [drive.path] })}>
+          <Act role="admin" danger onClick={() => open_plan({ action: "wipe", drives: [drive.path], means: "signatures" })}>
             {t("act_wipe")}…
           </Act>
         )}

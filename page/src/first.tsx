@@ -8,7 +8,7 @@ import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
 
-export const found = computed<Case[]>(() => (state.value ? cases(state.value, drives.value ?? [], events.value) : []));
+export const found = computed<Case[]>(() => (state.value ? cases(state.value) : []));
 
 export function First() {
   const all = found.value;
@@ -128,12 +128,12 @@ function CaseBody({ one }: { one: Case }) {
             </dd>
           </div>
         )}
-        {view && view.health === "degraded" && (
+        {view && view.health === "degraded" && task && (
           <div>
             <dt>{t("complete_again")}</dt>
             <dd>
               {ends !== null ? time(ends) : "–"}
-              <small>{ends !== null ? t("in_time", { time: duration(task?.left_s ?? 0) }) : task ? t("end_unknown_short") : t("once_drive_added")}</small>
+              <small>{ends !== null ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
             </dd>
           </div>
         )}
@@ -145,7 +145,7 @@ function CaseBody({ one }: { one: Case }) {
           <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>
           <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
           {one.drives.map((member) => (
-            <Identity key={member.path} member={member} />
+            <Identity key={member.path} member={member} with_state={one.drives.length > 1} />
           ))}
           {one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
         </section>
@@ -198,7 +198,7 @@ function CaseBody({ one }: { one: Case }) {
 }
 
 /** How a person finds the drive: what stands on it, and where it is. */
-export function Identity({ member }: { member: MemberView }) {
+function Identity({ member, with_state }: { member: MemberView; with_state: boolean }) {
   const page = drives.value?.find((drive) => drive.path === member.path);
   const { slot } = member;
   const place = place_of(page?.seat);
@@ -214,16 +214,20 @@ export function Identity({ member }: { member: MemberView }) {
         <dt>{t("slot_in_array")}</dt>
         <dd class="big">{slot ?? "–"}</dd>
       </div>
-      <div>
-        <dt>{t("state")}</dt>
-        <dd class="state">
-          <Sign name={role_sign(member.role)} /> {role_word(member.role)}
-        </dd>
-      </div>
-      <div>
-        <dt>{t("serial")}</dt>
-        <dd class="big mono">{member.serial ?? t("has_none")}</dd>
-      </div>
+      {with_state && (
+        <div>
+          <dt>{t("state")}</dt>
+          <dd class="state">
+            <Sign name={role_sign(member.role)} /> {role_word(member.role)}
+          </dd>
+        </div>
+      )}
+      {member.serial && (
+        <div>
+          <dt>{t("serial")}</dt>
+          <dd class="big mono">{member.serial}</dd>
+        </div>
+      )}
       <div>
         <dt>{t("model")}</dt>
         <dd>{[member.model ?? t(page?.kind === "file" ? "image_file" : "unknown"), member.size_bytes ? bytes(member.size_bytes) : null].filter(Boolean).join(", ")}</dd>

@@ -21,6 +21,9 @@ export function bytes(value: number): string {
 
 export const rate = (bytes_per_s: number) => `${bytes(bytes_per_s)}/s`;
 
+/** A figure with one decimal, as the reader writes it. */
+export const decimal = (value: number) => value.toLocaleString(locale.value, { maximumFractionDigits: 1 });
+
 export function percent(part: number): string {
   const digits = part > 0 && part < 0.1 ? 1 : 0;
   return new Intl.NumberFormat(locale.value, { style: "percent", maximumFractionDigits: digits }).format(part);

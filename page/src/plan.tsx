@@ -77,13 +77,7 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
   const step = job ? 3 : chooses ? 1 : 2;
   return (
     <Window title={title} onClose={close}>
-      <ol class="steps" aria-label={t("steps")}>
-        {(needs_drive(wanted) ? [1, 2, 3] : [2, 3]).map((number) => (
-          <li key={number} aria-current={number === step ? "step" : undefined}>
-            {t(number === 1 ? "step_drive" : number === 2 ? "step_plan" : "step_follow")}
-          </li>
-        ))}
-      </ol>
+      <p class="step soft">{t("step_of", needs_drive(wanted) ? { n: step, all: 3 } : { n: step - 1, all: 2 })}</p>
       {chooses ? (
         <ChooseDrive action={action} onChoose={set_action} />
       ) : job ? (
@@ -334,11 +328,7 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
   const took = live.ended_ms ? (live.ended_ms - live.started_ms) / 1000 : null;
   return (
     <div class="follow">
-      <p class="lead" lang="en">
-        {live.title}
-      </p>
       <div role="status">
-        {live.state === "running" && <p>{t("job_running")}</p>}
         {live.state === "done" && (
           <p class="good">
             <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ?? now.value), took: duration(took ?? 0) })}
@@ -355,7 +345,7 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
           </p>
         )}
       </div>
-      {live.text !== "" && <p lang="en">{live.text}</p>}
+      {live.text !== "" && !(live.state === "running" && live.task) && <p lang="en">{live.text}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
       {live.state === "running" && <p class="soft">{t("may_close")}</p>}
       <CancelJob job={live} />

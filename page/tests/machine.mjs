@@ -90,12 +90,17 @@ export class Machine {
   load(name) {
     const uri = this.status(name).exports[0];
     const program = `
-import nbd, random, sys
+import nbd, random, sys, time
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
 size = h.get_size() // 4096
 written = {}
+begun, count = time.time(), 0
 while True:
+    count += 1
+    if time.time() - begun >= 0.1:
+        print(int(begun * 1000), count, flush=True)
+        begun, count = time.time(), 0
     block = random.randrange(size)
     if block in written and random.random() < 0.5:
         assert h.pread(4096, block * 4096) == bytes([written[block]]) * 4096, "wrong bytes"
@@ -103,10 +108,14 @@ while True:
         written[block] = random.randrange(256)
         h.pwrite(bytes([written[block]]) * 4096, block * 4096)
 `;
-    const client = spawn("/usr/bin/python3", ["-c", program, uri], { stdio: ["ignore", "ignore", "pipe"] });
+    const client = spawn("/usr/bin/python3", ["-c", program, uri], { stdio: ["ignore", "pipe", "pipe"] });
     let log = "";
+    let counts = "";
+    client.stdout.on("data", (data) => (counts += data));
     client.stderr.on("data", (data) => (log += data));
     return {
+      /** The requests that it counted itself in tenths of a second that began between these times. */
+      requests: (from_ms, to_ms) => counts.split("\n").slice(0, -1).map((line) => line.split(" ").map(Number)).filter(([at]) => at >= from_ms && at < to_ms).reduce((sum, [, count]) => sum + count, 0),
       stop: async () => {
         assert.equal(client.exitCode, null, `the client ended by itself: ${log}`);
         const ended = new Promise((resolve) => client.once("exit", resolve));

@@ -30,7 +30,7 @@ export function view(name, level, members, more = {}) {
     log: { append_count: 1, record_count: 1, append_bytes: 1, early_count: 81422, full_count: 0, replaying: false, replayed_count: 0, partial_parity: false }, in_flight: 4, events: 71, created_s: 1760000000,
     exports: [`nbd+unix:///${name}?socket=/run/stria/nbd.sock`], block_device: "/dev/ublkb0", attached: [], vhost_user: [],
     clients: [{ id: 1, peer: "unix socket, process 812 (qemu-system-x86), user 64055", tls: false, requests: 81000, errors: 0, read_bytes: 31 * GIB, written_bytes: 12 * GIB, in_flight: 3 }],
-    lanes: [{ setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0 }], ...more,
+    lanes: [{ setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0, processor_us: 9 }, { setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0, processor_us: 4 }], speed: { min_bytes_per_s: null, max_bytes_per_s: null, latency: null }, ...more,
   };
 }
 
@@ -63,6 +63,10 @@ function degraded() {
   return view("tank", "6", members, { health: "degraded", missing_slots: [3], losses_survived: 1, size_bytes: 4 * SIZE });
 }
 
+/** A matter as the server tells it. */
+export const matter = (array, kind, urgency, more = {}) => ({ array, kind, urgency, what: `${array}: ${kind}`, means: "what it means", action: "what to do", avoid: "what not to do", since_ms: null, drives: [], remedies: [], reason: null, ...more });
+const lost = (array, since_ms, more = {}) => matter(array, "degraded", "critical", { since_ms, remedies: [{ action: "add", array, drive: "", span: null }], ...more });
+
 export const SCENES = {
   well: () => {
     const arrays = [
@@ -76,6 +80,7 @@ export const SCENES = {
     const arrays = [entry(degraded()), entry(view("pool", "1", range(2, 8).map((index) => member(index, { slot: index - 8 })), { size_bytes: SIZE }))];
     return {
       arrays,
+      matters: [lost("tank", Date.now() - 17 * 60_000, { drives: ["/dev/nvme3n1"], reason: "write of 128 KiB at sector 2097152 failed: I/O error" })],
       events: [event(1, 17 * 60_000, "tank", "member_failed", "/dev/nvme3n1 of tank (slot 3) failed: write of 128 KiB at sector 2097152 failed: I/O error", { slot: 3 })],
       drives: [...drives_of(arrays), drive("/dev/nvme12n1"), drive("/dev/nvme13n1", { carries: ["ext4 file system \"backup\""], free: false, serial: "S64HNE0T588888" })],
     };
@@ -90,6 +95,7 @@ export const SCENES = {
     const { view } = scene.arrays[0];
     view.members.splice(3, 0, member(3, { path: "/dev/nvme12n1", serial: "S64HNE0T599999", role: "rebuilding" }));
     view.missing_slots = [];
+    Object.assign(scene.matters[0], { kind: "rebuilding", urgency: "warning", drives: ["/dev/nvme3n1", "/dev/nvme12n1"], remedies: [] });
     view.sweep = { kind: "rebuild", done_bytes: SIZE * 0.41, total_bytes: SIZE, bytes_per_s: 512 << 20, eta_s: 4210, held_bytes_per_s: null, mismatch_sectors: 0 };
     scene.arrays[0].tasks = [{ array: "tank", kind: "rebuild", done_bytes: SIZE * 0.41, total_bytes: SIZE, bytes_per_s: 512 << 20, left_s: 4210, held_bytes_per_s: null, mismatch_sectors: 0 }];
     return scene;
@@ -105,7 +111,13 @@ export const SCENES = {
     arrays[2].view.members[2].read_latency.median_us = 900;
     const drives = drives_of(arrays);
     Object.assign(drives[20].health, { verdict: "replace", wear_percent: 103, findings: [{ verdict: "replace", sentence: "103 % of the rated endurance is used: replace the drive while it works." }] });
-    return { arrays, events: [event(1, 3 * DAY, "lake", "member_failed", "slot 2 failed")], drives };
+    const replace = (array, old) => ({ drives: [old], remedies: [{ action: "replace", array, old, new: "" }] });
+    const matters = [
+      lost("lake", Date.now() - 3 * DAY, { drives: ["/dev/nvme8n1"] }),
+      matter("well", "DriveReplace", "critical", { ...replace("well", "/dev/nvme20n1"), reason: drives[20].health.findings[0].sentence }),
+      matter("pond", "SlowMember", "warning", replace("pond", "/dev/nvme14n1")),
+    ];
+    return { arrays, matters, events: [event(1, 3 * DAY, "lake", "member_failed", "slot 2 failed")], drives };
   },
   shared: () => {
     const scene = SCENES.well();
@@ -124,7 +136,11 @@ export const SCENES = {
       entry(view(nasty, "5", range(3).map((index) => member(index, { path: `/srv/<b>${"x".repeat(90)}</b>/${index}.img`, serial: null, model: null, failure: index === 1 ? "<script>alert(2)</script>" : null, role: index === 1 ? "failed" : "in sync" })), { health: "degraded", missing_slots: [1], losses_survived: 0 })),
       { ...entry(view(long, "1", [member(8)])), view: null, state: "waiting", text: `lacks the drive of slot 1 <a href="javascript:alert(3)">x</a>` },
     ];
-    return { arrays, events: [event(1, 1000, nasty, "member_failed", "<svg onload=alert(4)>")], drives: [drive("/dev/sd<i>z", { carries: ["ext4 \"<u>data</u>\""], free: false })] };
+    const matters = [
+      lost(nasty, Date.now() - 1000, { drives: [arrays[0].view.members[1].path], reason: arrays[0].view.members[1].failure }),
+      matter(long, "not_served", "critical", { reason: arrays[1].text, remedies: [{ action: "start", array: long, force: false }] }),
+    ];
+    return { arrays, matters, events: [event(1, 1000, nasty, "member_failed", "<svg onload=alert(4)>")], drives: [drive("/dev/sd<i>z", { carries: ["ext4 \"<u>data</u>\""], free: false })] };
   },
 };
 
@@ -143,7 +159,7 @@ export async function mock(scene_name, port = 0) {
   const rates = ({ view }) => {
     const swing = 1 + 0.3 * Math.sin((Date.now() - started) / 4000);
     const members = [view, ...view.spans].flatMap((part) => part.members).filter((one) => one.direct !== null && one.role !== "failed").map((one, index) => ({ path: one.path, reads_per_s: 9000 * swing + index * 90, writes_per_s: 4100, read_bytes_per_s: (270 + index * 7) * swing * 2 ** 20, written_bytes_per_s: 140 * swing * 2 ** 20 }));
-    return { over_ms: 1000, total: { peer: "", requests_per_s: 21000 * swing, read_bytes_per_s: 1400 * swing * 2 ** 20, written_bytes_per_s: 390 * swing * 2 ** 20, in_flight: 37 }, clients: [], members };
+    return { over_ms: 1000, total: { peer: "", requests_per_s: 21000 * swing, read_bytes_per_s: 1400 * swing * 2 ** 20, written_bytes_per_s: 390 * swing * 2 ** 20, in_flight: 37 }, clients: [], members, lanes: scene.lanes ?? [0.34 * swing, 0.21] };
   };
   const answers = {
     "GET /api/v1": () => ({ version: "0.9.0", api: 1, machine: "box.example", boot: "1", time_ms: Date.now(), user: scene.user ?? USER }),
@@ -239,7 +255,7 @@ export async function mock(scene_name, port = 0) {
 
 const limits = () => ({ at_ms: Date.now() - 60_000, together_bytes_per_s: 5.1e9, members: range(8).map((index) => ({ path: `/dev/nvme${index}n1`, reads_per_s: 48000 - (index === 2 ? 21000 : 0), read_bytes_per_s: 1.6e9 - index * 2e7, read_us: 74 + index, error: null })) });
 
-const PRICE = { at_ms: Date.now(), kind: "rebuild", sweep_bytes_per_s: 512 << 20, running: { requests_per_s: 17800, bytes_per_s: 1.3e9, mean_us: 410 }, held: { requests_per_s: 21100, bytes_per_s: 1.6e9, mean_us: 330 } };
+const PRICE = { at_ms: Date.now(), kind: "rebuild", sweep_bytes_per_s: 512 << 20, running: { requests_per_s: 17800, bytes_per_s: 1.3e9, mean_us: 410 }, held: { requests_per_s: 21100, bytes_per_s: 1.6e9, mean_us: 330 }, noise: 0.03 };
 
 /** What the planner says of five P4510, in round figures. */
 function forecast(like) {

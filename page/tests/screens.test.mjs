@@ -2,9 +2,10 @@
 // reader; hostile names do nothing; a server that is gone is never shown as if it were there.
 // Method: the bundle as it ships, on invented machines (`mock.mjs`), in a real Chromium.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { axe, browser, open, sticking_out } from "./browser.mjs";
-import { SCENES, mock } from "./mock.mjs";
+import { SCENES, matter, mock } from "./mock.mjs";
 import { visit } from "./paint.mjs";
 
 let chromium;
@@ -63,7 +64,7 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     await page.getByRole("heading", { level: 1, name: "Array tank has lost a drive. All data is there." }).waitFor();
     const case_ = page.locator(".case").first();
     const text = await case_.innerText();
-    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "once a drive is added", "I/O error", "Do not pull a drive before you have compared its serial number"]) {
+    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "Do not pull a drive whose serial number you have not compared."]) {
       assert.ok(text.includes(words), `${words} in: ${text}`);
     }
     assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
@@ -87,6 +88,10 @@ test("what members could do is measured when asked: which one limits, and how mu
       await page.getByText(/nvme2n1 limits: it does \d+% of what it could. With the present mix of requests the array could do about \d/).waitFor();
       assert.match(await page.locator(".roof li.marked").innerText(), /nvme2n1[^]*84 µs now, 76 µs alone/);
       assert.equal(await page.locator(".spark-roof").count(), 2);
+      await page.getByText(/Processor time of the lanes: \d+%, 21%\./).waitFor();
+      // The bounds on speed are those that are set.
+      assert.equal(await page.getByLabel("At least, even while clients work").getAttribute("aria-valuetext"), "20 MiB/s");
+      assert.equal(await page.getByLabel("At most").getAttribute("aria-valuetext"), "no bound");
       await page.getByRole("button", { name: "Measure what it costs clients" }).click();
       await page.getByText("Rebuild costs clients 16% of their requests.").waitFor();
       assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
@@ -99,6 +104,21 @@ test("what members could do is measured when asked: which one limits, and how mu
     },
     { place: "arrays/tank" },
   );
+});
+
+test("a lane that has no processor time left is named as the limit, unless it polls", async () => {
+  const scene = (polls) => () => {
+    const made = SCENES.well();
+    for (const lane of made.arrays[0].view.lanes) lane.polls = polls;
+    return { ...made, lanes: [0.97, 0.4] };
+  };
+  Object.assign(SCENES, { spent: scene(false), polling: scene(true) });
+  await on("spent", (page) => page.getByText("Lane 1 limits: it uses 97% of a processor.").waitFor(), { place: "arrays/tank" });
+  const polls = async (page) => {
+    await page.getByText("Processor time of the lanes: polls, polls.").waitFor();
+    assert.equal(await page.getByText(/^Lane 1 limits/).count(), 0);
+  };
+  await on("polling", polls, { place: "arrays/tank" });
 });
 
 test("schedules are set by a form: the usual ones by choice, others as systemd writes them", async () => {
@@ -235,19 +255,44 @@ test("twenty-four drives in four arrays: the worst first, each with its drive", 
   });
 });
 
-test("what only the server knows is shown in its own words, beside what the page explains itself", async () => {
+test("the server says what is wrong, the page words it: every kind of matter in the reader's language, an unknown one in the server's words", async () => {
+  const spec = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8"));
+  const kinds = spec.components.schemas.MatterKind.oneOf.map((one) => one.const);
+  assert.ok(kinds.length > 9, "the contract names the kinds");
+  const alarms = ["DriveReplace", "DriveWatch", "SlowMember", "SparesMissing", "FailSpare", "Unreadable"];
+  SCENES.all = () => ({ ...SCENES.degraded(), matters: [...[...kinds, ...alarms].map((kind) => matter("tank", kind, "critical", { drives: ["/dev/nvme3n1"] })), matter("tank", "Unheard", "warning")] });
+  for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
+    await on(
+      "all",
+      async (page) => {
+        const titles = page.locator(".case h2:not(.hidden)");
+        assert.equal(await titles.count(), kinds.length + alarms.length);
+        const said = await page.locator(".verdict h1, .case h2:not(.hidden)").evaluateAll((all) => all.map((one) => [one.textContent, one.querySelector("[lang=en]") !== null]));
+        assert.deepEqual(said.filter(([, is_servers]) => is_servers), [["tank: Unheard", true]]);
+        assert.deepEqual(said.filter(([text]) => /[{}]/.test(text)), [], "every value is filled in");
+        await titles.last().click();
+        await page.getByText("what not to do").waitFor();
+      },
+      { locale },
+    );
+  }
+  // Nothing that the server does not tell: a state alone makes no matter.
+  SCENES.untold = () => ({ ...SCENES.degraded(), matters: [] });
+  await on("untold", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+  });
+});
+
+test("a matter has its time; its alarm stands on the page of alarms, where every channel is tested", async () => {
   const text = "tank has no spare, and should have 1";
-  const matter = { array: "tank", kind: "SparesMissing", urgency: "warning", what: text, means: "a rebuild waits for a person", action: "add a drive", avoid: "do not take another array's", since_ms: Date.now() - 7_200_000, drives: [], remedies: [{ action: "add", array: "tank", drive: "", span: null }] };
-  const alarms = [{ event: "SparesMissing", array: "tank", component: "", text, since_s: matter.since_ms / 1000 }];
-  // The page explains the lost drive itself: the server's words for it are left out.
-  const told = { ...matter, kind: "degraded", what: "DEGRADED: slot 3 missing" };
-  SCENES.spareless = () => ({ ...SCENES.degraded(), matters: [matter, told], alarms });
+  const since_ms = Date.now() - 7_200_000;
+  const spares = matter("tank", "SparesMissing", "warning", { since_ms, remedies: [{ action: "add", array: "tank", drive: "", span: null }] });
+  const alarms = [{ event: "SparesMissing", array: "tank", component: "", text, since_s: since_ms / 1000 }];
+  SCENES.spareless = () => ({ ...SCENES.well(), matters: [spares], alarms });
   await on("spareless", async (page) => {
-    const fold = page.locator("summary", { hasText: text });
-    await fold.click();
-    await page.getByText("do not take another array's").waitFor();
-    assert.equal(await page.getByText(told.what).count(), 0);
-    assert.equal(await page.locator("details .facts").innerText().then((words) => words.includes("2 h 0 min ago")), true);
+    await page.getByRole("heading", { level: 1, name: "Array tank has too few spares." }).waitFor();
+    await page.getByText("2 h 0 min ago").waitFor();
+    await page.getByRole("button", { name: "Add a drive: show the plan" }).waitFor();
     await page.getByRole("link", { name: "Alarms" }).click();
     await page.getByText(text).waitFor();
     await page.getByRole("button", { name: "Send a test" }).click();

@@ -26,8 +26,25 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 /// The time that a stop waits for a drive that does not answer, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
 
-/// The set-up of a lane's ring, and its work so far.
-pub type RingReport = (&'static str, RingCounters);
+/// What a lane tells of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneReport {
+    /// The set-up of its ring.
+    pub ring: &'static str,
+    /// The work of its ring so far.
+    pub counters: RingCounters,
+    /// The processor time that its thread has used.
+    pub processor_time: Duration,
+}
+
+impl LaneReport {
+    /// Of the lane whose thread calls.
+    fn of(array: &SectorDevice<HostedArray>) -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let processor_time = Duration::try_from(time).unwrap_or_default();
+        Self { ring: array.ring().setup(), counters: array.ring().counters(), processor_time }
+    }
+}
 
 /// An array that runs on one lane or several.
 pub struct ArrayLanes {
@@ -326,25 +343,24 @@ impl ArrayLanes {
         self.each(move |array| array.with_engine(|engine| engine.set_write_policy(policy))).map(drop)
     }
 
-    /// The present state of the array, and its lanes' rings; `None` if a lane does not answer in time.
+    /// The present state of the array, and of its lanes; `None` if a lane does not answer in time.
     ///
     /// # Errors
     /// A lane has ended.
-    pub fn report_within(&self, patience: Duration) -> Result<Option<(ArrayReport, Vec<RingReport>)>, HostError> {
+    pub fn report_within(&self, patience: Duration) -> Result<Option<(ArrayReport, Vec<LaneReport>)>, HostError> {
         let end = Instant::now() + patience;
-        let (mut reports, mut rings) = (Vec::new(), Vec::new());
+        let (mut reports, mut lanes) = (Vec::new(), Vec::new());
         for lane in &self.lanes {
-            let report =
-                |array: &mut SectorDevice<HostedArray>| (ArrayReport::of(array), (array.ring().setup(), array.ring().counters()));
+            let report = |array: &mut SectorDevice<HostedArray>| (ArrayReport::of(array), LaneReport::of(array));
             match lane.call_within(end.saturating_duration_since(Instant::now()), report)? {
-                Some((report, ring)) => {
+                Some((report, lane)) => {
                     reports.push(report);
-                    rings.push(ring);
+                    lanes.push(lane);
                 }
                 None => return Ok(None),
             }
         }
-        Ok(Some((ArrayReport::joined(reports), rings)))
+        Ok(Some((ArrayReport::joined(reports), lanes)))
     }
 
     /// True if any lane is at work, or will be without a message. Does not wake a lane.

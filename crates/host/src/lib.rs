@@ -32,7 +32,7 @@ pub use error::HostError;
 pub use examine::{Examined, examine};
 pub use hosted::{HostedArray, Notice, NoticeKind};
 pub use hosted_drive::HostedDrive;
-pub use lanes::{ArrayLanes, RingReport};
+pub use lanes::{ArrayLanes, LaneReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_readable, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};

@@ -190,6 +190,10 @@ pub struct ArrayView {
     /// The same in words, and what a power cut costs.
     #[serde(default)]
     pub power_cut: String,
+    /// The bounds on the speed of its sweeps, as they were set: a null one is the default (at least 20 MiB/s, no upper bound, no bound on latency).
+    /// Null: a span, which has those of its array.
+    #[serde(default)]
+    pub speed: Option<SpeedRequest>,
     /// The drives' own write caches, in words; null: the members are files, or it is a span.
     #[serde(default)]
     pub drive_caches: Option<String>,
@@ -337,6 +341,9 @@ pub struct LaneView {
     /// Those of them that moved registered buffers.
     #[serde(default)]
     pub ring_fixed: u64,
+    /// The processor time that it has used, in microseconds.
+    #[serde(default)]
+    pub processor_us: u64,
 }
 
 /// What the checksums of a member have found, in blocks of 4 KiB.
@@ -546,7 +553,7 @@ pub struct ScrubRequest {
     pub from_bytes: u64,
 }
 
-/// See the table above.
+/// Bounds on the speed of sweeps. In a request, a null one stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SpeedRequest {
     /// Speed on each member that sweeps keep even while clients work.

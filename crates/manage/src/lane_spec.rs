@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use stria_drive::{Lane, RingCounters, numa};
+use stria_drive::{Lane, numa};
 use stria_host::HostError;
+use stria_host::LaneReport;
 
 /// Where lanes are to run on machines of several NUMA nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,14 +113,7 @@ impl LaneSpec {
     }
 
     /// The view of one lane.
-    pub fn view(
-        &self,
-        near: Option<&Near>,
-        takes_clients: bool,
-        index: usize,
-        count: usize,
-        (ring, counters): (&str, RingCounters),
-    ) -> LaneView {
+    pub fn view(&self, near: Option<&Near>, takes_clients: bool, index: usize, count: usize, lane: &LaneReport) -> LaneView {
         let cpu = self.cpu(index);
         let place = match (cpu, near) {
             (Some(cpu), _) => format!("on processor {cpu} (--cpus)"),
@@ -134,14 +128,16 @@ impl LaneSpec {
         let number = index + 1;
         LaneView {
             setup: format!(
-                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {ring}"
+                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {}",
+                lane.ring
             ),
             cpu,
             polls: self.polls,
             clients_on_lane: takes_clients,
-            ring_calls: counters.call_count,
-            ring_entries: counters.entry_count,
-            ring_fixed: counters.fixed_count,
+            ring_calls: lane.counters.call_count,
+            ring_entries: lane.counters.entry_count,
+            ring_fixed: lane.counters.fixed_count,
+            processor_us: u64::try_from(lane.processor_time.as_micros()).unwrap_or(u64::MAX),
         }
     }
 }

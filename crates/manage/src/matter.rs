@@ -1,9 +1,26 @@
 //! Matters: what is wrong with an array, what it means, what to do, and what not to do now (`stria explain`, the web page).
+//!
+//! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stria_terminal::size;
+
+/// The urgency of a matter; the worst is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Urgency {
+    /// Nothing is wrong.
+    Well,
+    /// Nothing is at risk, and something remains to be done.
+    Notice,
+    /// Somebody should look soon.
+    Warning,
+    /// Data is at risk, or not available.
+    Critical,
+}
 
 /// The kind of a matter, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,8 +36,12 @@ pub enum MatterKind {
     Rebuilding,
     /// More is lost than redundancy covers.
     Failed,
-    /// Sweeps are paused while the array is degraded.
+    /// A spare could fill the gap, but sweeps are paused.
     Paused,
+    /// The replay after a crash ended early, so the array takes no writes.
+    ReadOnly,
+    /// A member leaves requests unanswered.
+    MemberSilent,
     /// A scrub found redundancy that does not match.
     Mismatch,
     /// A member has no space.
@@ -36,6 +57,8 @@ pub struct Matter {
     pub array: String,
     /// The kind.
     pub kind: MatterKind,
+    /// The urgency.
+    pub urgency: Urgency,
     /// The fault.
     pub what: String,
     /// The meaning of the fault.
@@ -46,6 +69,28 @@ pub struct Matter {
     pub avoid: String,
     /// The drives that it is about, by path.
     pub drives: Vec<String>,
+    /// The cause, as it was recorded.
+    pub reason: Option<String>,
+}
+
+impl MatterKind {
+    /// The urgency. `is_bare`: the next failure loses data.
+    fn urgency(self, is_bare: bool) -> Urgency {
+        match self {
+            Self::Replaced => Urgency::Notice,
+            Self::Rebuilding if !is_bare => Urgency::Warning,
+            Self::Mismatch => Urgency::Warning,
+            Self::NotServed
+            | Self::Silent
+            | Self::Degraded
+            | Self::Rebuilding
+            | Self::Failed
+            | Self::Paused
+            | Self::ReadOnly
+            | Self::MemberSilent
+            | Self::NoSpace => Urgency::Critical,
+        }
+    }
 }
 
 /// The matter of an array of the daemon's that is not served, unless it was stopped on purpose.
@@ -74,11 +119,13 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
     Some(Matter {
         array: name.clone(),
         kind: MatterKind::NotServed,
+        urgency: MatterKind::NotServed.urgency(false),
         what: format!("not served: {}", array.text),
         means: means.into(),
         action,
         avoid: avoid.into(),
         drives: Vec::new(),
+        reason: Some(array.text.clone()),
     })
 }
 
@@ -91,16 +138,26 @@ pub fn of_array(array: &ArrayView) -> Vec<Matter> {
 
 /// The matters of an array and its spans. `name`: the array's, which commands take.
 fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
-    let mut say = |kind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str| {
-        let (array, means, avoid) = (array.name.clone(), means.into(), avoid.into());
-        matters.push(Matter { array, kind, what, means, action, avoid, drives });
+    let left = array.losses_survived;
+    let mut say = |kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str| {
+        let failure = |path: &String| {
+            let failure = array.members.iter().find(|member| member.path == *path)?.failure.as_deref()?;
+            // The drive is named beside it.
+            Some(failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned())
+        };
+        let reason =
+            drives.iter().find_map(failure).or_else(|| array.unreplayed.clone().filter(|_| kind == MatterKind::ReadOnly));
+        let (urgency, means, avoid) = (kind.urgency(left == 0), means.into(), avoid.into());
+        matters.push(Matter { array: array.name.clone(), kind, urgency, what, means, action, avoid, drives, reason });
     };
     let paths = |is_meant: fn(&MemberView) -> bool| {
         array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect::<Vec<_>>()
     };
     let failed = || paths(|member| member.failure.is_some());
     let rebuilds = array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
-    let left = array.losses_survived;
+    // A span tells its own.
+    let own = array.spans.is_empty();
+    let waits_for_resume = array.paused && array.members.iter().any(|member| member.role == "spare");
     if let Some(seconds) = array.silent_s {
         say(
             MatterKind::Silent,
@@ -111,13 +168,11 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
         );
     }
-    // A span tells its own.
-    let own = array.spans.is_empty();
     match array.health {
         HealthView::Optimal => {}
         HealthView::Degraded if own && rebuilds => say(
             MatterKind::Rebuilding,
-            failed(),
+            paths(|member| member.failure.is_some() || member.role == "rebuilding"),
             array.headline.clone(),
             if left == 0 {
                 "until the rebuild ends, the loss of another drive loses data"
@@ -126,6 +181,14 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             },
             format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` gives the rebuild more"),
             "do not pull or replace another drive, and do not restart the machine without need",
+        ),
+        HealthView::Degraded if own && waits_for_resume => say(
+            MatterKind::Paused,
+            failed(),
+            array.headline.clone(),
+            "the spare is not being filled",
+            format!("`stria resume {name}`"),
+            "do not leave it paused over night",
         ),
         HealthView::Degraded if own => say(
             MatterKind::Degraded,
@@ -153,16 +216,14 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
         ),
         HealthView::Degraded | HealthView::Failed => {}
     }
-    let no_spare =
-        own && array.health != HealthView::Optimal && !rebuilds && array.members.iter().any(|member| member.role == "spare");
-    if no_spare && array.paused {
+    if let Some(reason) = array.unreplayed.as_deref().filter(|_| own) {
         say(
-            MatterKind::Paused,
+            MatterKind::ReadOnly,
             Vec::new(),
-            "sweeps are paused while the array is degraded".into(),
-            "the spare is not being filled",
-            format!("`stria resume {name}`"),
-            "do not leave it paused over night",
+            format!("the array takes no writes: the replay after the last crash ended early ({reason})"),
+            "clients can read and not write",
+            format!("remove the cause that is named, then `stria stop {name}` and `stria start {name}`"),
+            "do not create, wipe or force anything on its drives",
         );
     }
     if view::found_mismatch(array) && own {
@@ -174,6 +235,19 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             format!("`stria status -v {name}` names the member where redundancy can; then `stria scrub {name} --repair`"),
             "do not repair on one parity or two copies before you have looked at the drives' own error counts: the wrong side may win",
         );
+    }
+    // What a silent array last told of its members is old.
+    for member in array.members.iter().filter(|_| array.silent_s.is_none()) {
+        if let Some(waiting_ms) = view::unanswered_ms(member) {
+            say(
+                MatterKind::MemberSilent,
+                vec![member.path.clone()],
+                format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
+                "other members are asked where redundancy allows it; writes wait for it",
+                format!("look at the drive, its cable and its slot; if it stays silent, `stria fail {name} {}`", member.path),
+                "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+            );
+        }
     }
     for member in array.members.iter().filter(|member| member.no_room) {
         say(
@@ -224,5 +298,54 @@ mod tests {
             assert_eq!(matter.is_some(), wanted.is_some(), "{state:?}");
             assert!(matter.is_none_or(|matter| matter.action.contains(wanted.unwrap_or_default())), "{state:?}");
         }
+    }
+
+    /// The kinds and urgencies for an array of three members with these changes to its view.
+    fn told(changes: serde_json::Value) -> Vec<(MatterKind, Urgency)> {
+        let member = |slot: usize| {
+            serde_json::json!({"slot": slot, "path": format!("/dev/{slot}"), "role": "in sync", "read_errors": 0, "hedged_reads": 0,
+                "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        let mut view = serde_json::json!({"name": "tank", "full_name": "box:tank", "uuid": "", "level": "5", "layout": "", "size_bytes": 0,
+            "health": "optimal", "state": "", "clean": true, "read_only": false, "trim_zeroes": false, "paused": false,
+            "members": [member(0), member(1), member(2)], "missing_slots": [], "spans": [], "resync_pending": false,
+            "mismatch_repaired": false, "losses_survived": 1, "headline": "", "power_cut": "", "in_flight": 0, "events": 0, "created_s": 0,
+            "exports": [], "attached": [], "vhost_user": [], "clients": [], "lanes": []});
+        for (pointer, value) in changes.as_object().expect("pointers and values") {
+            let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
+            view.pointer_mut(parent).expect("it is there")[name] = value.clone();
+        }
+        of_array(&serde_json::from_value(view).expect("a view")).into_iter().map(|matter| (matter.kind, matter.urgency)).collect()
+    }
+
+    #[test]
+    fn each_state_has_its_matter_and_its_urgency() {
+        use MatterKind::{Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent};
+        use Urgency::{Critical, Notice, Warning};
+        let sweep = |kind: &str| serde_json::json!({"kind": kind, "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
+        let degraded = |left: usize, more: serde_json::Value| {
+            let mut changes = serde_json::json!({"/health": "degraded", "/losses_survived": left, "/members/2/role": "failed", "/members/2/failure": "I/O error"});
+            changes.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            told(changes)
+        };
+        let json = |text| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        assert_eq!(told(json("{}")), []);
+        assert_eq!(degraded(1, json("{}")), [(Degraded, Critical)]);
+        assert_eq!(degraded(1, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Warning)]);
+        assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Critical)]);
+        assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("scrub")})), [(Degraded, Critical)]);
+        // A pause matters where a spare waits for its end.
+        assert_eq!(degraded(0, json(r#"{"/paused": true}"#)), [(Degraded, Critical)]);
+        assert_eq!(degraded(0, json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), [(Paused, Critical)]);
+        assert_eq!(told(json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), []);
+        assert_eq!(told(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
+        assert_eq!(told(json(r#"{"/members/2/role": "failed", "/members/2/failure": "I/O error"}"#)), [(Replaced, Notice)]);
+        assert_eq!(told(json(r#"{"/unreplayed": "no space", "/read_only": true}"#)), [(ReadOnly, Critical)]);
+        assert_eq!(told(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
+        assert_eq!(told(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
+        assert_eq!(told(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);
+        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
+        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
+        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
     }
 }

@@ -70,8 +70,8 @@ pub struct Served {
     block: Mutex<Option<UblkDevice>>,
     /// The view when its lanes last answered.
     known: Mutex<Option<ArrayView>>,
-    /// Speed bounds that were set: lower and upper, in bytes.
-    bounds: Mutex<(Option<u64>, Option<u64>)>,
+    /// The bounds on the speed of sweeps that were set.
+    bounds: Mutex<SpeedRequest>,
     /// Sweeps are paused by command.
     paused: AtomicBool,
     stopping: AtomicBool,
@@ -382,7 +382,7 @@ impl Service {
     /// The present view of an array; if its lanes do not answer in time, the last known one.
     fn view(&self, served: &Served, patience: Duration) -> Result<ArrayView, ApiError> {
         let known = || lock(&served.known);
-        let Some((report, rings)) = served.lanes.report_within(patience)? else {
+        let Some((report, lanes)) = served.lanes.report_within(patience)? else {
             let (still, lane, _) = served.lanes.stands_still();
             let Some(mut view) = known().clone() else {
                 return Err(ApiError::new(ApiErrorKind::Failed, format!("array \"{}\" does not answer", served.name)));
@@ -396,10 +396,10 @@ impl Service {
         };
         let takes_clients = served.lanes.takes_clients();
         let mut view = view::array(&report);
-        let count = rings.len();
-        let lanes = rings.into_iter().enumerate();
+        let count = lanes.len();
+        let lanes = lanes.into_iter().enumerate();
         view.lanes =
-            lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_clients, index, count, ring)).collect();
+            lanes.map(|(index, lane)| served.how.view(served.near.as_ref(), takes_clients, index, count, &lane)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
         if let Some(ledger) = self.ledger.get() {
@@ -407,6 +407,7 @@ impl Service {
         }
         let held = *lock(&served.held);
         view.write = Some(held.write);
+        view.speed = Some(lock(&served.bounds).clone());
         view.power_cut = held.write.words().into();
         view.drive_caches = view::drive_caches(&report, held.drive_caches);
         view::describe_state(&mut view);
@@ -736,8 +737,12 @@ fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
         return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
     }
     let mut asked = lock(&served.bounds);
-    let bounds = (request.min_bytes_per_s.or(asked.0), request.max_bytes_per_s.or(asked.1));
-    if let (Some(min), Some(max)) = bounds
+    let bounds = SpeedRequest {
+        min_bytes_per_s: request.min_bytes_per_s.or(asked.min_bytes_per_s),
+        max_bytes_per_s: request.max_bytes_per_s.or(asked.max_bytes_per_s),
+        latency: request.latency.or(asked.latency),
+    };
+    if let (Some(min), Some(max)) = (bounds.min_bytes_per_s, bounds.max_bytes_per_s)
         && min > max
     {
         let (min, max) = (size::show(min), size::show(max));

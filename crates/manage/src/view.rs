@@ -74,6 +74,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         }),
         write: None,
         power_cut: String::new(),
+        speed: None,
         drive_caches: None,
         in_flight: status.in_flight,
         events: description.events,
@@ -172,8 +173,7 @@ fn headline(view: &ArrayView) -> String {
         }
         HealthView::Optimal => {}
     }
-    let silent =
-        all_members(view).into_iter().filter_map(|member| Some((member, member.waiting_ms.filter(|&ms| ms >= SILENT_MS)?)));
+    let silent = all_members(view).into_iter().filter_map(|member| Some((member, unanswered_ms(member)?)));
     for (member, ms) in silent {
         parts.push(format!("NO ANSWER from {} for {}", member.path, size::show_duration(ms / 1000)));
     }
@@ -206,6 +206,11 @@ fn headline(view: &ArrayView) -> String {
 
 /// Five seconds: a member that leaves a request unanswered for so long is named in the headline.
 const SILENT_MS: u64 = 5000;
+
+/// How long a member has left a request unanswered, if that is so long that it is named.
+pub fn unanswered_ms(member: &MemberView) -> Option<u64> {
+    member.waiting_ms.filter(|&ms| ms >= SILENT_MS && member.role != "failed")
+}
 
 /// True if the member is gone, and keeps its slot, as the array cannot do without it.
 pub fn is_lost(member: &MemberView) -> bool {

@@ -1,6 +1,6 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
-use crate::matter::{Matter, MatterKind, not_served, of_array};
+use crate::matter::{Matter, MatterKind, Urgency, not_served, of_array};
 use crate::{cli, client};
 use std::fmt::Write as _;
 use stria_block::{shown, shown_sentence};
@@ -24,11 +24,13 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         matters.extend(silent.iter().map(|serve| Matter {
             array: serve.socket.display().to_string(),
             kind: MatterKind::Silent,
+            urgency: Urgency::Critical,
             what: serve.error.clone(),
             means: "its arrays may still serve clients, but nobody can see or change their state".into(),
             action: "look at its log; if it is stuck in a drive, check that drive and its cable".into(),
             avoid: "do not start another process on the same drives: they are locked, and it would refuse".into(),
             drives: Vec::new(),
+            reason: None,
         }));
     }
     if json {

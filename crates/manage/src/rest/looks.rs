@@ -172,5 +172,8 @@ fn rates(before: &ArrayView, now: &ArrayView, time: Duration) -> Rates {
             written_bytes_per_s: per_s(member.written_bytes, known.written_bytes),
         })
     });
-    Rates { over_ms: time.as_millis() as u64, total, members: members.collect(), clients }
+    let lanes = now.lanes.iter().enumerate().map(|(index, lane)| {
+        per_s(lane.processor_us, before.lanes.get(index).map_or(lane.processor_us, |known| known.processor_us)) / 1e6
+    });
+    Rates { over_ms: time.as_millis() as u64, total, lanes: lanes.collect(), members: members.collect(), clients }
 }

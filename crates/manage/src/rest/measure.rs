@@ -85,6 +85,9 @@ pub struct SweepPrice {
     pub running: ClientSide,
     /// While it was held.
     pub held: ClientSide,
+    /// By how much requests a second differed between stretches of the same kind, as a share: a smaller difference between the two kinds says
+    /// nothing.
+    pub noise: f64,
 }
 
 /// The last limits of arrays, by UUID, and whether something is being measured.
@@ -283,24 +286,33 @@ pub fn price(rest: &Rest, array: &str) -> Result<SweepPrice, ApiError> {
         return Err(refused(format!("no resync, rebuild or scrub of \"{}\" runs, so it costs nothing", entry.name)));
     };
     let _goes_on = GoesOn(rest, &entry.name);
-    let mut sides = [Side::default(), Side::default()];
+    let mut sides = [[Side::default(); 2]; 2];
     let mut speed = task.bytes_per_s;
     for stretch in 0..4 {
         let is_held = stretch % 2 == 1;
         rest.service.pause(&entry.name, is_held)?;
         std::thread::sleep(SETTLING);
-        sides[stretch % 2].add(rest, &entry.name)?;
-        match running(&rest.service.array(&entry.name)?) {
-            Some(task) if !is_held => speed = task.bytes_per_s,
-            Some(_) => {}
-            None => return Err(refused(format!("the {} ended meanwhile", task.kind))),
+        sides[stretch % 2][stretch / 2].add(rest, &entry.name)?;
+        // A sweep that is held is not in the view of its array.
+        if !is_held {
+            let Some(task) = running(&rest.service.array(&entry.name)?) else {
+                return Err(refused(format!("the {} ended meanwhile", task.kind)));
+            };
+            speed = task.bytes_per_s;
         }
     }
-    let [running, held] = sides.map(|side| side.clients());
+    let noise = sides.map(noise).into_iter().fold(0.0, f64::max);
+    let [running, held] = sides.map(|[first, second]| first.and(second).clients());
     if held.requests_per_s == 0.0 && running.requests_per_s == 0.0 {
         return Err(refused("no client has asked for anything meanwhile, so it costs nobody anything now"));
     }
-    Ok(SweepPrice { at_ms: now_ms(), kind: task.kind, sweep_bytes_per_s: speed, running, held })
+    Ok(SweepPrice { at_ms: now_ms(), kind: task.kind, sweep_bytes_per_s: speed, running, held, noise })
+}
+
+/// The share by which the requests a second of two stretches differ.
+fn noise(stretches: [Side; 2]) -> f64 {
+    let [first, second] = stretches.map(|side| side.clients().requests_per_s);
+    (first - second).abs() / first.max(second).max(f64::MIN_POSITIVE)
 }
 
 /// Clients over several stretches.
@@ -333,6 +345,16 @@ impl Side {
         self.bytes += last.1.saturating_sub(first.1);
         self.lasted += began.elapsed();
         Ok(())
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            bytes: self.bytes + other.bytes,
+            in_flight: self.in_flight + other.in_flight,
+            looks: self.looks + other.looks,
+            lasted: self.lasted + other.lasted,
+        }
     }
 
     fn clients(self) -> ClientSide {
@@ -370,6 +392,9 @@ mod tests {
         let ClientSide { requests_per_s, mean_us, .. } = side.clients();
         assert_eq!((requests_per_s, mean_us), (2000.0, Some(4000.0)));
         assert_eq!(Side { requests: 0, ..side }.clients().mean_us, None);
+        assert_eq!(noise([side, Side { requests: 3000, ..side }]), 0.25);
+        assert_eq!(noise([Side::default(); 2]), 0.0);
+        assert_eq!(side.and(Side::default()).clients(), side.clients());
     }
 
     #[test]

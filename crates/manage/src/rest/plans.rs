@@ -6,7 +6,7 @@
 use super::auth::{Caller, secret, sha256};
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
 use super::{Rest, drives, now_ms};
-use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, MemberView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
 use crate::config::Uuid;
 use crate::meant::{self, chosen, look};
 use crate::service::{Update, check_update};
@@ -267,7 +267,7 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
             }
             Ok(draft.done(&entry.name))
         }
-        Action::Add { array, drive, .. } => {
+        Action::Add { array, drive, span } => {
             let (entry, view) = served(rest, array)?;
             let page = candidate(rest, &entry, &view, drive)?;
             let mut draft =
@@ -279,7 +279,11 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
                 let _ = write!(draft.basis, "{page:?} ");
                 draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
             } else {
-                draft.overwrites(&[page], "metadata of the array; if a slot is empty, a rebuild then writes all of it");
+                let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
+                draft.overwrites(
+                    &[page],
+                    if is_filled { "metadata of the array, then all of it by the rebuild" } else { "metadata of a spare" },
+                );
             }
             Ok(draft.done(&entry.name))
         }
@@ -674,6 +678,11 @@ fn member<'a>(view: &'a ArrayView, drive: &Path) -> Result<&'a MemberView, ApiEr
     works
         .copied()
         .ok_or_else(|| refused(format!("{} is no member of \"{}\" (members are {})", drive.display(), view.name, known())))
+}
+
+/// True if this span lacks a member.
+fn lacks_a_member(view: &ArrayView, span: &str) -> bool {
+    (view.name == span && view.health != HealthView::Optimal) || view.spans.iter().any(|part| lacks_a_member(part, span))
 }
 
 fn is_span(view: &ArrayView, uuid: &str) -> bool {

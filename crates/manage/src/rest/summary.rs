@@ -51,56 +51,61 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
 
 fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[EventView]) -> MatterView {
     let name = || array.name.clone();
-    let choose = PathBuf::new;
     let remove = |path: &String| Action::Remove { array: name(), drive: path.into() };
-    let (urgency, begins, alarm, remedies): (_, &[&str], &[Event], Vec<Action>) = match matter.kind {
+    let fail = |path: &String| Action::Fail { array: name(), drive: path.into() };
+    let is_here = |known: &str| known == array.name || known == matter.array;
+    let last = |kinds: &[&str]| {
+        events.iter().rev().find(|event| is_here(&event.array) && kinds.contains(&event.kind.as_str())).map(|event| event.time_ms)
+    };
+    let (began, alarm, remedies): (_, &[Event], Vec<Action>) = match matter.kind {
         MatterKind::NotServed => {
             let start = Action::Start { array: name(), force: false };
-            (
-                Urgency::Critical,
-                &["waiting", "stopped"],
-                &[],
-                if array.state == AdoptedState::Absent { vec![] } else { vec![start] },
-            )
+            (last(&["waiting", "stopped"]), &[], if array.state == AdoptedState::Absent { vec![] } else { vec![start] })
         }
-        MatterKind::Silent => {
-            (Urgency::Critical, &["lane_silent", "member_silent"], &[Event::ArraySilent, Event::MemberSilent], vec![])
-        }
+        MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
+        MatterKind::MemberSilent => (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().map(fail).collect()),
         MatterKind::Degraded => {
-            let add = Action::Add { array: name(), drive: choose(), span: None };
-            (Urgency::Critical, LOST, DEGRADED, vec![add])
+            let span = (matter.array != array.name).then(|| matter.array.clone());
+            (first_loss(events, is_here), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
         }
-        MatterKind::Rebuilding => (Urgency::Warning, LOST, DEGRADED, vec![]),
-        MatterKind::Failed => (Urgency::Critical, LOST, DEGRADED, vec![]),
-        MatterKind::Paused => (Urgency::Warning, &[], &[], vec![Action::Resume { array: name() }]),
+        MatterKind::Rebuilding | MatterKind::Failed => (first_loss(events, is_here), DEGRADED, vec![]),
+        MatterKind::Paused => (first_loss(events, is_here), DEGRADED, vec![Action::Resume { array: name() }]),
+        MatterKind::ReadOnly => (None, &[Event::ReadOnly], vec![]),
         MatterKind::Mismatch => {
             let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
-            (Urgency::Warning, &["mismatch"], &[Event::Mismatch], vec![repair])
+            (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
         }
-        MatterKind::NoSpace => (Urgency::Critical, &["no_room"], &[Event::NoSpace], vec![]),
-        MatterKind::Replaced => (Urgency::Warning, LOST, &[], matter.drives.iter().map(remove).collect()),
+        MatterKind::NoSpace => (last(&["no_room"]), &[Event::NoSpace], vec![]),
+        MatterKind::Replaced => (last(&["member_in_sync"]), &[], matter.drives.iter().map(remove).collect()),
     };
-    let is_here = |known: &str| known == array.name || known == matter.array;
-    let told = events.iter().rev().find(|event| is_here(&event.array) && begins.contains(&event.kind.as_str()));
     let stands = alarms.iter().filter(|alarm_| is_here(&alarm_.cause.array) && alarm.contains(&alarm_.cause.event));
     let stands = stands.map(|alarm| alarm.since_s * 1000).min();
     MatterView {
         array: matter.array.clone(),
         kind: MatterId::State(matter.kind),
-        urgency,
+        urgency: matter.urgency,
         what: matter.what,
         means: matter.means,
         action: matter.action,
         avoid: matter.avoid,
-        since_ms: told.map(|event| event.time_ms).or(stands),
+        since_ms: began.or(stands),
         drives: matter.drives,
         remedies,
+        reason: matter.reason,
     }
 }
 
-/// Events by which redundancy is lost, and the alarms about it.
-const LOST: &[&str] = &["member_failed", "member_gone"];
+/// The alarms about lost redundancy.
 const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
+
+/// The time of the first loss since the array was last complete.
+fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool) -> Option<u64> {
+    events.iter().filter(|event| is_here(&event.array)).fold(None, |first, event| match event.kind.as_str() {
+        "member_failed" | "member_gone" => first.or(Some(event.time_ms)),
+        "member_in_sync" | "started" => None,
+        _ => first,
+    })
+}
 
 /// The matter of an alarm of which the state of its array says nothing.
 fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
@@ -139,26 +144,20 @@ fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
             "do not count it as a spare",
             drives.iter().map(|drive| Action::Remove { array: array(), drive: drive.into() }).collect(),
         ),
-        Event::MemberSilent => (
-            "requests that need the drive wait or are answered by others",
-            "check the drive, its cable and its controller",
-            "do not restart the machine: other drives may be missed as well",
-            vec![],
-        ),
         Event::Unreadable => (
             "data is lost in the sectors that are named",
             "restore the files there from a backup; the sectors work again once they are rewritten",
             "do not remove or fail any drive now: it may hold what is left",
             vec![],
         ),
-        Event::ReadOnly => (
-            "clients can read and not write",
-            "remove the cause that is named, then stop and start the array",
-            "do not create or force anything on its drives",
-            vec![],
-        ),
         // The state of the array says these itself.
-        Event::Fail | Event::DegradedArray | Event::ArraySilent | Event::NoSpace | Event::Mismatch => return None,
+        Event::Fail
+        | Event::DegradedArray
+        | Event::ArraySilent
+        | Event::MemberSilent
+        | Event::NoSpace
+        | Event::ReadOnly
+        | Event::Mismatch => return None,
         Event::NewArray
         | Event::DeviceDisappeared
         | Event::RebuildStarted
@@ -178,6 +177,7 @@ fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
         since_ms: Some(alarm.since_s * 1000),
         drives,
         remedies,
+        reason: Some(cause.text.clone()),
     })
 }
 
@@ -219,4 +219,23 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
         sentences.push(format!("{name}: all members are in sync, {survives}{spares}{scrub}"));
     }
     sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redundancy_is_lost_since_the_first_loss_after_the_array_was_last_complete() {
+        let event = |(time_ms, kind): &(u64, &str)| EventView {
+            time_ms: *time_ms,
+            ..crate::view::plain_event("tank", kind, String::new())
+        };
+        let since = |events: &[(u64, &str)]| first_loss(&events.iter().map(event).collect::<Vec<_>>(), |name| name == "tank");
+        let history =
+            [(1, "member_failed"), (2, "member_in_sync"), (3, "member_gone"), (4, "sweep_started"), (5, "member_failed")];
+        assert_eq!(since(&history), Some(3));
+        assert_eq!(since(&history[..2]), None);
+        assert_eq!(first_loss(&[event(&(1, "member_gone"))], |name| name == "lake"), None);
+    }
 }

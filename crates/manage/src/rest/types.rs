@@ -4,6 +4,7 @@ use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, Latency
 use crate::config::Likeness;
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
+pub use crate::matter::Urgency;
 use crate::monitor::StandingView;
 use crate::pool::PoolDrive;
 use crate::settings::WriteMode;
@@ -110,18 +111,6 @@ pub struct LoginWays {
     pub accounts: bool,
 }
 
-/// The urgency of a matter; the worst is the greatest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Urgency {
-    /// Nothing is wrong.
-    Well,
-    /// Somebody should look soon.
-    Warning,
-    /// Data is at risk, or not available.
-    Critical,
-}
-
 /// The kind of a matter, for programs: it stays the same when its words change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -155,6 +144,8 @@ pub struct MatterView {
     pub drives: Vec<String>,
     /// Remedies that can be planned. An empty path in one stands for a drive that the user chooses.
     pub remedies: Vec<Action>,
+    /// The cause, as it was recorded; for an alarm, its text.
+    pub reason: Option<String>,
 }
 
 /// The state of the machine.
@@ -232,6 +223,8 @@ pub struct Rates {
     pub clients: Vec<ClientRate>,
     /// Each drive, of spans too. Latencies are in the array's view.
     pub members: Vec<MemberRate>,
+    /// The share of a processor that each lane used; a lane that polls always uses all of one.
+    pub lanes: Vec<f64>,
 }
 
 /// An array that belongs to Stria on this machine, served or not.
