@@ -6,8 +6,9 @@
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
-//! - If a data strip is missing, its content exists in parity alone, and parity must not follow. Rows that a member could not
-//!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
+//! - If a data strip is missing, its content exists in parity alone. Parity changes only by what members hold instead of the new
+//!   data; if P itself had no space, the strip that was written becomes what it was. Where neither is possible, rows that a
+//!   member could not take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
 //!   acknowledged early where its place may need space of a file system ([`NoSpace::expect`](crate::space::NoSpace::expect)).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
 //!   parity would move on with a write whose data another member has no space for, and could recover neither.
@@ -20,15 +21,16 @@
 
 use crate::address::{Sectors, sync_of_array};
 use crate::core::{Core, is_no_space, mark_half_written};
-use crate::member_requests::{MemberIo, write_io};
+use crate::member_requests::{Ended, MemberIo, write_io};
 use crate::mirror_io::{alike_sectors, readable};
-use crate::parity_code::{Unit, computed_parity};
+use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct};
-use crate::plan::{Presence, Strips};
+use crate::plan::{Presence, Rectangle, Strips};
+use crate::segments::one_piece;
 use crate::{ArraySector, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, IoError};
+use stria_block::{Buffer, Data, IoError, Operation};
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
@@ -56,15 +58,10 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
     Ok(())
 }
 
-/// Makes parity of some rows of a stripe match the data, under the rows' lock, after members had no space for parts of a write.
-/// `failed`: those members; where parity cannot follow, their rows become bad blocks.
-pub(crate) async fn reconcile_parity(
-    core: &Core,
-    stripe: u64,
-    rows: &Range<MemberSector>,
-    failed: &[MemberId],
-) -> Result<(), IoError> {
-    let map = core.map(stripe);
+/// Makes parity of the rows of a part of a stripe match the data, under the rows' lock, after members had no space for their parts
+/// of a write. `failed`: their requests; where parity cannot follow, their rows become bad blocks.
+pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<(), IoError> {
+    let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
@@ -73,8 +70,10 @@ pub(crate) async fn reconcile_parity(
         false => None,
     };
     let Some(data) = read else {
-        for &member in failed {
-            mark_half_written(core, member, rows.clone()).await?;
+        if !reconcile_without_strip(core, stripe, part, failed).await? {
+            for ended in failed {
+                mark_half_written(core, ended.member, rows.clone()).await?;
+            }
         }
         return Ok(());
     };
@@ -88,6 +87,79 @@ pub(crate) async fn reconcile_parity(
         core.buffers.give(right);
     }
     Ok(())
+}
+
+/// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of the
+/// new data. If the only parity is what had no space, the one strip that was written becomes what it was.
+/// `false`: what is there cannot be told, and nothing was written.
+async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<bool, IoError> {
+    let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
+    let holder = |unit: Unit| {
+        let members = core.members.borrow();
+        let readable = members.presence(unit.slot(map), rows) == Presence::Readable;
+        let targets = members.targets(unit.slot(map));
+        targets.first().copied().filter(|_| readable && targets.len() == 1)
+    };
+    let new = |unit: Unit| {
+        let ended = failed.iter().find(|ended| Some(ended.member) == holder(unit))?;
+        match &ended.operation {
+            Operation::Write { from, .. } if ended.sectors == rows.sectors() => Some(one_piece(from.clone())),
+            _ => None,
+        }
+    };
+    let parity: Strips = (0..map.parity.len()).filter(|&index| holder(Unit::Parity(index)).is_some()).collect();
+    let failed_parity: SmallVec<[Option<Data>; 2]> = parity.iter().map(|&index| new(Unit::Parity(index))).collect();
+    let lost: SmallVec<[(usize, Data); 4]> =
+        (0..map.data.len()).filter_map(|index| Some((index, new(Unit::Data(index))?))).collect();
+    if parity.is_empty() || lost.len() + failed_parity.iter().flatten().count() != failed.len() {
+        return Ok(false);
+    }
+    let there: Strips =
+        part.strips.clone().filter(|&index| !core.members.borrow().targets(usize::from(map.data[index])).is_empty()).collect();
+    if let (true, [0], [Some(new)]) = (lost.is_empty(), &parity[..], &failed_parity[..]) {
+        match there[..] {
+            // Each sector of parity is as before or as it should be, and so is the missing strip.
+            [] => return Ok(true),
+            [only] if holder(Unit::Data(only)).is_some() => return take_back(core, stripe, rows, only, new).await,
+            _ => {}
+        }
+    }
+    let units = lost.iter().map(|(index, _)| Unit::Data(*index));
+    let sound = parity.iter().zip(&failed_parity).filter(|(_, failed)| failed.is_none()).map(|(&index, _)| Unit::Parity(index));
+    let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> = units.chain(sound).map(|unit| (unit, rows.clone())).collect();
+    let Some(read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
+    let mut read = read.into_iter();
+    let held: SmallVec<[Buffer; 4]> = read.by_ref().take(lost.len()).collect();
+    let as_written = |failed: Option<Data>| failed.map_or_else(|| read.next().expect("it was read"), |new| Buffer::copy_of(&new));
+    let mut right: Parities = failed_parity.into_iter().map(as_written).collect();
+    for ((index, new), held) in lost.iter().zip(&held) {
+        let mut outputs = outputs(&parity, &mut right, &(0..new.len()));
+        core.stripes.code().update(usize::from(map.code[*index]), new, held, &mut outputs[..map.parity.len()]);
+    }
+    for (&index, right) in parity.iter().zip(&right) {
+        if let Some(member) = holder(Unit::Parity(index)) {
+            write_if_other(core, member, rows, right).await?;
+        }
+    }
+    held.into_iter().chain(right).for_each(|buffer| core.buffers.give(buffer));
+    Ok(true)
+}
+
+/// Changes the one strip that was written by what P holds instead of its new bytes, so that the missing strip is what it was.
+async fn take_back(core: &Core, stripe: u64, rows: &Range<MemberSector>, index: usize, new_p: &[u8]) -> Result<bool, IoError> {
+    let map = core.map(stripe);
+    let wanted = [Unit::Data(index), Unit::Parity(0)].map(|unit| (unit, rows.clone()));
+    let Some(read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
+    let mut right = Buffer::copy_of(&read[0]);
+    for ((byte, new), held) in right.iter_mut().zip(new_p).zip(&read[1][..]) {
+        *byte ^= new ^ held;
+    }
+    let targets = core.members.borrow().targets(usize::from(map.data[index]));
+    for member in targets {
+        write_if_other(core, member, rows, &right).await?;
+    }
+    read.into_iter().for_each(|buffer| core.buffers.give(buffer));
+    Ok(true)
 }
 
 /// Writes the right bytes to bad blocks of a member. If it fails to, they stay what they are.

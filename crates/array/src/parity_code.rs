@@ -203,7 +203,11 @@ pub(crate) fn generate<'a>(
 
 /// A range of each parity that is computed, in the form that [`Code`] takes: by number.
 #[inline]
-fn outputs<'a>(wanted: &Strips, parity: &'a mut Parities, range: &Range<usize>) -> [Option<&'a mut [u8]>; PARITY_COUNT_MAX] {
+pub(crate) fn outputs<'a>(
+    wanted: &Strips,
+    parity: &'a mut Parities,
+    range: &Range<usize>,
+) -> [Option<&'a mut [u8]>; PARITY_COUNT_MAX] {
     let mut outputs = [const { None }; PARITY_COUNT_MAX];
     for (&index, buffer) in wanted.iter().zip(parity) {
         outputs[index] = Some(&mut buffer[range.clone()]);

@@ -111,15 +111,22 @@ impl StraightWrites {
         }
     }
 
-    /// Member request `index` of a step has ended. A read brings its memory.
-    pub fn ended(&self, key: usize, index: usize, member: MemberId, result: Result<(), IoError>, read: Option<Buffer>) {
+    /// Member request `index` of a step has ended. A read brings its memory, and a write that failed itself.
+    pub fn ended(
+        &self,
+        key: usize,
+        index: usize,
+        member: MemberId,
+        result: Result<(), IoError>,
+        (read, operation): (Option<Buffer>, Operation),
+    ) {
         let write = &mut self.all.borrow_mut()[key];
         if read.is_some() {
             write.read[index] = read;
         }
         if result.is_err() {
             let (start_sector, sectors) = (write.rows.start, write.sectors());
-            write.failures.push(Ended { member, start_sector, sectors, result, operation: Operation::Flush });
+            write.failures.push(Ended { member, start_sector, sectors, result, operation });
         }
         write.pending -= 1;
         if write.pending == 0 {

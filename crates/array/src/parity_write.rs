@@ -198,9 +198,9 @@ async fn finish(
         }
         for part in parts.iter().filter(|_| no_space) {
             let rows = rows(core, stripe, part);
-            let members: SmallVec<[MemberId; 4]> =
-                failed.iter().filter(|ended| ended.start_sector == rows.start).map(|ended| ended.member).collect();
-            if let Err(error) = reconcile_parity(core, stripe, &rows, &members).await {
+            let of_part: SmallVec<[&Ended; 4]> =
+                failed.iter().copied().filter(|ended| ended.start_sector == rows.start).collect();
+            if let Err(error) = reconcile_parity(core, stripe, part, &of_part).await {
                 result = Err(error);
             }
         }

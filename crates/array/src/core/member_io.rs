@@ -123,7 +123,8 @@ impl Core {
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
-                self.straight_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
+                let brought = (self.memory_of(operation, index), Operation::Flush);
+                self.straight_writes.ended(write, index, member, Ok(()), brought);
                 Fate::Spent
             }
             _ => Fate::Open,
@@ -217,8 +218,11 @@ impl Core {
                 self.mirror_writes.copy_ended(write, member, completion.result).map_or(Then::Nothing, Then::Finish)
             }
             Waiting::Straight { write, index } => {
-                let memory = self.memory_of(completion.operation, index);
-                self.straight_writes.ended(write, index, member, completion.result, memory);
+                let brought = match completion.operation {
+                    failed @ Operation::Write { .. } if completion.result.is_err() => (None, failed),
+                    operation => (self.memory_of(operation, index), Operation::Flush),
+                };
+                self.straight_writes.ended(write, index, member, completion.result, brought);
                 Then::Nothing
             }
             Waiting::Batch { batch, index } => {
