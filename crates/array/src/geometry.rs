@@ -48,6 +48,17 @@ pub enum GeometryError {
         /// Given.
         count: usize,
     },
+    /// More copies than an array may have members.
+    #[error(
+        "layout {layout} keeps {copies} copies, and RAID level 10 keeps at most {}: choose a layout with fewer",
+        Geometry::MEMBER_COUNT_MAX
+    )]
+    CopyCount {
+        /// The layout.
+        layout: Layout,
+        /// Its copies.
+        copies: usize,
+    },
     /// A strip size that no level of ours can have.
     #[error("a strip of {strip_sectors} sectors cannot be used: choose a power of two from 4K to 1M")]
     Strip {
@@ -104,6 +115,9 @@ impl Geometry {
             Level::Raid10 => copy_count(layout).max(2),
         };
         let count_max = count_max(level, layout);
+        if count_min > count_max {
+            return Err(GeometryError::CopyCount { layout, copies: count_min });
+        }
         if count < count_min || count > count_max {
             let takes = format!("{count_min} to {count_max}");
             return Err(GeometryError::MemberCount { level, takes, count });

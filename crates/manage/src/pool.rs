@@ -55,6 +55,20 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
+/// Refuses a drive that is named twice.
+///
+/// # Errors
+/// Both names.
+pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Failure> {
+    for (index, drive) in drives.iter().enumerate() {
+        if let Some(twin) = drives[..index].iter().find(|known| is_same(known, drive)) {
+            let (a, b) = (twin.display(), drive.display());
+            return Err(Failure::Failed(format!("{a} and {b} are the same drive: name it once")));
+        }
+    }
+    Ok(())
+}
+
 /// The pool after a change of it.
 pub struct Changed {
     /// The drives that were named, by their lasting names.
@@ -68,6 +82,7 @@ pub struct Changed {
 /// # Errors
 /// When a drive cannot be looked at or wiped, `consent` is refused, or the configuration cannot be changed.
 pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(), Failure>) -> Result<Changed, Failure> {
+    refuse_twins(drives)?;
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
     let mut carrying = Vec::new();
     for (drive, state) in look_at_pool(&drives) {

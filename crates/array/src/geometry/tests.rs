@@ -100,6 +100,18 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(Geometry::new(Level::Raid1, Layout::Zones(Zones::Original), 8, &[80; 2]).is_err());
 }
 
+/// The refusal of a layout with more copies than members once asked for "400 to 384 members".
+#[test]
+fn a_layout_with_more_copies_than_an_array_has_members_names_the_bound() {
+    let with = |near, far| {
+        let layout = Layout::Copies(Copies { near, far, offset: false });
+        Geometry::new(Level::Raid10, layout, 8, &vec![1 << 20; 384])
+    };
+    assert!(with(192, 2).is_ok());
+    let refusal = with(200, 2).unwrap_err().to_string();
+    assert!(refusal.contains("400 copies") && refusal.contains("at most 384"), "{refusal}");
+}
+
 /// More members than the parity code has positions were created once, and the start panicked.
 #[test]
 fn parity_levels_have_as_many_members_as_the_code_has_positions() {

@@ -593,6 +593,7 @@ fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, 
 }
 
 fn plan_spare_add(rest: &Rest, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
+    pool::refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
     let pages = chosen_drives(rest, paths)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Put {} into the pool of spares.", names(paths)));
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
