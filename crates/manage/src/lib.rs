@@ -67,3 +67,15 @@ pub fn main() -> ExitCode {
     }
     stria_terminal::run(cli::Cli::parse(), |cli| cli.json, commands::run, tell)
 }
+
+/// Runs a command line in this process, for the fuzzer.
+///
+/// # Errors
+/// Why the command failed.
+#[cfg(feature = "fuzzing")]
+pub fn run(arguments: &[&str]) -> Result<(), stria_terminal::Failure> {
+    use clap::Parser;
+    let cli = cli::Cli::try_parse_from([&["stria"], arguments].concat())
+        .map_err(|error| stria_terminal::Failure::Usage(error.to_string()))?;
+    commands::run(cli, false).map(|_| ())
+}

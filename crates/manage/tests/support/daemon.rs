@@ -51,6 +51,10 @@ impl Daemon {
         place.status(array)["exports"][0].as_str().expect("an address").to_owned()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
     pub fn signal(&self, name: &str) {
         self.0.signal(name);
     }
