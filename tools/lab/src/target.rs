@@ -321,7 +321,7 @@ impl TargetSpec {
         let name = array_name(level, count, strip, spans);
         let spec = format!("array:{level}:{count}");
         if !possible(level, count, spans.unwrap_or(2)) {
-            return Err(TargetError::Usage(format!("there is no RAID {level} of {count} drives")));
+            return Err(TargetError::Usage(format!("there is no RAID {level} of {count} drives: {}", counts(level))));
         }
         let n = u64::from(count);
         let spans_count = u64::from(spans.unwrap_or(2));
@@ -603,6 +603,19 @@ pub fn possible(level: &str, count: u32, spans: u32) -> bool {
         "50" => spans >= 2 && count.is_multiple_of(spans) && count / spans >= 3,
         "60" => spans >= 2 && count.is_multiple_of(spans) && count / spans >= 4,
         _ => false,
+    }
+}
+
+/// The numbers of drives that a level takes, in words.
+fn counts(level: &str) -> &'static str {
+    match level {
+        "0" | "jbod" | "1" => "use two or more",
+        "4" | "5" => "use three or more",
+        "6" => "use four or more",
+        "10" => "use an even number from four on",
+        "50" => "use spans of three drives or more, all alike",
+        "60" => "use spans of four drives or more, all alike",
+        _ => "use another level",
     }
 }
 

@@ -17,20 +17,30 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel may release the lock of a killed process a moment after its end, so the next run waits this long.
+/// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds them
+/// until it runs: a run that follows at once waits this long for its folder,
 const GONE_AFTER: Duration = Duration::from_secs(5);
+/// and this long for its target.
+const FREE_AFTER: Duration = Duration::from_secs(1);
+
+/// Tries until it succeeds or the time is over.
+fn within<T>(time: Duration, mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    let end = Instant::now() + time;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < end => std::thread::sleep(time / 40),
+            outcome => return outcome,
+        }
+    }
+}
 
 /// The lock of a folder.
 pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     let file = inside::touch(folder, "lock")?;
-    let end = Instant::now() + GONE_AFTER;
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if Instant::now() >= end {
-            let folder = folder.display();
-            return Err(RunError::Failed(format!("the run in {folder} is still running: wait for its end, or interrupt it")));
-        }
-        std::thread::sleep(GONE_AFTER / 40);
-    }
+    within(GONE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| {
+        let folder = folder.display();
+        RunError::Failed(format!("the run in {folder} is still running: wait for its end, or interrupt it"))
+    })?;
     Ok(file)
 }
 
@@ -67,7 +77,7 @@ impl Held {
         if by_file && is_new {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file: File = open(path, flags, Mode::empty()).map_err(|error| told(error.into()))?.into();
-            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken())?;
+            within(FREE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| taken())?;
             self.files.push(file);
         }
         Ok(())
@@ -81,7 +91,7 @@ impl Held {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
         let address = SocketAddr::from_abstract_name(format!("stria-lab-{:016x}", hasher.finish()))?;
-        self.names.insert(what.to_owned(), UnixListener::bind_addr(&address)?);
+        self.names.insert(what.to_owned(), within(FREE_AFTER, || UnixListener::bind_addr(&address))?);
         Ok(())
     }
 }
@@ -111,5 +121,19 @@ mod tests {
         let other = File::open(&file).expect("there");
         flock(&other, FlockOperation::NonBlockingLockExclusive).expect("free");
         assert!(Held::default().take(&Place::Path(file), &[], true).is_err());
+    }
+
+    #[test]
+    fn a_target_that_becomes_free_a_moment_later_is_taken() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let place = Place::Path(file.path().into());
+        let mut held = Held::default();
+        held.take(&place, &[], true).expect("free");
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(FREE_AFTER / 5);
+            drop(held);
+        });
+        Held::default().take(&place, &[], true).expect("free by then");
+        ends.join().expect("it ends");
     }
 }

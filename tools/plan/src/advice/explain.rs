@@ -56,155 +56,198 @@ fn hours(count: f64) -> String {
 
 /// The figures of an array, one by one, in the order of the table. `single`: the speed of one drive.
 pub fn explain(wish: &Wish, trial: &Trial, single: &[PartFigures]) -> Vec<Explained> {
-    let mut all = Vec::new();
-    let mut add = |name, value: String, origin, how: String| all.push(Explained { name, value, origin, how });
+    let mut figures = Figures(Vec::new());
     if let Some(source) = &wish.purpose.measured {
-        add("PURPOSE", wish.purpose.about.clone(), "measured", source.clone());
+        figures.add("PURPOSE", wish.purpose.about.clone(), "measured", source.clone());
     }
-    let state = match wish.state {
-        State::Fresh => "fresh drives",
-        State::Used => "drives after random overwrites of everything",
-        State::Deleted => "drives that were used and then deleted, as fresh where trims reach them",
-    };
-    add(
-        "SPEED",
-        format!("{:.2}x, standard error {:.1} %", trial.speed, 100.0 * trial.speed_spread),
-        "model",
-        format!("the time of the purpose on one drive over that on the array; {state}, in virtual time"),
-    );
-    for (part, (array, one)) in wish.purpose.parts.iter().zip(trial.parts.iter().zip(single)) {
-        let p99 = |name: &str, value: Option<u64>| value.map(|ns| format!(", p99 of {name} {}", time(ns as f64)));
-        add(
-            "LOAD",
-            format!("{:.0} IOPS, {:.0} MB/s", array.iops, array.bytes_per_s / 1e6),
-            "model",
-            format!(
-                "{}, {:.0} % of the time on one drive, which reaches {:.0} IOPS; mean {}{}{}",
-                part.name,
-                100.0 * part.time_share,
-                one.iops,
-                time(array.mean_ns),
-                p99("reads", array.read_p99_ns).unwrap_or_default(),
-                p99("writes", array.write_p99_ns).unwrap_or_default()
-            ),
-        );
+    figures.speed(wish, trial, single);
+    figures.calibration(wish, trial);
+    figures.redundancy(wish, trial);
+    figures.space(trial);
+    figures.risk(wish, trial);
+    figures.wear(wish, trial);
+    figures.price(wish, trial);
+    figures.0
+}
+
+/// The source of a drive's parameter, in words.
+fn source(wish: &Wish, name: &str) -> &'static str {
+    let found = wish.drive.parameters.iter().find(|parameter| parameter.name == name);
+    found.map_or("assumed, as the profile does not say", |parameter| match parameter.origin {
+        Origin::Memory => "from memory",
+        _ => "of the profile",
+    })
+}
+
+struct Figures(Vec<Explained>);
+
+impl Figures {
+    fn add(&mut self, name: &'static str, value: String, origin: &'static str, how: String) {
+        self.0.push(Explained { name, value, origin, how });
     }
-    let level = trial.candidate.level;
-    if let Some(calibration) = &wish.calibration {
-        for part in &wish.purpose.parts {
-            let known = calibration.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
-            let value = known.map_or("none".to_owned(), |factor| format!("x {factor:.2}"));
-            add(
-                "CALIBRATION",
-                value,
-                "measured",
-                format!("of {}: measured over modelled rates, {}", part.name, calibration.source),
-            );
-        }
-    }
-    let members = trial.candidate.members;
-    match trial.degraded_speed {
-        Some(speed) => add("DEGRADED", format!("{speed:.2}x"), "model", "the same loads with the first drive missing".to_owned()),
-        None if trial.survives > 0 => {
-            add(
-                "DEGRADED",
-                "-".to_owned(),
-                "model",
-                format!("how {} serves without a drive is not modelled", wish.platform.name),
-            );
-        }
-        None => {}
-    }
-    if trial.survives > 0 {
-        let waits = if trial.candidate.spares > 0 { 0.0 } else { wish.replace_hours };
-        let (origin, how) = match trial.rebuild_hours {
-            Some(_) => ("model", "the engine fills a spare while clients are idle"),
-            None => ("said", "no rebuild is modelled on this platform: 100 MB/s"),
+
+    /// The speed of the purpose, and of each of its loads.
+    fn speed(&mut self, wish: &Wish, trial: &Trial, single: &[PartFigures]) {
+        let state = match wish.state {
+            State::Fresh => "fresh drives",
+            State::Used => "drives after random overwrites of everything",
+            State::Deleted => "drives that were used and then deleted, as fresh where trims reach them",
         };
-        let filled = trial.repair_hours - waits;
-        let then = if waits > 0.0 { format!("; {} pass before, until a drive is there", hours(waits)) } else { String::new() };
-        add("REBUILD", hours(filled), origin, format!("{how}{then}"));
-    }
-    add(
-        "USABLE",
-        format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
-        "law",
-        format!("{} of {members} drives' worth of data", level.data_members(members)),
-    );
-    let facts = wish.drive.config.facts;
-    let source = |name: &str| {
-        let found = wish.drive.parameters.iter().find(|parameter| parameter.name == name);
-        found.map_or("assumed, as the profile does not say", |parameter| match parameter.origin {
-            Origin::Memory => "from memory",
-            _ => "of the profile",
-        })
-    };
-    let mtbf = trial.frailty.mtbf_hours;
-    add(
-        "LOSS A YEAR",
-        risk(trial.loss_per_year),
-        "law",
-        format!(
-            "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({})",
-            mtbf / 1e6,
-            source("mtbf_hours"),
-            hours(trial.repair_hours),
-            1.0 / trial.frailty.unreadable_per_bit,
-            source("unreadable_per_bit")
-        ),
-    );
-    let spread =
-        if trial.loss.spread > 0.0 { format!(", standard error {:.1} %", 100.0 * trial.loss.spread) } else { String::new() };
-    add(
-        "LOSS BY SIMULATION",
-        format!("{}{spread}", risk(trial.loss.loss)),
-        "simulation",
-        format!(
-            "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
-            wish.scrub_hours / 24.0,
-            READ_BYTES_PER_HOUR / 1e9,
-            risk(trial.loss.array_loss)
-        ),
-    );
-    add(
-        "NOMDL",
-        format!("{} of a TB and year", bytes(trial.loss.bytes_per_tb)),
-        "simulation",
-        "bytes that are expected to be lost: all of the array if too many drives fail, else 4 KiB for a sector".to_owned(),
-    );
-    let spares = if level == Level::Single { String::new() } else { format!(" of {members}") };
-    add(
-        "FAILURES",
-        format!("{:.2} drives a year{spares}", trial.failures_per_year),
-        "law",
-        "1 - e^(-8766 h / MTBF) of each".to_owned(),
-    );
-    if let (Some(wear), Some(tbw)) = (&trial.wear, facts.tbw_tb) {
-        add(
-            "WEAR",
-            format!("{:.2} TB a day for {RATED_YEARS:.0} years", wear.tb_per_day),
-            "law",
-            format!(
-                "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients (model)",
-                source("tbw_tb"),
-                wear.written_share
-            ),
+        self.add(
+            "SPEED",
+            format!("{:.2}x, standard error {:.1} %", trial.speed, 100.0 * trial.speed_spread),
+            "model",
+            format!("the time of the purpose on one drive over that on the array; {state}, in virtual time"),
         );
-        if let (Some(used), Some(client)) = (&wear.used, wish.written_tb_per_day) {
-            add(
-                "YEARS LEFT",
-                format!("{:.1}", used.years),
-                "law",
+        for (part, (array, one)) in wish.purpose.parts.iter().zip(trial.parts.iter().zip(single)) {
+            let p99 = |name: &str, value: Option<u64>| value.map(|ns| format!(", p99 of {name} {}", time(ns as f64)));
+            self.add(
+                "LOAD",
+                format!("{:.0} IOPS, {:.0} MB/s", array.iops, array.bytes_per_s / 1e6),
+                "model",
                 format!(
-                    "clients write {client:.2} TB a day, so each drive takes {:.1} TB a year, {:.2} of itself a day",
-                    used.tbw_per_year, used.drive_writes_per_day
+                    "{}, {:.0} % of the time on one drive, which reaches {:.0} IOPS; mean {}{}{}",
+                    part.name,
+                    100.0 * part.time_share,
+                    one.iops,
+                    time(array.mean_ns),
+                    p99("reads", array.read_p99_ns).unwrap_or_default(),
+                    p99("writes", array.write_p99_ns).unwrap_or_default()
                 ),
             );
         }
     }
-    if let (Some(price), Some(each)) = (trial.price, wish.price) {
-        let how = format!("{} drives at {each:.0}", trial.candidate.drives());
-        add("PRICE", format!("{price:.0}"), "said", how);
+
+    fn calibration(&mut self, wish: &Wish, trial: &Trial) {
+        let level = trial.candidate.level;
+        if let Some(calibration) = &wish.calibration {
+            for part in &wish.purpose.parts {
+                let known = calibration.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
+                let value = known.map_or("none".to_owned(), |factor| format!("x {factor:.2}"));
+                self.add(
+                    "CALIBRATION",
+                    value,
+                    "measured",
+                    format!("of {}: measured over modelled rates, {}", part.name, calibration.source),
+                );
+            }
+        }
     }
-    all
+
+    /// Without a drive, and until it is replaced.
+    fn redundancy(&mut self, wish: &Wish, trial: &Trial) {
+        match trial.degraded_speed {
+            Some(speed) => {
+                self.add("DEGRADED", format!("{speed:.2}x"), "model", "the same loads with the first drive missing".to_owned())
+            }
+            None if trial.survives > 0 => {
+                self.add(
+                    "DEGRADED",
+                    "-".to_owned(),
+                    "model",
+                    format!("how {} serves without a drive is not modelled", wish.platform.name),
+                );
+            }
+            None => {}
+        }
+        if trial.survives > 0 {
+            let waits = if trial.candidate.spares > 0 { 0.0 } else { wish.replace_hours };
+            let (origin, how) = match trial.rebuild_hours {
+                Some(_) => ("model", "the engine fills a spare while clients are idle"),
+                None => ("said", "no rebuild is modelled on this platform: 100 MB/s"),
+            };
+            let filled = trial.repair_hours - waits;
+            let then =
+                if waits > 0.0 { format!("; {} pass before, until a drive is there", hours(waits)) } else { String::new() };
+            self.add("REBUILD", hours(filled), origin, format!("{how}{then}"));
+        }
+    }
+
+    fn space(&mut self, trial: &Trial) {
+        let (level, members) = (trial.candidate.level, trial.candidate.members);
+        self.add(
+            "USABLE",
+            format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
+            "law",
+            format!("{} of {members} drives' worth of data", level.data_members(members)),
+        );
+    }
+
+    /// Data that a year may cost, by a law and by simulation.
+    fn risk(&mut self, wish: &Wish, trial: &Trial) {
+        let (level, members) = (trial.candidate.level, trial.candidate.members);
+        let mtbf = trial.frailty.mtbf_hours;
+        self.add(
+            "LOSS A YEAR",
+            risk(trial.loss_per_year),
+            "law",
+            format!(
+                "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({})",
+                mtbf / 1e6,
+                source(wish, "mtbf_hours"),
+                hours(trial.repair_hours),
+                1.0 / trial.frailty.unreadable_per_bit,
+                source(wish, "unreadable_per_bit")
+            ),
+        );
+        let spread =
+            if trial.loss.spread > 0.0 { format!(", standard error {:.1} %", 100.0 * trial.loss.spread) } else { String::new() };
+        self.add(
+            "LOSS BY SIMULATION",
+            format!("{}{spread}", risk(trial.loss.loss)),
+            "simulation",
+            format!(
+                "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
+                wish.scrub_hours / 24.0,
+                READ_BYTES_PER_HOUR / 1e9,
+                risk(trial.loss.array_loss)
+            ),
+        );
+        self.add(
+            "NOMDL",
+            format!("{} of a TB and year", bytes(trial.loss.bytes_per_tb)),
+            "simulation",
+            "bytes that are expected to be lost: all of the array if too many drives fail, else 4 KiB for a sector".to_owned(),
+        );
+        let spares = if level == Level::Single { String::new() } else { format!(" of {members}") };
+        self.add(
+            "FAILURES",
+            format!("{:.2} drives a year{spares}", trial.failures_per_year),
+            "law",
+            "1 - e^(-8766 h / MTBF) of each".to_owned(),
+        );
+    }
+
+    fn wear(&mut self, wish: &Wish, trial: &Trial) {
+        if let (Some(wear), Some(tbw)) = (&trial.wear, wish.drive.config.facts.tbw_tb) {
+            self.add(
+                "WEAR",
+                format!("{:.2} TB a day for {RATED_YEARS:.0} years", wear.tb_per_day),
+                "law",
+                format!(
+                    "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients (model)",
+                    source(wish, "tbw_tb"),
+                    wear.written_share
+                ),
+            );
+            if let (Some(used), Some(client)) = (&wear.used, wish.written_tb_per_day) {
+                self.add(
+                    "YEARS LEFT",
+                    format!("{:.1}", used.years),
+                    "law",
+                    format!(
+                        "clients write {client:.2} TB a day, so each drive takes {:.1} TB a year, {:.2} of itself a day",
+                        used.tbw_per_year, used.drive_writes_per_day
+                    ),
+                );
+            }
+        }
+    }
+
+    fn price(&mut self, wish: &Wish, trial: &Trial) {
+        if let (Some(price), Some(each)) = (trial.price, wish.price) {
+            let how = format!("{} drives at {each:.0}", trial.candidate.drives());
+            self.add("PRICE", format!("{price:.0}"), "said", how);
+        }
+    }
 }
