@@ -17,7 +17,7 @@ use crate::{
     MetadataWriter, UpdateEnd,
 };
 use commands::Running;
-use mail::Home;
+use mail::CoordinatorLane;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
@@ -107,7 +107,7 @@ struct Driver<R: MetadataWriter> {
     /// Each of several lanes owns a partition. Levels without redundancy need none: every lane does what it is asked.
     is_divided: bool,
     /// On the coordinator of a divided array.
-    home: Option<Home>,
+    coordinator_lane: Option<CoordinatorLane>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
     members: Vec<BoundMember>,
@@ -175,7 +175,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
             log: R::Log::default(),
             relay: several.then(|| Relay::new(ports.partition(&config.geometry, lane), ports.clone())),
             is_divided,
-            home: (is_divided && lane == 0).then(|| Home::new(config, ports)),
+            coordinator_lane: (is_divided && lane == 0).then(|| CoordinatorLane::new(config, ports)),
             elsewhere: Vec::new(),
             members,
             update: None,

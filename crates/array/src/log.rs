@@ -233,7 +233,7 @@ impl Log {
     }
 
     /// True if one append has space for a record with this much new data.
-    pub fn has_room_for(&self, redo_sectors: u64) -> bool {
+    pub fn has_space_for(&self, redo_sectors: u64) -> bool {
         self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
     }
 

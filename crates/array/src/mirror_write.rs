@@ -18,7 +18,7 @@ use crate::core::{Core, drop_failed, is_no_space, lost};
 use crate::lock::Mode;
 use crate::member_requests::MemberIo;
 use crate::mirror_io::runs;
-use crate::mirror_ledger::CopiesJob;
+use crate::mirror_writes::CopiesJob;
 use crate::no_space::reconcile_copies;
 use crate::personality::Zeroing;
 use crate::segments::{sectors_of, shared, slice_segments};

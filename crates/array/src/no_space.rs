@@ -179,7 +179,7 @@ pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<Membe
 ///
 /// # Errors
 /// There is still no space for it.
-pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<MemberSector>) -> Result<(), IoError> {
+pub(crate) async fn write_in_place(core: &Core, stripe: u64, rows: &Range<MemberSector>) -> Result<(), IoError> {
     for (index, &slot) in core.map(stripe).data.iter().enumerate() {
         let lacks = |member: &MemberId| {
             let members = core.members.borrow();

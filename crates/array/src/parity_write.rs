@@ -12,7 +12,7 @@
 //!
 //! Two modules take these steps. [`straight`] runs a write to completion that lies within one strip of an optimal, consistent stripe
 //! and waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`], which may
-//! wait for anything. `driver_tests` compares what the two ask of members.
+//! wait for anything. `write_path_tests` compares what the two ask of members.
 //!
 //! Until the last write to a member has ended, parity of these rows may be inconsistent. A resync finds them by the bits, and a replay
 //! by the records if members are lost as well. docs/CRASH_SAFETY.md has every step.
@@ -31,9 +31,9 @@ use crate::log_record::LogRecord;
 use crate::member_requests::{Ended, MemberIo};
 use crate::no_space::reconcile_parity;
 use crate::parity_code::Parities;
-use crate::parity_ledger::Frozen;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
+use crate::straight_writes::Frozen;
 use crate::{MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -100,7 +100,7 @@ fn may_be_early(core: &Core, sectors: u64, small: bool, fua: bool) -> bool {
 /// new, and where the write is acknowledged early.
 fn logs_new_data(core: &Core, part: &Rectangle, small: bool, early: bool) -> bool {
     let sectors = part.rows.sectors() * part.strips.len() as u64;
-    small && (part.strips.len() > 1 || early) && core.log.has_room_for(sectors)
+    small && (part.strips.len() > 1 || early) && core.log.has_space_for(sectors)
 }
 
 /// The members whose logs hold the records of all parts.

@@ -9,7 +9,7 @@ const ORDER: &str = "
     address level geometry partition lists segments task lock steer plan log_record config status metadata_writer command action
     buffers clock stripes activity
     intent member consistent_ranges consistency space coalesce peers log metadata
-    requests member_requests races mirror_ledger parity_ledger
+    requests member_requests races mirror_writes straight_writes
     core window
     personality log_io parity_code mirror_io parity_io replay metadata_io no_space mirror_sweep parity_sweep mirror_write parity_write
     striped mirror parity of_level

@@ -13,14 +13,14 @@
 //!
 //! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 
-mod bond;
 mod clients;
-mod dealer;
+mod lane_router;
+mod panic_group;
 mod patience;
 mod request_table;
 
-pub use bond::PanicGroup;
-pub use dealer::LaneRouter;
+pub use lane_router::LaneRouter;
+pub use panic_group::PanicGroup;
 
 use crate::clock::monotonic_now;
 use crate::{DriveError, Ring};
@@ -43,7 +43,7 @@ pub struct Lane {
     cpus: Vec<usize>,
     spin_max: Duration,
     takes_clients: bool,
-    bond: PanicGroup,
+    panic_group: PanicGroup,
 }
 
 /// The handle by which other threads reach a lane. Dropping it stops the lane.
@@ -110,7 +110,13 @@ impl Lane {
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_clients: processor_count <= 2, bond: PanicGroup::default() }
+        Self {
+            name: name.into(),
+            cpus: Vec::new(),
+            spin_max,
+            takes_clients: processor_count <= 2,
+            panic_group: PanicGroup::default(),
+        }
     }
 
     /// Restricts the thread to these processors, counted from 0; any if empty.
@@ -130,8 +136,8 @@ impl Lane {
     }
 
     /// A lane that breaks off when another lane of the same group does.
-    pub fn bound_by(self, bond: &PanicGroup) -> Self {
-        Self { bond: bond.clone(), ..self }
+    pub fn bound_by(self, panic_group: &PanicGroup) -> Self {
+        Self { panic_group: panic_group.clone(), ..self }
     }
 
     /// Starts the thread, builds the device there, and returns when that is done.
@@ -176,7 +182,7 @@ impl Lane {
                     panicked: AtomicBool::new(false),
                 });
                 let bound = Arc::downgrade(&shared);
-                self.bond.join(move || {
+                self.panic_group.join(move || {
                     if let Some(lane) = bound.upgrade() {
                         lane.send([Message::BreakOff]);
                     }
@@ -184,7 +190,7 @@ impl Lane {
                 // If the caller is gone, so is its handle, which has sent a stop.
                 let _ = ready.send(Ok(Arc::clone(&shared)));
                 drop(ready);
-                live(&shared, &ring, device, self.spin_max, &self.bond);
+                live(&shared, &ring, device, self.spin_max, &self.panic_group);
             }
         });
         let thread = thread.map_err(|source| fail("start its thread", source))?;
@@ -379,7 +385,7 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 }
 
 /// Runs a lane's thread to its end.
-fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &PanicGroup) {
+fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, panic_group: &PanicGroup) {
     let mut request_table = RequestTable::new(&shared.name, shared.limits.optimal_io_bytes);
     let mut clients = LaneClients::default();
     let mut inbox = Vec::new();
@@ -390,7 +396,7 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     shared.panicked.store(broke_off, Ordering::SeqCst);
     shared.stopped.store(true, Ordering::SeqCst);
     if broke_off {
-        bond.break_off();
+        panic_group.break_off();
     }
     request_table.close();
     request_table.send(|seat| clients.call(seat));

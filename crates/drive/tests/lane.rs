@@ -245,8 +245,8 @@ fn panic_of_the_device_answers_everything() {
 
 #[test]
 fn lanes_that_are_bound_break_off_together() {
-    let bond = PanicGroup::default();
-    let lane = |name: &str| Lane::new(name).bound_by(&bond).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let group = PanicGroup::default();
+    let lane = |name: &str| Lane::new(name).bound_by(&group).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
     let (one, other, alone) = (lane("one"), lane("other"), Lane::new("alone").spawn(|_| Ok::<_, DriveError>(Keeper::new())));
     let client = Client::new(other.remote());
     client.submit([read(1, 0)]);
@@ -280,11 +280,11 @@ fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
     let lane = |_| Lane::new("inn").takes_clients(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let lanes: Vec<_> = (0..3).map(lane).collect();
     let counts: Vec<Arc<Housed>> = lanes.iter().map(|lane| Arc::new(Housed(lane.remote(), AtomicUsize::new(0)))).collect();
-    let dealer = LaneRouter::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
+    let router = LaneRouter::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
     let house = || {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
-        assert!(dealer.take_in(Box::new(Echo::new(near))).is_ok());
+        assert!(router.take_in(Box::new(Echo::new(near))).is_ok());
         far
     };
     let housed = || counts.iter().map(|lane| lane.1.load(Ordering::SeqCst)).collect::<Vec<_>>();

@@ -62,7 +62,7 @@ impl Connection {
             entry,
         };
         // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
-        self.landlord.get_or_init(|| Arc::downgrade(&device));
+        self.lane_device.get_or_init(|| Arc::downgrade(&device));
         Ok(device.take_in(Box::new(transmission)).or_else(|client| apart::live(client, device, &self.wake))?)
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     pub evicted: OnceLock<&'static str>,
     pub wake: Arc<Wake>,
     /// The device on whose thread the client runs.
-    pub landlord: OnceLock<Weak<dyn RemoteDevice>>,
+    pub lane_device: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
     is_shutdown: AtomicBool,
     requests: AtomicU64,
@@ -76,7 +76,7 @@ impl Connection {
             since: Instant::now(),
             evicted: OnceLock::new(),
             wake: Arc::new(Wake::new()?),
-            landlord: OnceLock::new(),
+            lane_device: OnceLock::new(),
             stop: AtomicBool::new(false),
             is_shutdown: AtomicBool::new(false),
             requests: zero(),
@@ -92,7 +92,7 @@ impl Connection {
         self.is_shutdown.store(closing == Closing::Shutdown, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
         self.wake.ring();
-        if let Some(device) = self.landlord.get().and_then(Weak::upgrade) {
+        if let Some(device) = self.lane_device.get().and_then(Weak::upgrade) {
             device.stir();
         }
     }

@@ -115,7 +115,7 @@ impl HostedArray {
     }
 
     /// True if this is the coordinator's part, or the whole array.
-    pub(crate) fn is_home(&self) -> bool {
+    pub(crate) fn is_coordinator(&self) -> bool {
         self.lane == 0
     }
 
@@ -451,7 +451,7 @@ impl BlockDevice for HostedArray {
         self.forward(reporter);
         if self.look_at <= now {
             self.look_for_silence(reporter, now);
-            if self.is_home() {
+            if self.is_coordinator() {
                 self.look_at_sizes();
             }
             self.look_at = now + LOOK_EVERY;
@@ -460,7 +460,8 @@ impl BlockDevice for HostedArray {
 
     fn next_wake(&self) -> Option<Nanos> {
         let reporter = self.reporter.as_ref();
-        let looks = reporter.is_some_and(|reporter| self.is_home() || self.ring.is_busy() || reporter.merger.knows_silent());
+        let looks =
+            reporter.is_some_and(|reporter| self.is_coordinator() || self.ring.is_busy() || reporter.merger.knows_silent());
         self.tree.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
     }
 }

@@ -7,7 +7,7 @@
 use crate::hosted::EventSender;
 use crate::merger::EventMerger;
 use crate::newcomer::{Aim, PreparedDrive};
-use crate::open::open_at_home;
+use crate::open::open_on_coordinator;
 use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,20 +72,20 @@ impl ArrayLanes {
         lanes: Vec<Lane>,
         notices: Sender<Notice>,
     ) -> Result<(Self, Vec<String>), HostError> {
-        let (bond, lanes_wanted) = (PanicGroup::default(), lanes.len());
-        let mut to_start = lanes.into_iter().map(|lane| lane.bound_by(&bond));
-        let home = to_start.next().expect("an array runs on a lane");
+        let (panic_group, lanes_wanted) = (PanicGroup::default(), lanes.len());
+        let mut to_start = lanes.into_iter().map(|lane| lane.bound_by(&panic_group));
+        let coordinator = to_start.next().expect("an array runs on a lane");
         let (found, plans) = channel();
         let drives = drives.to_vec();
-        let home = home.spawn(move |ring| {
-            let (array, plan, warnings) = open_at_home(&drives, ring, options, lanes_wanted)?;
+        let coordinator = coordinator.spawn(move |ring| {
+            let (array, plan, warnings) = open_on_coordinator(&drives, ring, options, lanes_wanted)?;
             let _ = found.send((array.group_sectors(), plan, warnings));
             // Such arrays run on one lane, so all writes to a block pass here.
             let serves_sectors = array.has_checksums();
             Ok::<_, HostError>(SectorDevice::new(array, serves_sectors))
         })?;
         let (group_sectors, plan, warnings) = plans.recv().expect("sent before the lane has started");
-        let mut lanes = vec![home];
+        let mut lanes = vec![coordinator];
         for (lane, index) in to_start.zip(1..plan.lane_count()) {
             let plan = plan.clone();
             lanes.push(
@@ -138,7 +138,7 @@ impl ArrayLanes {
     /// A drive's path as the array knows it.
     fn known(&self, path: PathBuf) -> Result<PathBuf, HostError> {
         let asked = path.clone();
-        match self.home(move |array| array.knows(&asked))? {
+        match self.on_coordinator(move |array| array.knows(&asked))? {
             true => Ok(path),
             false => Ok(real_path_within(&path, LOOK_UP)),
         }
@@ -156,7 +156,10 @@ impl ArrayLanes {
         each.collect()
     }
 
-    fn home<T: Send + 'static>(&self, work: impl FnOnce(&mut HostedArray) -> T + Send + 'static) -> Result<T, HostError> {
+    fn on_coordinator<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut HostedArray) -> T + Send + 'static,
+    ) -> Result<T, HostError> {
         Ok(self.lanes[0].call(|array| work(array))?)
     }
 
@@ -167,9 +170,9 @@ impl ArrayLanes {
         choose: impl FnOnce(&mut HostedArray) -> Result<(usize, ArrayCommand), HostError> + Send + 'static,
     ) -> Result<(), HostError> {
         let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.give(index, command));
-        let Ok(answer) = self.home(begin)??.recv() else {
+        let Ok(answer) = self.on_coordinator(begin)??.recv() else {
             // The lane has ended, and the error has the reason.
-            self.home(|_| ())?;
+            self.on_coordinator(|_| ())?;
             unreachable!("a lane answers its commands")
         };
         Ok(answer?)
@@ -177,7 +180,7 @@ impl ArrayLanes {
 
     /// Refuses what needs redundancy on an array that has none.
     fn needs_redundancy(&self) -> Result<(), HostError> {
-        let (found, level) = self.home(|array| (array.redundant(), array.geometry().level()))?;
+        let (found, level) = self.on_coordinator(|array| (array.redundant(), array.geometry().level()))?;
         match found.is_empty() {
             true => {
                 Err(HostError::Refused(format!("RAID level {level} has no redundancy: there is nothing to compare or rebuild")))
@@ -189,7 +192,7 @@ impl ArrayLanes {
     /// Sets something on the engines of the array and its spans that have redundancy.
     fn engines(&self, set: impl Fn(&mut Engine) + Clone + Send + 'static) -> Result<(), HostError> {
         self.needs_redundancy()?;
-        let redundant = self.home(|array| array.redundant())?;
+        let redundant = self.on_coordinator(|array| array.redundant())?;
         self.each(move |array| {
             let tree = array.tree();
             redundant.iter().for_each(|&index| tree[index].with_engine(&set));
@@ -203,7 +206,7 @@ impl ArrayLanes {
     /// Data would be lost.
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        self.home(|array| array.with_engine(|engine| engine.may_change()))??;
+        self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
         let path = self.known(path)?;
         self.fail_known(path)
     }
@@ -221,8 +224,8 @@ impl ArrayLanes {
         let path = self.known(path)?;
         let opened = path.clone();
         // Closed here, and not on a lane: the close may wait for the drive.
-        let _opened = self.home(move |array| array.opened(&opened))?;
-        let (index, member) = self.home(move |array| array.place_of(&path))??;
+        let _opened = self.on_coordinator(move |array| array.opened(&opened))?;
+        let (index, member) = self.on_coordinator(move |array| array.place_of(&path))??;
         AllLanes(self).remove(index, member)
     }
 
@@ -232,7 +235,7 @@ impl ArrayLanes {
     /// # Errors
     /// The drive carries something and `force` is not set, or it is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
-        self.home(|array| array.with_engine(|engine| engine.may_change()))??;
+        self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
         AllLanes(self).commit_drops()?;
         self.let_in(new, Aim { span, force, replaces: None })
     }
@@ -241,7 +244,7 @@ impl ArrayLanes {
     /// drive is checked again when it joins.
     fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
         let (found, first) = (new.found(), aim.clone());
-        let metadata = self.home(move |array| array.metadata_for(&found, &first))??;
+        let metadata = self.on_coordinator(move |array| array.metadata_for(&found, &first))??;
         let prepared = new.prepare(metadata)?;
         let _turn = self.one_at_a_time();
         // As long as this is held, no lane is the last owner of the drive, which may have to wait for it.
@@ -268,10 +271,10 @@ impl ArrayLanes {
         let _turn = self.one_at_a_time();
         let (old, spare) = (self.known(old)?, self.known(spare)?);
         let is_spare = spare.clone();
-        if !self.home(move |array| array.has_spare(&is_spare))? {
+        if !self.on_coordinator(move |array| array.has_spare(&is_spare))? {
             return Ok(None);
         }
-        let (index, command, text) = self.home(move |array| array.replace_by_spare(&old, &spare))??;
+        let (index, command, text) = self.on_coordinator(move |array| array.replace_by_spare(&old, &spare))??;
         self.carry_out(move |_| Ok((index, command)))?;
         Ok(Some(text))
     }
@@ -415,9 +418,9 @@ impl ArrayLanes {
     /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
-        self.home(|array| array.begin_stop())?;
+        self.on_coordinator(|array| array.begin_stop())?;
         let mut look_at = Instant::now() + STOP_WITHOUT;
-        while !self.home(|array| array.is_stopped())? {
+        while !self.on_coordinator(|array| array.is_stopped())? {
             if Instant::now() >= look_at {
                 look_at = Instant::now() + STOP_WITHOUT;
                 let needed = self.stop_without(&mut told)?;
@@ -452,7 +455,7 @@ impl Lanes for AllLanes<'_> {
     }
 
     fn redundant_arrays(&mut self) -> Result<Vec<usize>, HostError> {
-        self.0.home(|array| array.redundant())
+        self.0.on_coordinator(|array| array.redundant())
     }
 
     fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), HostError> {
@@ -462,7 +465,7 @@ impl Lanes for AllLanes<'_> {
     fn offer(&mut self, (prepared, aim): (PreparedDrive, Aim)) -> Result<Joined, HostError> {
         let drive = prepared.ready.drive.clone();
         let number = self.0.offer_count.fetch_add(1, Ordering::SeqCst);
-        let joined = self.0.home(move |array| array.offer_first(prepared, &aim, number))??;
+        let joined = self.0.on_coordinator(move |array| array.offer_first(prepared, &aim, number))??;
         let (index, number) = (joined.array, joined.offer);
         for lane in &self.0.lanes[1..] {
             let drive = drive.clone();

@@ -115,7 +115,7 @@ fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<
 /// # Errors
 /// There is no array or more than one, or it cannot start, with the reason.
 pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
-    let (array, _, warnings) = open_at_home(paths, ring, options, 1)?;
+    let (array, _, warnings) = open_on_coordinator(paths, ring, options, 1)?;
     if !options.read_only {
         array.activate();
     }
@@ -127,7 +127,7 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn open_at_home(
+pub(crate) fn open_on_coordinator(
     paths: &[PathBuf],
     ring: &Ring,
     options: OpenOptions,

@@ -53,10 +53,10 @@ pub struct DriveReport {
 
 impl ArrayReport {
     pub(crate) fn of(array: &HostedArray) -> Self {
-        Self::of_tree(array, array.is_home())
+        Self::of_tree(array, array.is_coordinator())
     }
 
-    fn of_tree(array: &Tree<HostedDrive>, is_home: bool) -> Self {
+    fn of_tree(array: &Tree<HostedDrive>, is_coordinator: bool) -> Self {
         let member = |member: &Member<HostedDrive>| match member {
             Member::Drive(drive) => MemberReport::Drive(Box::new(DriveReport {
                 info: drive.info.clone(),
@@ -65,7 +65,7 @@ impl ArrayReport {
                 oldest: drive.watch.oldest(),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
             })),
-            Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_home))),
+            Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_coordinator))),
             Member::Removed => MemberReport::Removed,
         };
         Self {
@@ -73,7 +73,7 @@ impl ArrayReport {
             uuid: array.uuid(),
             geometry: array.geometry().clone(),
             status: array.status(),
-            description: is_home.then(|| array.recorder().description()),
+            description: is_coordinator.then(|| array.recorder().description()),
             members: array.members().iter().map(member).collect(),
         }
     }

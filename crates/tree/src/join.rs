@@ -131,8 +131,8 @@ impl<D: MemberDrive> Tree<D> {
             }
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
-        if let Some((home, superblock)) = self.home_of(new) {
-            return self.as_former(home, new, superblock);
+        if let Some((index, superblock)) = self.array_of(new) {
+            return self.as_former(index, new, superblock);
         }
         refuse_contents(&new.candidate, aim.force)?;
         let index = self.needy(aim.array.as_deref())?;
@@ -141,18 +141,18 @@ impl<D: MemberDrive> Tree<D> {
 
     /// The array whose member a drive is or was, by its superblock. The superblocks of an array's members have one version, so one of another
     /// version was written by a client, and shows where the drive's own cannot be read.
-    fn home_of<'a>(&self, new: &'a NewDrive<D::Identity>) -> Option<(usize, &'a Superblock)> {
+    fn array_of<'a>(&self, new: &'a NewDrive<D::Identity>) -> Option<(usize, &'a Superblock)> {
         let superblock = &new.candidate.found.as_ref().ok()?.superblock;
-        let home = self.index_of(superblock.header.set_uuid)?;
-        let version = self.array(home).recorder().superblock().minor_version();
-        (superblock.minor_version() == version).then_some((home, superblock))
+        let index = self.index_of(superblock.header.set_uuid)?;
+        let version = self.array(index).recorder().superblock().minor_version();
+        (superblock.minor_version() == version).then_some((index, superblock))
     }
 
     /// Refuses a drive that carries what a member in use does: another path to that very drive, or a copy of it. Forced or not, since what
     /// is written to it may be written to the member.
     fn refuse_twin(&self, new: &NewDrive<D::Identity>) -> Result<(), JoinError> {
-        let Some((home, superblock)) = self.home_of(new) else { return Ok(()) };
-        let array = self.array(home);
+        let Some((index, superblock)) = self.array_of(new) else { return Ok(()) };
+        let array = self.array(index);
         let in_use = |id: &MemberId| {
             let members = array.status().members;
             members.iter().any(|member| member.id == *id && member.state != MemberState::Failed)
@@ -168,20 +168,20 @@ impl<D: MemberDrive> Tree<D> {
     }
 
     /// A drive that was a member of this array comes back: into its slot where that is possible, else as a new spare.
-    fn as_former(&self, home: usize, new: &NewDrive<D::Identity>, superblock: &Superblock) -> Result<Joining, JoinError> {
-        let (array, drive) = (self.array(home), &new.adopt.name);
+    fn as_former(&self, index: usize, new: &NewDrive<D::Identity>, superblock: &Superblock) -> Result<Joining, JoinError> {
+        let (array, drive) = (self.array(index), &new.adopt.name);
         let returnable = array.recorder().returnable(superblock);
         let why = match returnable {
             _ if array.was_cut_short(&new.identity) => "it was cut short while in use, so nothing that it holds counts".into(),
             Ok(slot) if array.status().slots[slot].is_none() => {
                 let text =
                     format!("{drive} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name());
-                return Ok(Joining { array: home, writes: None, replaces: None, text });
+                return Ok(Joining { array: index, writes: None, replaces: None, text });
             }
             Ok(_) => "its slot has a member".into(),
             Err(error) => error.to_string(),
         };
-        self.as_spare(home, new, None, format!("{drive} joined \"{}\" as a new spare ({why})", array.name()))
+        self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a new spare ({why})", array.name()))
     }
 
     /// A drive gets fresh metadata, and waits for a slot in an array of this tree.

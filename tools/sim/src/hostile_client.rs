@@ -43,7 +43,7 @@ impl HostileClient {
         let mut add = |sector: u64, place: Place| places.entry(sector).or_default().push(place);
         let ends: Vec<u64> = drives.iter().filter_map(|drive| Superblock::sector_of(0, drive.borrow().model().sectors)).collect();
         for sector in 0..array_sectors {
-            let mut below = places_of(node.home(), sector..sector + 1).into_iter().map(|place| place.start);
+            let mut below = places_of(node.coordinator(), sector..sector + 1).into_iter().map(|place| place.start);
             if let Some(sector_below) = below.find(|start| ends.contains(start)) {
                 add(sector, Place::OnMember { sector: sector_below });
             }

@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// The coordinator's part.
-    pub fn home(&self) -> &Tree<Attached> {
+    pub fn coordinator(&self) -> &Tree<Attached> {
         &self.lanes[0]
     }
 
@@ -88,7 +88,7 @@ impl Node {
 
     /// The limits of all lanes as one device.
     pub fn limits(&self) -> &Limits {
-        self.home().limits()
+        self.coordinator().limits()
     }
 
     /// Gives a request to the lanes in turn.
@@ -177,7 +177,7 @@ impl Node {
 
     /// The metadata on it of the array above; without one, of any array.
     pub(crate) fn candidate(&mut self, power: &Power, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
-        let (name, limits): (String, Limits) = (self.home().name().to_owned(), self.limits().clone());
+        let (name, limits): (String, Limits) = (self.coordinator().name().to_owned(), self.limits().clone());
         let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
         let mut read = |start: u64, sectors: u64| self.read(power, start, sectors);
         let candidate = match upper_uuid {
@@ -193,7 +193,7 @@ impl Node {
     /// A power cut.
     pub(crate) fn come_to_rest(&mut self, power: &Power) -> Result<(), MountError> {
         let is_busy = |node: &Self| {
-            let tree = node.home().tree();
+            let tree = node.coordinator().tree();
             tree.iter().any(|array| array.members().iter().any(|member| member.drive().is_some_and(Attached::is_busy)))
         };
         self.run_until(power, |node, _| !is_busy(node)).map(drop)
@@ -204,8 +204,8 @@ impl Node {
     /// # Errors
     /// A power cut.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
-        self.home().begin_stop();
-        self.run_until(power, |node, _| node.home().is_stopped()).map(drop)
+        self.coordinator().begin_stop();
+        self.run_until(power, |node, _| node.coordinator().is_stopped()).map(drop)
     }
 
     /// The index in the tree of a leaf.
@@ -264,23 +264,23 @@ impl<'a> Array<'a> {
         self.node.lanes.iter().map(move |lane| lane.array(self.index))
     }
 
-    fn home(self) -> &'a Tree<Attached> {
-        self.node.home().array(self.index)
+    fn coordinator(self) -> &'a Tree<Attached> {
+        self.node.coordinator().array(self.index)
     }
 
     /// Its name.
     pub fn name(self) -> &'a str {
-        self.home().name()
+        self.coordinator().name()
     }
 
     /// Its identity.
     pub fn uuid(self) -> [u8; 16] {
-        self.home().uuid()
+        self.coordinator().uuid()
     }
 
     /// Its shape.
     pub fn geometry(self) -> &'a Geometry {
-        self.home().geometry()
+        self.coordinator().geometry()
     }
 
     /// The array now.
@@ -300,7 +300,7 @@ impl<'a> Array<'a> {
 
     /// The recorder of its metadata.
     pub fn recorder(self) -> RefMut<'a, MdMetadata> {
-        self.home().recorder()
+        self.coordinator().recorder()
     }
 
     /// Calls a function on every lane's engine. Returns the coordinator's answer.
@@ -326,12 +326,12 @@ impl<'a> Array<'a> {
 
     /// Gives the array a command.
     pub fn begin(self, command: ArrayCommand) -> CommandId {
-        self.node.home().begin(self.index, command)
+        self.node.coordinator().begin(self.index, command)
     }
 
     /// The result of a command that has ended.
     pub fn take_answer(self, id: CommandId) -> Option<Result<(), Refusal>> {
-        self.node.home().take_answer(self.index, id)
+        self.node.coordinator().take_answer(self.index, id)
     }
 
     /// True if all lanes have dropped a member.
@@ -347,22 +347,22 @@ impl<'a> Array<'a> {
 
     /// The newest handle of a drive here.
     pub fn handle_of(self, drive: usize) -> Option<MemberId> {
-        self.home().handle_of(|known| known.index == drive)
+        self.coordinator().handle_of(|known| known.index == drive)
     }
 
     /// The drive of a member.
     pub fn drive_of(self, member: MemberId) -> Option<usize> {
-        self.home().members().get(member.0)?.drive().map(|drive| drive.index)
+        self.coordinator().members().get(member.0)?.drive().map(|drive| drive.index)
     }
 
     /// The checksums of a member, if it has any.
     pub fn checked(self, member: MemberId) -> Option<&'a Checked> {
-        self.home().members().get(member.0)?.drive()?.checked.as_ref()
+        self.coordinator().members().get(member.0)?.drive()?.checked.as_ref()
     }
 
     /// The checksums of all members that have any.
     pub fn all_checked(self) -> impl Iterator<Item = &'a Checked> {
-        self.home().members().iter().filter_map(|member| member.drive()?.checked.as_ref())
+        self.coordinator().members().iter().filter_map(|member| member.drive()?.checked.as_ref())
     }
 
     /// The metadata that make a drive a spare, and its identity.
@@ -370,7 +370,7 @@ impl<'a> Array<'a> {
         self,
         adopt: &stria_format::md::recorder::Adopt,
     ) -> Result<stria_tree::NewMetadata, JoinError> {
-        self.node.home().metadata_of_spare(self.index, adopt)
+        self.node.coordinator().metadata_of_spare(self.index, adopt)
     }
 
     /// The drives that are in sync, by slot.

@@ -340,7 +340,7 @@ pub fn prepare(
     replaces: Option<MemberId>,
 ) -> Result<Prepared, JoinError> {
     let (new, aim) = node.newcomer(leaf, newcomer(drives, drive), stale, replaces);
-    let joining = node.home().plan_join(&new, &aim)?;
+    let joining = node.coordinator().plan_join(&new, &aim)?;
     assert_eq!(joining.array, node.index_of(leaf), "a drive joins the leaf that it was meant for");
     let (is_new, mut candidate) = (joining.writes.is_some(), new.candidate.clone());
     if let Some(metadata) = joining.writes {

@@ -208,7 +208,7 @@ pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
 /// The first forbidden result.
 pub fn run_told(history: &History, rules: Rules, only: Option<Range<u64>>, hear: Box<dyn FnMut(&str)>) -> Result<Tally, Failure> {
     let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
-    world.power.trace.begin(only.clone().map(|only| places_of(world.node().home(), only)), hear);
+    world.power.trace.begin(only.clone().map(|only| places_of(world.node().coordinator(), only)), hear);
     world.only = only;
     world.tell_state();
     world.run()
@@ -1066,8 +1066,8 @@ impl<'a> World<'a> {
         let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(Superblock { header, .. }) = superblock(drive) else { return true };
         let leaves = self.node().leaves();
-        let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
-        let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
+        let Some(leaf) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
+        let others: Vec<usize> = leaf.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
         let others: Vec<_> = others.into_iter().map(superblock).collect();
         // A later superblock update may still include it, or its number may belong to another drive by now.
         let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
@@ -1098,7 +1098,7 @@ impl<'a> World<'a> {
         }
         let uuid = superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
-        let home = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
+        let leaf = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::Engine(Flaw::StaleAccepted));
         // A drive that joins anew has no faults, unless one of its next writes fails.
         let anew = self.drives[drive].borrow().is_bad(&SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
@@ -1108,7 +1108,7 @@ impl<'a> World<'a> {
             self.meet("refused as a member");
             return Ok(());
         }
-        self.join(home, drive, stale, None)
+        self.join(leaf, drive, stale, None)
     }
 
     /// Adds a drive to a leaf. `replaces`: it takes the slot of a member, unless it returns to a slot of its own.

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::action::Action;
 use crate::member_requests::{MemberIo, Outcomes, Pieces, Waiting};
-use crate::mirror_ledger::CopiesWrite;
+use crate::mirror_writes::CopiesWrite;
 use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::smallvec;
 use std::ops::Range;

@@ -4,7 +4,7 @@ use super::{Core, FailedPart, drop_failed_flushes};
 use crate::action::Action;
 use crate::address::sync_of_array;
 use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
-use crate::mirror_ledger::CopiesWrite;
+use crate::mirror_writes::CopiesWrite;
 use crate::segments::Cutter;
 use crate::{Event, Health, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};

@@ -102,8 +102,8 @@ impl<R: MetadataWriter> Driver<R> {
                     self.running.offers.insert(offer, device);
                     return Some(added);
                 }
-                if let Some(home) = &mut self.home {
-                    home.coordinator.admit(member, &bad_blocks);
+                if let Some(lane) = &mut self.coordinator_lane {
+                    lane.coordinator.admit(member, &bad_blocks);
                 }
                 self.members.push(BoundMember::new(device, start));
                 Some(added)
@@ -128,7 +128,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// Takes a step for the coordinator.
-    pub(super) fn take_step_for_home(&mut self, number: u64, step: Step) {
+    pub(super) fn take_step_for_coordinator(&mut self, number: u64, step: Step) {
         if let Some(result) = self.take_step(number, step) {
             self.step_done(number, result);
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
 /// The state that the coordinator keeps for all lanes.
-pub(super) struct Home {
+pub(super) struct CoordinatorLane {
     pub coordinator: Coordinator,
     /// Lanes that have rebuilt their partition of a member.
     rebuilt: BTreeMap<MemberId, BTreeSet<usize>>,
@@ -17,7 +17,7 @@ pub(super) struct Home {
     replaying: BTreeSet<usize>,
 }
 
-impl Home {
+impl CoordinatorLane {
     pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
         let replaying = replaying(config, ports);
         let coordinator = coordinator(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
@@ -46,8 +46,8 @@ impl<R: MetadataWriter> Driver<R> {
         self.relay.as_mut().expect("there are several lanes")
     }
 
-    fn home(&mut self) -> &mut Home {
-        self.home.as_mut().expect("lanes turn to the coordinator")
+    fn coordinator_lane(&mut self) -> &mut CoordinatorLane {
+        self.coordinator_lane.as_mut().expect("lanes turn to the coordinator")
     }
 
     /// Takes a client's request to the lanes that own it.
@@ -129,7 +129,7 @@ impl<R: MetadataWriter> Driver<R> {
                 },
                 Message::Update { lane, update } => self.register(lane, update),
                 Message::Updated { end, failures } => self.end_update(end, &failures),
-                Message::Instruction(order) => self.obey(order),
+                Message::Instruction(instruction) => self.follow(instruction),
                 Message::LogLayout(layout) => {
                     let lane = self.others().partition.lane;
                     self.log.set_layout(lane, layout);
@@ -137,7 +137,7 @@ impl<R: MetadataWriter> Driver<R> {
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Rebuilt { lane, member } => self.note_rebuilt(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
-                Message::Step { number, step } => self.take_step_for_home(number, step),
+                Message::Step { number, step } => self.take_step_for_coordinator(number, step),
                 Message::StepDone { number, result } => self.note_step(number, result),
                 Message::AllReplayed => self.engine.all_replayed(),
                 Message::AllResynced => self.engine.all_resynced(),
@@ -159,24 +159,24 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     fn register(&mut self, lane: usize, update: MetadataUpdate) {
-        let orders = self.home().coordinator.ask(lane, update);
-        self.give(orders);
+        let instructions = self.coordinator_lane().coordinator.ask(lane, update);
+        self.give(instructions);
         self.make_next();
     }
 
-    fn give(&mut self, orders: Vec<(usize, Instruction)>) {
-        for (lane, order) in orders {
+    fn give(&mut self, instructions: Vec<(usize, Instruction)>) {
+        for (lane, instruction) in instructions {
             match lane {
-                0 => self.obey(order),
-                _ => self.others().send(lane, Message::Instruction(order)),
+                0 => self.follow(instruction),
+                _ => self.others().send(lane, Message::Instruction(instruction)),
             }
         }
     }
 
     fn make_next(&mut self) {
-        let home = self.home();
-        let done = home.coordinator.done_already();
-        let next = home.coordinator.next();
+        let lane = self.coordinator_lane();
+        let done = lane.coordinator.done_already();
+        let next = lane.coordinator.next();
         self.report_end(done, UpdateEnd::Durable, &Vec::new());
         if let Some(update) = next {
             self.make(update);
@@ -185,15 +185,15 @@ impl<R: MetadataWriter> Driver<R> {
 
     /// A metadata update has ended: answers the lanes that wanted it.
     pub(super) fn updated(&mut self, update: &MetadataUpdate, end: UpdateEnd, failures: &IoFailures) {
-        let Some(home) = &mut self.home else { return self.end_update(end, failures) };
+        let Some(lane) = &mut self.coordinator_lane else { return self.end_update(end, failures) };
         if let MetadataUpdate::ResetLog = update {
-            home.coordinator.log_is_reset();
+            lane.coordinator.log_is_reset();
         }
-        let lanes = home.coordinator.recorded();
+        let lanes = lane.coordinator.recorded();
         // R15: a member that could not be written is dropped before the next metadata update.
         let dropped = self.engine.drop_unrecorded(failures);
-        let orders = home.coordinator.drop_members(0, &dropped);
-        self.give(orders);
+        let instructions = lane.coordinator.drop_members(0, &dropped);
+        self.give(instructions);
         let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All);
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
@@ -212,8 +212,8 @@ impl<R: MetadataWriter> Driver<R> {
         }
     }
 
-    fn obey(&mut self, order: Instruction) {
-        match order {
+    fn follow(&mut self, instruction: Instruction) {
+        match instruction {
             // R42: this lane does what it owed to the member, and then asks for the update itself.
             Instruction::Drop(member) => self.engine.dropped_elsewhere(member),
             Instruction::AskAgain => self.engine.metadata_updated(UpdateEnd::Overtaken, &Vec::new()),
@@ -238,7 +238,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     fn note_replayed(&mut self, lane: usize) {
-        let replaying = &mut self.home().replaying;
+        let replaying = &mut self.coordinator_lane().replaying;
         if replaying.remove(&lane) && replaying.is_empty() {
             self.others().tell_all(|| Message::AllReplayed);
             self.engine.all_replayed();
@@ -248,7 +248,7 @@ impl<R: MetadataWriter> Driver<R> {
 
     fn note_rebuilt(&mut self, lane: usize, member: MemberId) {
         let lane_count = self.others().partition.lane_count;
-        let rebuilt = &mut self.home().rebuilt;
+        let rebuilt = &mut self.coordinator_lane().rebuilt;
         let lanes = rebuilt.entry(member).or_default();
         lanes.insert(lane);
         if lanes.len() == lane_count {

@@ -89,7 +89,7 @@ impl Coordinator {
         self.bad.insert(member, blocks.to_vec());
     }
 
-    /// A lane wants a metadata update. Returns the instructions for other lanes, in this order.
+    /// A lane wants a metadata update. Returns the instructions for other lanes, in this instruction.
     pub fn ask(&mut self, lane: usize, update: MetadataUpdate) -> Vec<(usize, Instruction)> {
         match update {
             MetadataUpdate::State(state) => return self.ask_state(lane, state),
@@ -106,22 +106,22 @@ impl Coordinator {
         self.drop_members(lane, &new)
     }
 
-    /// A lane has dropped members. Returns the instructions for other lanes, in this order.
+    /// A lane has dropped members. Returns the instructions for other lanes, in this instruction.
     pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Instruction)> {
         let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
-        let mut orders = Vec::new();
+        let mut instructions = Vec::new();
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
-            orders.extend(new.iter().map(|&member| (other, Instruction::Drop(member))));
+            instructions.extend(new.iter().map(|&member| (other, Instruction::Drop(member))));
         }
         // The state of a lane that does not know of a drop yet is neither written nor waited for: the lane asks again once it knows.
         for index in 0..self.lanes.len() {
             let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
             if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
                 self.lanes[index].state = None;
-                orders.push((index, Instruction::AskAgain));
+                instructions.push((index, Instruction::AskAgain));
             }
         }
-        orders
+        instructions
     }
 
     fn knows_drops(&self, state: &ArrayState) -> bool {
@@ -250,7 +250,7 @@ fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
 
 /// The state of all lanes together. Slots are as the first lane, the coordinator, knows them.
 fn join(states: &[&ArrayState]) -> ArrayState {
-    let home = states[0];
+    let first = states[0];
     let place = |slot: usize, place: &MemberProgress| {
         let mut joined = place.clone();
         for state in states {
@@ -262,7 +262,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         }
         joined
     };
-    let slots = home.slots.iter().enumerate().map(|(index, slot)| SlotState {
+    let slots = first.slots.iter().enumerate().map(|(index, slot)| SlotState {
         member: slot.member.as_ref().map(|member| place(index, member)),
         replacement: slot.replacement.as_ref().map(|replacement| place(index, replacement)),
     });
@@ -270,8 +270,8 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         clean: states.iter().all(|state| state.clean),
         synced: states.iter().map(|state| state.synced).min().expect("there are lanes"),
         slots: slots.collect(),
-        spares: home.spares.clone(),
-        failed: home.failed.clone(),
+        spares: first.spares.clone(),
+        failed: first.failed.clone(),
         optimal: states.iter().all(|state| state.optimal),
     }
 }
@@ -345,9 +345,9 @@ mod tests {
         let mut coordinator = coordinator(&[false; 3], Vec::new(), Synced::All);
         coordinator.ask(2, MetadataUpdate::State(state(false, Synced::All, &[])));
         // Lane 2 asked before it could know: it is told, and asks again.
-        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[0])));
+        let instructions = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[0])));
         let drop = Instruction::Drop(MemberId(0));
-        assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Instruction::AskAgain)]);
+        assert_eq!(instructions, [(0, drop.clone()), (2, drop), (2, Instruction::AskAgain)]);
         assert!(next_state(&mut coordinator).is_none(), "others still count on it");
         coordinator.ask(0, MetadataUpdate::State(state(true, Synced::All, &[0])));
         assert!(next_state(&mut coordinator).is_none());
@@ -361,13 +361,16 @@ mod tests {
     fn two_lanes_that_drop_one_each_end_with_both_dropped() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::All);
         coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[0])));
-        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[1])));
+        let instructions = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[1])));
         // Both have been told of the other's, and what they asked for is void.
-        let mut again =
-            orders.iter().filter(|(_, order)| *order == Instruction::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
+        let mut again = instructions
+            .iter()
+            .filter(|(_, instruction)| *instruction == Instruction::AskAgain)
+            .map(|(lane, _)| *lane)
+            .collect::<Vec<_>>();
         again.sort_unstable();
         assert_eq!(again, [0, 1]);
-        assert!(orders.contains(&(0, Instruction::Drop(MemberId(1)))));
+        assert!(instructions.contains(&(0, Instruction::Drop(MemberId(1)))));
         coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[0, 1])));
         coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[1, 0])));
         assert_eq!(next_state(&mut coordinator).map(|state| state.failed.len()), Some(2));

@@ -5,7 +5,7 @@ use super::{finish, send, targets};
 use crate::address::sync_of_array;
 use crate::core::Core;
 use crate::member_requests::Waiting;
-use crate::mirror_ledger::CopiesWrite;
+use crate::mirror_writes::CopiesWrite;
 use crate::{ArraySector, MemberId};
 use smallvec::SmallVec;
 use std::rc::Rc;

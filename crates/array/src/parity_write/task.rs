@@ -7,13 +7,13 @@ use crate::core::{Core, gate_plan, lost};
 use crate::lock::Mode;
 use crate::log::LogHolders;
 use crate::log_record::{BAND_SECTORS, LogRecord};
-use crate::no_space::bring_home;
+use crate::no_space::write_in_place;
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
-use crate::parity_ledger::Frozen;
 use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
+use crate::straight_writes::Frozen;
 use crate::task::Worker;
 use crate::{ArraySector, Flaw, MemberId, MemberSector, StripSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
@@ -182,7 +182,7 @@ async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), Io
         core.flush_neighbours(stripe, &part.rows, &part.strips).await?;
     }
     for part in parts {
-        bring_home(core, stripe, &rows(core, stripe, part)).await?;
+        write_in_place(core, stripe, &rows(core, stripe, part)).await?;
     }
     Ok(())
 }

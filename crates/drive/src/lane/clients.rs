@@ -14,7 +14,7 @@ const SEAT_TO_SEND: u32 = 1 << 31;
 /// All clients of the lane.
 #[derive(Default)]
 pub(super) struct LaneClients {
-    seats: Vec<Option<Resident>>,
+    seats: Vec<Option<Seat>>,
     /// Seats of clients that are due a turn, each once.
     due: Vec<u32>,
     /// No client's `until` is before this.
@@ -23,7 +23,7 @@ pub(super) struct LaneClients {
     requests: Vec<Request>,
 }
 
-struct Resident {
+struct Seat {
     lane_client: Box<dyn LaneClient>,
     /// Its index in the request table.
     client: usize,
@@ -44,15 +44,14 @@ impl LaneClients {
         });
         let client = request_table.admit(seat as u32);
         let (is_due, signalled, until) = (false, false, None);
-        self.seats[seat] =
-            Some(Resident { lane_client, client, is_due, signalled, until, watched_in: false, watched_out: false });
+        self.seats[seat] = Some(Seat { lane_client, client, is_due, signalled, until, watched_in: false, watched_out: false });
         self.call(seat as u32);
     }
 
     /// The client in this seat is due a turn.
     pub(super) fn call(&mut self, seat: u32) {
-        if let Some(Some(resident)) = self.seats.get_mut(seat as usize)
-            && !std::mem::replace(&mut resident.is_due, true)
+        if let Some(Some(seated)) = self.seats.get_mut(seat as usize)
+            && !std::mem::replace(&mut seated.is_due, true)
         {
             self.due.push(seat);
         }
@@ -69,19 +68,19 @@ impl LaneClients {
         ring.take_ready(&mut keys);
         for key in keys.drain(..) {
             let seat = key & !SEAT_TO_SEND;
-            if let Some(Some(resident)) = self.seats.get_mut(seat as usize) {
-                let watched = if key == seat { &mut resident.watched_in } else { &mut resident.watched_out };
+            if let Some(Some(seated)) = self.seats.get_mut(seat as usize) {
+                let watched = if key == seat { &mut seated.watched_in } else { &mut seated.watched_out };
                 *watched = false;
-                resident.signalled = true;
+                seated.signalled = true;
                 self.call(seat);
             }
         }
         self.keys = keys;
         if self.earliest.is_some_and(|earliest| earliest <= now) {
-            let is_over = |resident: &Resident| resident.until.is_some_and(|until| until <= now);
+            let is_over = |seated: &Seat| seated.until.is_some_and(|until| until <= now);
             let over = |seat: &u32| self.seats[*seat as usize].as_ref().is_some_and(is_over);
             let seats: Vec<u32> = (0..self.seats.len() as u32).filter(over).collect();
-            self.earliest = self.seats.iter().flatten().filter_map(|resident| resident.until).filter(|&until| until > now).min();
+            self.earliest = self.seats.iter().flatten().filter_map(|seated| seated.until).filter(|&until| until > now).min();
             seats.into_iter().for_each(|seat| self.call(seat));
         }
         self.is_due()
@@ -110,32 +109,32 @@ impl LaneClients {
         let count = self.due.len();
         for index in 0..count {
             let seat = self.due[index];
-            let resident = self.seats[seat as usize].as_mut().expect("only residents are called");
-            resident.is_due = false;
-            let (lane_client, answers) = (&mut resident.lane_client, request_table.answers(resident.client));
-            let signalled = std::mem::take(&mut resident.signalled);
+            let seated = self.seats[seat as usize].as_mut().expect("only seated clients are called");
+            seated.is_due = false;
+            let (lane_client, answers) = (&mut seated.lane_client, request_table.answers(seated.client));
+            let signalled = std::mem::take(&mut seated.signalled);
             let turn = catch_unwind(AssertUnwindSafe(|| lane_client.turn(now, signalled, answers, &mut self.requests)));
             asked |= !self.requests.is_empty();
-            request_table.turn_to_client(resident.client);
+            request_table.turn_to_client(seated.client);
             self.requests.drain(..).for_each(|request| submit(request_table, request));
             match turn {
                 Ok(KeepOn::Again) => {
-                    resident.is_due = true;
+                    seated.is_due = true;
                     self.due.push(seat);
                 }
                 Ok(KeepOn::Wait { readable, writable, until }) => {
-                    resident.until = until;
+                    seated.until = until;
                     self.earliest = self.earliest.into_iter().chain(until).min();
-                    if readable && !std::mem::replace(&mut resident.watched_in, true) {
-                        ring.watch(resident.lane_client.socket(), false, seat);
+                    if readable && !std::mem::replace(&mut seated.watched_in, true) {
+                        ring.watch(seated.lane_client.socket(), false, seat);
                     }
-                    if writable && !std::mem::replace(&mut resident.watched_out, true) {
-                        ring.watch(resident.lane_client.socket(), true, seat | SEAT_TO_SEND);
+                    if writable && !std::mem::replace(&mut seated.watched_out, true) {
+                        ring.watch(seated.lane_client.socket(), true, seat | SEAT_TO_SEND);
                     }
                 }
                 // If a client panics (which is printed), only that client ends.
                 Ok(KeepOn::Leave) | Err(_) => {
-                    request_table.dismiss(resident.client);
+                    request_table.dismiss(seated.client);
                     self.seats[seat as usize] = None;
                 }
             }

@@ -21,7 +21,7 @@ const WINDOW_COST_MAX: usize = 64 << 20;
 /// 256 KiB: how much a client's allowance grows in a round.
 const ROUND_COST: usize = 256 << 10;
 /// 500 ms: a client with a request in this period or the last counts as active.
-const SEASON: Nanos = 500_000_000;
+const PERIOD: Nanos = 500_000_000;
 
 /// The requests of a lane's device by slot, and their clients.
 pub(super) struct RequestTable {
@@ -42,12 +42,12 @@ pub(super) struct RequestTable {
     /// Clients with waiting requests whose cost at the device is so low that they need not wait for their turn.
     modest: Vec<usize>,
     /// The number of clients that are active.
-    season: Season,
+    period: Period,
 }
 
 /// The number of clients that were active lately.
 #[derive(Default)]
-struct Season {
+struct Period {
     number: u64,
     began: Nanos,
     /// In the previous period, and in this one so far.
@@ -75,7 +75,7 @@ struct Client {
     /// True if it is in `turns`.
     has_turn: bool,
     /// The period of its last request.
-    season: u64,
+    period: u64,
 }
 
 /// The destination of a client's answers.
@@ -119,17 +119,17 @@ impl RequestTable {
             window_cost: (2 * optimal_io_bytes as usize).clamp(WINDOW_COST_MIN, WINDOW_COST_MAX),
             turns: VecDeque::new(),
             modest: Vec::new(),
-            season: Season { number: 1, ..Season::default() },
+            period: Period { number: 1, ..Period::default() },
         }
     }
 
     /// Sets the time, once in each turn of the lane.
     pub(super) fn set_now(&mut self, now: Nanos) {
-        let season = &mut self.season;
-        if now >= season.began + SEASON {
+        let period = &mut self.period;
+        if now >= period.began + PERIOD {
             // After a longer pause the last period had no clients.
-            let last = if now < season.began + 2 * SEASON { season.counts[1] } else { 0 };
-            *season = Season { number: season.number + 1, began: now, counts: [last, 0] };
+            let last = if now < period.began + 2 * PERIOD { period.counts[1] } else { 0 };
+            *period = Period { number: period.number + 1, began: now, counts: [last, 0] };
         }
     }
 
@@ -177,7 +177,7 @@ impl RequestTable {
             }
             None => {
                 let (answers, held) = (Vec::new(), VecDeque::new());
-                self.clients.push(Client { reply, answers, open: 0, cost: 0, held, deficit: 0, has_turn: false, season: 0 });
+                self.clients.push(Client { reply, answers, open: 0, cost: 0, held, deficit: 0, has_turn: false, period: 0 });
                 self.clients.len() - 1
             }
         }
@@ -187,13 +187,13 @@ impl RequestTable {
     /// [`RequestTable::next`] returns it.
     pub(super) fn accept(&mut self, request: Request) -> Option<Request> {
         let client = &mut self.clients[self.current];
-        if client.season != self.season.number {
-            client.season = self.season.number;
-            self.season.counts[1] += 1;
+        if client.period != self.period.number {
+            client.period = self.period.number;
+            self.period.counts[1] += 1;
         }
         let cost = cost_of(&request);
         let fits = self.cost == 0 || self.cost + cost <= self.window_cost;
-        let is_free = fits || client.cost + cost <= SMALL_COST || self.season.is_quiet();
+        let is_free = fits || client.cost + cost <= SMALL_COST || self.period.is_quiet();
         if client.held.is_empty() && is_free {
             return Some(self.open(self.current, request));
         }
@@ -222,7 +222,7 @@ impl RequestTable {
                 self.turns.pop_front();
                 continue;
             };
-            if self.cost > 0 && self.cost + cost > self.window_cost && !self.season.is_quiet() {
+            if self.cost > 0 && self.cost + cost > self.window_cost && !self.period.is_quiet() {
                 return None;
             }
             if client.deficit < cost {
@@ -331,7 +331,7 @@ impl RequestTable {
     }
 }
 
-impl Season {
+impl Period {
     /// True if at most one client is active.
     fn is_quiet(&self) -> bool {
         self.counts.iter().all(|&count| count <= 1)

@@ -13,7 +13,7 @@ use super::counts;
 use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplPlace};
-use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_ROOM_FOR_BITMAP, returnable};
+use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,10 +231,10 @@ impl<'a> Found<'a> {
         self.superblock().header.events
     }
     /// The space for its bitmap, or for that of the array if it has none yet.
-    fn bitmap_room_sectors(&self) -> u64 {
+    fn bitmap_space_sectors(&self) -> u64 {
         let superblock = self.superblock();
         match superblock.has(feature::BITMAP_OFFSET) {
-            true => superblock.bitmap_room_sectors(Some(self.candidate.size_sectors)),
+            true => superblock.bitmap_space_sectors(Some(self.candidate.size_sectors)),
             false => 0,
         }
     }
@@ -423,8 +423,8 @@ impl Sorter<'_> {
             return match header.data_size {
                 // Its superblock would keep this shape in a slot.
                 _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
-                room if room < truth.size => {
-                    unusable(format!("it has space for {room} sectors, and {} are needed; use a larger drive", truth.size))
+                space if space < truth.size => {
+                    unusable(format!("it has space for {space} sectors, and {} are needed; use a larger drive", truth.size))
                 }
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
                     unusable("either it or the array has a partial parity log, but not both; add it anew".into())
@@ -961,8 +961,8 @@ impl Sorter<'_> {
         let mut united: Option<Bitmap> = None;
         let mut damage = String::new();
         for found in found.iter().filter(|found| self.is_filled(found)) {
-            let room_sectors = found.bitmap_room_sectors();
-            let suits = |bitmap: &Bitmap| bitmap.suits(geometry.sync_sectors(), room_sectors);
+            let space_sectors = found.bitmap_space_sectors();
+            let suits = |bitmap: &Bitmap| bitmap.suits(geometry.sync_sectors(), space_sectors);
             match &found.member.bitmap {
                 Some(Ok(bitmap)) if suits(bitmap).is_err() => {
                     damage = format!("{}: {}", found.candidate.name, suits(bitmap).expect_err("just seen"));
@@ -1005,9 +1005,9 @@ impl Sorter<'_> {
             bitmap.header.state &= !bitmap::state::STALE;
             bitmap.header.events_cleared = header.events;
         }
-        let rooms = found.iter().filter(|found| self.is_filled(found)).map(Found::bitmap_room_sectors);
-        let room_sectors = rooms.min().unwrap_or(0);
-        match bitmap.resize(geometry.sync_sectors(), room_sectors) {
+        let spaces = found.iter().filter(|found| self.is_filled(found)).map(Found::bitmap_space_sectors);
+        let space_sectors = spaces.min().unwrap_or(0);
+        match bitmap.resize(geometry.sync_sectors(), space_sectors) {
             Ok(()) => Ok(Some(bitmap)),
             Err(error) => Err(AssembleError {
                 array: self.freshest.name(),
@@ -1019,10 +1019,10 @@ impl Sorter<'_> {
 
     /// A member without space for the bitmap that it must get cannot take part.
     fn refuse_cramped(&mut self, found: &[Found], bitmap: &Bitmap) {
-        for found in found.iter().filter(|found| found.bitmap_room_sectors() < bitmap.size_sectors()) {
+        for found in found.iter().filter(|found| found.bitmap_space_sectors() < bitmap.size_sectors()) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
-                *verdict = Verdict::Unusable { reason: NO_ROOM_FOR_BITMAP.into() };
+                *verdict = Verdict::Unusable { reason: NO_SPACE_FOR_BITMAP.into() };
             }
         }
     }

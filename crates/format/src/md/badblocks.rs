@@ -47,9 +47,9 @@ pub fn encode(blocks: &[Range<DriveSector>], shift: u8, size_sectors: u16) -> Op
             start += length;
         }
     }
-    let room = usize::from(size_sectors) * 512;
-    (bytes.len() <= room).then(|| {
-        bytes.resize(room, 0xff);
+    let space = usize::from(size_sectors) * 512;
+    (bytes.len() <= space).then(|| {
+        bytes.resize(space, 0xff);
         bytes
     })
 }

@@ -121,25 +121,25 @@ impl Bitmap {
         Self { header, bits: vec![0xff; length as usize - Header::SIZE_BYTES] }
     }
 
-    /// The number of sectors to read for the bitmap whose first sector is `first`, and which has `room_sectors` on the drive.
+    /// The number of sectors to read for the bitmap whose first sector is `first`, and which has `space_sectors` on the drive.
     ///
     /// # Errors
     /// As [`Bitmap::parse`].
-    pub fn sectors_to_read(first: &[u8], room_sectors: u64) -> Result<u64, BitmapError> {
+    pub fn sectors_to_read(first: &[u8], space_sectors: u64) -> Result<u64, BitmapError> {
         let header = Self::header_of(first)?;
-        Self::sectors_for(header.sync_size, header.chunksize, room_sectors)
+        Self::sectors_for(header.sync_size, header.chunksize, space_sectors)
     }
 
     /// Sectors of a bitmap of this shape in this space. Computed before any memory is taken for one.
     ///
     /// # Errors
     /// [`BitmapError::Damaged`], when it has no place there.
-    fn sectors_for(sync_sectors: u64, chunk_bytes: u32, room_sectors: u64) -> Result<u64, BitmapError> {
+    fn sectors_for(sync_sectors: u64, chunk_bytes: u32, space_sectors: u64) -> Result<u64, BitmapError> {
         let length = length_bytes(sync_sectors, chunk_bytes).filter(|&length| length <= Self::BYTES_MAX);
-        let sectors = length.map(|length| length.div_ceil(512)).filter(|&sectors| sectors <= room_sectors);
+        let sectors = length.map(|length| length.div_ceil(512)).filter(|&sectors| sectors <= space_sectors);
         sectors.ok_or_else(|| {
             BitmapError::Damaged(format!(
-                "{sync_sectors} sectors in chunks of {chunk_bytes} bytes need a longer bitmap than its space of {room_sectors} \
+                "{sync_sectors} sectors in chunks of {chunk_bytes} bytes need a longer bitmap than its space of {space_sectors} \
                  sectors holds ({} KiB at most)",
                 Self::BYTES_MAX >> 10
             ))
@@ -206,17 +206,17 @@ impl Bitmap {
     ///
     /// # Errors
     /// [`BitmapError::Damaged`]: its chunks are too small for that.
-    pub(crate) fn suits(&self, sync_sectors: u64, room_sectors: u64) -> Result<(), BitmapError> {
-        Self::sectors_for(sync_sectors, self.header.chunksize, room_sectors).map(|_| ())
+    pub(crate) fn suits(&self, sync_sectors: u64, space_sectors: u64) -> Result<(), BitmapError> {
+        Self::sectors_for(sync_sectors, self.header.chunksize, space_sectors).map(|_| ())
     }
 
     /// Makes the bitmap cover a sync space of this size; new bits are set. (mdadm and the kernel round the size of a RAID 10
     /// differently; the kernel's way holds.)
     ///
     /// # Errors
-    /// [`BitmapError::Damaged`], when `room_sectors` on the members do not hold it; nothing was changed.
-    pub fn resize(&mut self, sync_sectors: u64, room_sectors: u64) -> Result<(), BitmapError> {
-        self.suits(sync_sectors, room_sectors)?;
+    /// [`BitmapError::Damaged`], when `space_sectors` on the members do not hold it; nothing was changed.
+    pub fn resize(&mut self, sync_sectors: u64, space_sectors: u64) -> Result<(), BitmapError> {
+        self.suits(sync_sectors, space_sectors)?;
         let before = self.chunk_count();
         self.header.sync_size = sync_sectors;
         let length = Header::SIZE_BYTES + self.chunk_count().div_ceil(8) as usize;
@@ -321,7 +321,7 @@ impl Bitmap {
 }
 
 /// The space that mdadm leaves for a bitmap, by the size of a member: 4 KiB, from 8 GiB on 64, from 200 GiB on 128 KiB.
-pub fn room_sectors(member_sectors: u64) -> u64 {
+pub fn space_sectors(member_sectors: u64) -> u64 {
     match member_sectors {
         0..128 => 0,
         sectors if sectors - 128 >= 200 << 21 => 256,
@@ -335,7 +335,7 @@ pub fn room_sectors(member_sectors: u64) -> u64 {
 /// # Errors
 /// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the space.
 pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors: u64) -> Result<u32, String> {
-    let room_bytes = room_sectors(member_sectors) * 512;
+    let room_bytes = space_sectors(member_sectors) * 512;
     if room_bytes == 0 {
         return Err("the members are too small for a write-intent bitmap: leave it out".into());
     }

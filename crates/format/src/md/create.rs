@@ -4,9 +4,9 @@
 //! resynced with all members in place, where mdadm rebuilds the last one as a spare; and the first 4 KiB of a drive are zeroed,
 //! while mdadm leaves the old content there.
 
-use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
+use super::bitmap::{Bitmap, choose_chunk_bytes, space_sectors};
 use super::checksums::{self, region_of};
-use super::log::{LogRoom, Session, encode_head};
+use super::log::{LogSpace, Session, encode_head};
 use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use crate::detect::WINDOW_SECTORS;
@@ -148,7 +148,7 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
             break;
         }
     }
-    (24 + room_sectors(drive_sectors) + headroom).next_multiple_of(2048)
+    (24 + space_sectors(drive_sectors) + headroom).next_multiple_of(2048)
 }
 
 /// A name as a superblock has it.
@@ -177,8 +177,8 @@ impl Create {
         let first = self.first_drive()?;
         let set_name = self.set_name()?;
         let data_offset = self.data_offset_sectors.unwrap_or_else(|| data_offset_sectors(first.size_sectors, strip_sectors));
-        let rooms = self.rooms(data_offset)?;
-        let (geometry, size) = self.geometry(strip_sectors, rooms)?;
+        let spaces = self.spaces(data_offset)?;
+        let (geometry, size) = self.geometry(strip_sectors, spaces)?;
         let bitmap = self.new_bitmap(size, &geometry)?;
         let missing = self.members.iter().filter(|member| member.is_none()).count();
         if missing > geometry.losses_survived() {
@@ -209,8 +209,8 @@ impl Create {
             superblock.header.device_uuid = drive.device_uuid;
             superblock.header.data_size = self.data_sectors_within(drive.size_sectors - data_offset);
             if self.log == LogChoice::None && self.level.parity_count() > 0 {
-                let room = LogRoom::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
-                let place = room.and_then(|room| room.cut(1));
+                let space = LogSpace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
+                let place = space.and_then(|space| space.cut(1));
                 creation.writes.extend(place.map(|place| CreateWrite {
                     drive: index,
                     start_sector: place.head_start,
@@ -249,12 +249,12 @@ impl Create {
     }
 
     /// The sectors of each drive for data.
-    fn rooms(&self, data_offset: u64) -> Result<Vec<u64>, CreateError> {
-        let mut rooms = Vec::new();
+    fn spaces(&self, data_offset: u64) -> Result<Vec<u64>, CreateError> {
+        let mut spaces = Vec::new();
         for drive in self.members.iter().flatten().chain(&self.spares) {
-            match drive.size_sectors.checked_sub(data_offset).map(|room| self.data_sectors_within(room)) {
+            match drive.size_sectors.checked_sub(data_offset).map(|space| self.data_sectors_within(space)) {
                 // mdadm counts in KiB.
-                Some(room) if room >= 16 => rooms.push(if self.level.is_redundant() { room & !1 } else { room }),
+                Some(space) if space >= 16 => spaces.push(if self.level.is_redundant() { space & !1 } else { space }),
                 _ => {
                     return Err(CreateError::Refused(format!(
                         "{} is too small: metadata need {data_offset} of its {} sectors \
@@ -264,13 +264,13 @@ impl Create {
                 }
             }
         }
-        Ok(rooms)
+        Ok(spaces)
     }
 
-    /// The places of data, and how much of each member is used. `rooms`: the sectors of each drive for data.
-    fn geometry(&self, strip_sectors: u64, rooms: Vec<u64>) -> Result<(Geometry, u64), CreateError> {
-        let size = self.used_sectors(strip_sectors, &rooms)?;
-        let sizes: Vec<u64> = if self.level.is_redundant() { vec![size; self.members.len()] } else { rooms };
+    /// The places of data, and how much of each member is used. `spaces`: the sectors of each drive for data.
+    fn geometry(&self, strip_sectors: u64, spaces: Vec<u64>) -> Result<(Geometry, u64), CreateError> {
+        let size = self.used_sectors(strip_sectors, &spaces)?;
+        let sizes: Vec<u64> = if self.level.is_redundant() { vec![size; self.members.len()] } else { spaces };
         let mut geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
         let mut size = size;
         if let Layout::Copies(copies) = self.layout {
@@ -315,8 +315,8 @@ impl Create {
     }
 
     /// The part of the space behind metadata that is for data.
-    fn data_sectors_within(&self, room: u64) -> u64 {
-        if self.checksums { Region::data_sectors_within(room) } else { room }
+    fn data_sectors_within(&self, space: u64) -> u64 {
+        if self.checksums { Region::data_sectors_within(space) } else { space }
     }
 
     fn set_name(&self) -> Result<[u8; 32], CreateError> {
@@ -330,9 +330,9 @@ impl Create {
     }
 
     /// The sectors used of each member of a redundant array: the smallest space, or the limit asked for.
-    fn used_sectors(&self, strip_sectors: u64, rooms: &[u64]) -> Result<u64, CreateError> {
+    fn used_sectors(&self, strip_sectors: u64, spaces: &[u64]) -> Result<u64, CreateError> {
         let unit = if self.level == Level::Raid1 { 128 } else { strip_sectors.max(2) };
-        let smallest = rooms.iter().copied().min().unwrap_or(0);
+        let smallest = spaces.iter().copied().min().unwrap_or(0);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit > smallest) {
             return Err(CreateError::Refused(format!(
                 "{limit} sectors of each member were asked for, and the smallest has {smallest}: ask for less, or use larger drives"
@@ -353,7 +353,7 @@ impl Create {
             }
         }
         // Bitmap, or the space left for one, follows the superblock; the bad-block log follows that.
-        let bitmap_sectors = bitmap.map_or(room_sectors(size), |bitmap| bitmap.size_sectors().next_multiple_of(8));
+        let bitmap_sectors = bitmap.map_or(space_sectors(size), |bitmap| bitmap.size_sectors().next_multiple_of(8));
         let bblog_offset = if data_offset >= 8 + 8 + bitmap_sectors + 8 { 8 + bitmap_sectors } else { data_offset - 16 };
         let header = Header {
             magic: MAGIC,
@@ -414,8 +414,8 @@ pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Optio
     if let Some(bitmap) = bitmap {
         let mut bytes = bitmap.encode();
         let start = place(header.bitmap_offset);
-        let room = superblock.bitmap_room_sectors(None).min(bytes.len() as u64 / 512);
-        bytes.truncate((room * 512) as usize);
+        let space = superblock.bitmap_space_sectors(None).min(bytes.len() as u64 / 512);
+        bytes.truncate((space * 512) as usize);
         parts.push((start, bytes));
     }
     let ends = parts.iter().map(|(start, bytes)| start + bytes.len() as u64 / 512).filter(|end| *end <= HEAD_SECTORS_MAX);

@@ -54,7 +54,7 @@ impl LaneLog for MdLog {
     }
 
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
-        let (place, kept) = self.members.get_mut(&member).expect("an array with a log has room for it on every member");
+        let (place, kept) = self.members.get_mut(&member).expect("an array with a log has space for it on every member");
         let (start_sector, data) = match place {
             LogArea::Ring(place, salt) => {
                 kept.ring.append((place, self.lane, salt, self.session), records, terms, &mut self.memory)?

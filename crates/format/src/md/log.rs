@@ -162,14 +162,14 @@ const HOLDS_ZEROS: u8 = 4;
 
 /// The space for a log that md leaves on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogRoom {
+pub(crate) struct LogSpace {
     /// First sector of the head; the ring ends there.
     pub head_start: DriveSector,
     /// The most that the ring may take.
     sectors: u64,
 }
 
-impl LogRoom {
+impl LogSpace {
     /// `bitmap_sectors`: 0 without a bitmap. `None`: too little space, or data comes first, or the array has md's partial
     /// parity log.
     pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
@@ -197,7 +197,7 @@ impl LogRoom {
         ((self.sectors / RING_SECTORS_MIN) as usize).min(PARTS_MAX)
     }
 
-    /// A ring of this many parts. `None`: more than [`LogRoom::parts_max`].
+    /// A ring of this many parts. `None`: more than [`LogSpace::parts_max`].
     pub fn cut(&self, parts: usize) -> Option<LogPlace> {
         let part_sectors = self.sectors / parts as u64 / PAGE_SECTORS * PAGE_SECTORS;
         let place = LogPlace { head_start: self.head_start, parts, part_sectors: part_sectors.min(RING_SECTORS_MAX) };
@@ -321,8 +321,8 @@ pub struct FoundPart {
 impl FoundLog {
     /// Reads the log of a member, and the ring only if its session is the superblock's, or that of the update after it, which
     /// the member may have missed (R27). `None`: there is no log, or it is another member's.
-    pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut Read) -> Option<Self> {
-        let head_start = room.head_start;
+    pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
+        let head_start = space.head_start;
         let page = read(head_start.get(), PAGE_SECTORS).ok()?;
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
         let header = &superblock.header;
@@ -343,7 +343,7 @@ impl FoundLog {
         let place = LogPlace { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
         let fits = found.is_understood()
             && place.parts <= PARTS_MAX
-            && head.ring_sectors <= room.sectors
+            && head.ring_sectors <= space.sectors
             && place.ring_sectors() == head.ring_sectors
             && place.part_sectors.is_multiple_of(PAGE_SECTORS)
             && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&place.part_sectors)
@@ -577,9 +577,9 @@ impl Ring {
         };
         let start = from(self.next, sectors);
         let behind = from(start + sectors, PAGE_SECTORS);
-        let leaves_room = behind >= start + sectors || behind + PAGE_SECTORS <= start;
-        let room = is_free(start, sectors) && (!has_records || leaves_room && is_free(behind, PAGE_SECTORS));
-        room.then_some(start)
+        let leaves_space = behind >= start + sectors || behind + PAGE_SECTORS <= start;
+        let space = is_free(start, sectors) && (!has_records || leaves_space && is_free(behind, PAGE_SECTORS));
+        space.then_some(start)
     }
 
     /// The bytes that append `records` to a part in a session, and their position on the drive. `None`: no space before more
@@ -717,14 +717,14 @@ mod tests {
             // The superblock carries the session's tag.
             header.utime = u64::from(session.tag) << 40;
             let superblock = Superblock { header, roles: Vec::new(), span_of: None };
-            let room = LogRoom::of(&superblock, 0).expect("there is room");
-            assert_eq!((room.parts_max(), room.cut(parts + 1)), (parts, None));
-            let place = room.cut(parts).expect("there is room");
+            let space = LogSpace::of(&superblock, 0).expect("there is space");
+            assert_eq!((space.parts_max(), space.cut(parts + 1)), (parts, None));
+            let place = space.cut(parts).expect("there is space");
             Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), incarnation: 0 }
         }
 
-        fn room(&self) -> LogRoom {
-            LogRoom::of(&self.superblock, 0).expect("there is room")
+        fn space(&self) -> LogSpace {
+            LogSpace::of(&self.superblock, 0).expect("there is space")
         }
 
         fn write_head(&mut self) {
@@ -741,7 +741,7 @@ mod tests {
             page[0x0c..0x10].copy_from_slice(&crc.to_le_bytes());
         }
 
-        /// Appends a record with so many sectors of partial parity, or none, to a part; where it went. `None`: no room.
+        /// Appends a record with so many sectors of partial parity, or none, to a part; where it went. `None`: no space.
         fn append(&mut self, to: (usize, &mut Ring), record: Option<(u64, u64)>, terms: AppendTerms) -> Option<Range<usize>> {
             let record = record.map(|(number, sectors)| LogRecord {
                 number,
@@ -762,14 +762,14 @@ mod tests {
             Some(range)
         }
 
-        /// As [`Bench::append`], of a record without bytes, where there is room.
+        /// As [`Bench::append`], of a record without bytes, where there is space.
         fn append_bare(&mut self, to: (usize, &mut Ring), number: u64) -> Range<usize> {
-            self.append(to, Some((number, 0)), FIRST).expect("there is room")
+            self.append(to, Some((number, 0)), FIRST).expect("there is space")
         }
 
         fn found(&self) -> FoundLog {
             let mut read = |start: u64, sectors: u64| Ok(self.drive[bytes(start)..][..bytes(sectors)].to_vec());
-            FoundLog::read(&self.superblock, &self.room(), &mut read).expect("there is a log")
+            FoundLog::read(&self.superblock, &self.space(), &mut read).expect("there is a log")
         }
 
         /// Each part: whether it is damaged, and the numbers of its records.
@@ -811,9 +811,9 @@ mod tests {
             let mut bench = Bench::new(1);
             let mut ring = Ring::default();
             bench.write_head();
-            bench.append((0, &mut ring), Some((1, 8)), FIRST).expect("there is room");
-            let second = bench.append((0, &mut ring), Some((2, 8)), FIRST).expect("there is room");
-            bench.append((0, &mut ring), Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is room");
+            bench.append((0, &mut ring), Some((1, 8)), FIRST).expect("there is space");
+            let second = bench.append((0, &mut ring), Some((2, 8)), FIRST).expect("there is space");
+            bench.append((0, &mut ring), Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is space");
             bench.drive[second].fill(0);
             assert_eq!(bench.told(), [(damaged, vec![1, 3])], "{unsure_count} were not known to be durable");
         }
@@ -836,7 +836,7 @@ mod tests {
         };
         let records: Vec<LogRecord> = (1..50).map(record).collect();
         let at = (&bench.place, 0, &salt_of(&bench.superblock, 0), bench.session.number);
-        let (start, data) = Ring::default().append(at, &records, FIRST, &mut bench.memory).expect("there is room");
+        let (start, data) = Ring::default().append(at, &records, FIRST, &mut bench.memory).expect("there is space");
         bench.drive[bytes(start.get())..][..data.len()].copy_from_slice(&data);
         let found = bench.found().parts.remove(0).records;
         assert_eq!(found.len(), records.len());
@@ -869,7 +869,7 @@ mod tests {
             true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
             _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
         };
-        let found = FoundLog::read(&bench.superblock, &bench.room(), &mut read).expect("there is a log");
+        let found = FoundLog::read(&bench.superblock, &bench.space(), &mut read).expect("there is a log");
         let damaged: Vec<bool> = found.parts.iter().map(|part| part.damaged).collect();
         assert_eq!(damaged, [true, true, false], "the first one cannot be read");
     }
@@ -932,7 +932,7 @@ mod tests {
             for (part, ring) in rings.iter_mut().enumerate() {
                 bench.append_bare((part, ring), 1);
             }
-            let second = bench.append((0, &mut rings[0]), Some((2, 8)), FIRST).expect("there is room");
+            let second = bench.append((0, &mut rings[0]), Some((2, 8)), FIRST).expect("there is space");
             assert_eq!(bench.told(), [(false, vec![1, 2]), (false, vec![1])]);
             let salt = salt_of(&bench.superblock, 0);
             let page = &mut bench.drive[second];

@@ -3,7 +3,7 @@
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::checksums::{self, Checksums};
-use super::log::{FoundLog, LogRoom};
+use super::log::{FoundLog, LogSpace};
 use super::ppl::{FoundPpl, PplPlace};
 use super::shape::keeps_parity;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
@@ -128,20 +128,20 @@ fn real_of(one: Superblock, other: Superblock) -> Superblock {
 impl Member {
     fn read(superblock: Superblock, drive_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
         let bitmap = BitmapPlace::of(&superblock, logical_block_bytes).map(|place| {
-            let room = superblock.bitmap_room_sectors(Some(drive_sectors));
+            let space = superblock.bitmap_space_sectors(Some(drive_sectors));
             let mut read = |sectors: u64| {
                 let sectors = sectors.next_multiple_of(place.unit_sectors).min(drive_sectors - place.start_sector.get());
                 read(place.start_sector.get(), sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
             };
             let first = read(1)?;
-            let bytes = read(Bitmap::sectors_to_read(&first, room)?)?;
+            let bytes = read(Bitmap::sectors_to_read(&first, space)?)?;
             Bitmap::parse(&bytes, &superblock.header.set_uuid)
         });
         let bad_blocks = Self::read_bad_blocks(&superblock, drive_sectors, read);
         let bitmap_sectors = bitmap.as_ref().and_then(|bitmap| Some(bitmap.as_ref().ok()?.size_sectors()));
         let parity = keeps_parity(&superblock.header);
-        let room = LogRoom::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
-        let log = room.and_then(|room| FoundLog::read(&superblock, &room, read));
+        let space = LogSpace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
+        let log = space.and_then(|space| FoundLog::read(&superblock, &space, read));
         let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
         Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums }

@@ -18,7 +18,7 @@ use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
 use super::lane_log::{LogArea, LogLayout, MdLog};
-use super::log::{LogRoom, Session, encode_head, salt_of};
+use super::log::{LogSpace, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};
 use super::shape::{keeps_parity, layout_of};
@@ -67,9 +67,9 @@ pub struct Adopt {
 #[error("{0}")]
 pub struct AdoptError(String);
 
-pub(crate) const NO_ROOM_FOR_BITMAP: &str =
+pub(crate) const NO_SPACE_FOR_BITMAP: &str =
     "its metadata leave too little space for the array's write-intent bitmap; wipe it (`stria wipe`) and add it anew";
-const NO_ROOM_FOR_LOG: &str =
+const NO_SPACE_FOR_LOG: &str =
     "there is too little space before its data for the array's write log; wipe it (`stria wipe`) and add it anew";
 
 /// The metadata for status displays.
@@ -225,10 +225,10 @@ impl MdMetadata {
 
     /// The most lanes that the array may run on.
     pub fn lanes_max(&self) -> usize {
-        let rooms = self.keepers.values().map(|keeper| self.log_room(&keeper.superblock));
+        let spaces = self.keepers.values().map(|keeper| self.log_space(&keeper.superblock));
         match self.append_sectors_max() {
             _ if self.checksums || self.common.ppl().is_some() => 1,
-            Some(_) => rooms.flatten().map(|room| room.parts_max()).min().unwrap_or(1),
+            Some(_) => spaces.flatten().map(|space| space.parts_max()).min().unwrap_or(1),
             None => usize::MAX,
         }
     }
@@ -242,7 +242,7 @@ impl MdMetadata {
     fn append_sectors_max_on(&self, superblock: &Superblock) -> Option<u64> {
         match superblock.ppl() {
             Some(_) => Some(ppl::APPEND_SECTORS_MAX),
-            None => Some(self.log_room(superblock)?.cut(self.lanes)?.append_sectors_max()),
+            None => Some(self.log_space(superblock)?.cut(self.lanes)?.append_sectors_max()),
         }
     }
 
@@ -350,8 +350,8 @@ impl MdMetadata {
                            add it under Linux (mdadm --add)"
                 .into());
         }
-        let room = drive.size_sectors.saturating_sub(header.data_offset);
-        let data_size = if self.checksums { Region::data_sectors_within(room) } else { room };
+        let space = drive.size_sectors.saturating_sub(header.data_offset);
+        let data_size = if self.checksums { Region::data_sectors_within(space) } else { space };
         if data_size < header.size {
             let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
             let needed = header.data_offset + header.size + behind;
@@ -369,12 +369,12 @@ impl MdMetadata {
         let Some(number) = self.free_number() else {
             return Err("every device number is taken; remove failed members first".into());
         };
-        if !self.has_room_for_log(&self.common) {
-            return Err(NO_ROOM_FOR_LOG.into());
+        if !self.has_space_for_log(&self.common) {
+            return Err(NO_SPACE_FOR_LOG.into());
         }
-        let bitmap_room = self.common.bitmap_room_sectors(Some(drive.size_sectors));
-        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_room) {
-            return Err(NO_ROOM_FOR_BITMAP.into());
+        let bitmap_space = self.common.bitmap_space_sectors(Some(drive.size_sectors));
+        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_space) {
+            return Err(NO_SPACE_FOR_BITMAP.into());
         }
         Ok((number, data_size))
     }
@@ -411,8 +411,8 @@ impl MdMetadata {
         let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
         let slot = self.returnable(&found.superblock)?;
         let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
-        if !self.has_room_for_log(&found.superblock) {
-            return Err(AdoptError(format!("{} cannot return: {NO_ROOM_FOR_LOG}", candidate.name)));
+        if !self.has_space_for_log(&found.superblock) {
+            return Err(AdoptError(format!("{} cannot return: {NO_SPACE_FOR_LOG}", candidate.name)));
         }
         // R39: its earlier incarnation in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
@@ -517,7 +517,7 @@ impl MdMetadata {
         if let Some(bitmap) = &self.bitmap {
             places.push(superblock.sector_at(header.bitmap_offset).run(bitmap.size_sectors()));
         }
-        if let Some(place) = self.log_room(superblock).and_then(|room| room.cut(self.lanes)).filter(|_| !self.log.off) {
+        if let Some(place) = self.log_space(superblock).and_then(|space| space.cut(self.lanes)).filter(|_| !self.log.off) {
             places.push(place.ring_start()..place.head_start + 8);
         }
         if let Some(place) = PplPlace::of(superblock) {
@@ -531,7 +531,7 @@ impl MdMetadata {
 
     /// The head of a member's log, if it must be written.
     fn log_head(&mut self, member: MemberId) -> Option<MetadataWrite> {
-        let place = self.log_room(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
+        let place = self.log_space(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
         let session = match self.log.session {
             Some(session) => session,
             None if self.log.off => Session::default(),
@@ -558,13 +558,13 @@ impl MdMetadata {
         self.active.is_empty() || self.active.contains(&member)
     }
 
-    fn log_room(&self, superblock: &Superblock) -> Option<LogRoom> {
+    fn log_space(&self, superblock: &Superblock) -> Option<LogSpace> {
         let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
-        LogRoom::of(superblock, bitmap_sectors).filter(|_| keeps_parity(&superblock.header))
+        LogSpace::of(superblock, bitmap_sectors).filter(|_| keeps_parity(&superblock.header))
     }
 
     /// A new member must have space for what lanes append.
-    fn has_room_for_log(&self, superblock: &Superblock) -> bool {
+    fn has_space_for_log(&self, superblock: &Superblock) -> bool {
         self.append_sectors_max().is_none_or(|ours| self.append_sectors_max_on(superblock) >= Some(ours))
     }
 
@@ -761,8 +761,8 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     let Some(bitmap) = bitmap else {
         return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
     };
-    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_room_sectors(None) < bitmap.size_sectors() {
-        return Err(NO_ROOM_FOR_BITMAP.into());
+    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_space_sectors(None) < bitmap.size_sectors() {
+        return Err(NO_SPACE_FOR_BITMAP.into());
     }
     if theirs.events < bitmap.header.events_cleared {
         return Err(format!(
@@ -897,7 +897,7 @@ impl MetadataWriter for MdMetadata {
             let superblock = &keeper.superblock;
             let place = match PplPlace::of(superblock) {
                 Some(place) => LogArea::Ppl(place, self.geometry()),
-                None => LogArea::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_incarnation)),
+                None => LogArea::Ring(self.log_space(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_incarnation)),
             };
             Some((member, place))
         };

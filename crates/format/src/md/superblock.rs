@@ -428,30 +428,30 @@ impl Superblock {
     }
 
     /// The distance from a sector to the next thing behind it. `None`: the drive's size does not matter.
-    fn room_from(&self, sector: u64, drive_sectors: Option<u64>) -> u64 {
+    fn space_from(&self, sector: u64, drive_sectors: Option<u64>) -> u64 {
         self.neighbours(drive_sectors).filter(|&next| next > sector).min().unwrap_or(sector) - sector
     }
 
     /// The space for the bitmap where it lies.
-    pub(crate) fn bitmap_room_sectors(&self, drive_sectors: Option<u64>) -> u64 {
-        self.room_from(self.sector_at(self.header.bitmap_offset).get(), drive_sectors)
+    pub(crate) fn bitmap_space_sectors(&self, drive_sectors: Option<u64>) -> u64 {
+        self.space_from(self.sector_at(self.header.bitmap_offset).get(), drive_sectors)
     }
 
     /// The number of roles that the superblock has space for, up to the next thing behind it.
     pub(crate) fn roles_max(&self) -> usize {
-        let room = self.room_from(self.header.super_offset, None).min(SUPERBLOCK_BYTES as u64 / 512) as usize * 512;
-        (room.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
+        let space = self.space_from(self.header.super_offset, None).min(SUPERBLOCK_BYTES as u64 / 512) as usize * 512;
+        (space.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
     }
 
     /// The bytes of the mark of a span, if there is space for one.
     fn mark<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8; Mark::SIZE_BYTES]> {
         let mark = bytes.get(MARK_PLACE..)?.first_chunk()?;
-        self.has_room_for_mark().then_some(mark)
+        self.has_space_for_mark().then_some(mark)
     }
 
     /// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there, and
     /// data.
-    fn has_room_for_mark(&self) -> bool {
+    fn has_space_for_mark(&self) -> bool {
         let header = &self.header;
         let behind = 1..SUPERBLOCK_BYTES as i32 / 512;
         let bitmap = self.has(feature::BITMAP_OFFSET) && behind.contains(&header.bitmap_offset);
@@ -520,7 +520,7 @@ impl Superblock {
         let sum = checksum(&bytes);
         bytes[SUM_OFFSET..SUM_OFFSET + 4].copy_from_slice(&sum.to_le_bytes());
         bytes.resize(bytes.len().next_multiple_of(512), 0xff);
-        if let Some(upper_uuid) = self.span_of.filter(|_| self.has_room_for_mark()) {
+        if let Some(upper_uuid) = self.span_of.filter(|_| self.has_space_for_mark()) {
             bytes.resize(MARK_PLACE, 0);
             bytes.extend(span::encode(header.set_uuid, upper_uuid));
         }

@@ -40,7 +40,7 @@ impl Lanes for AllLanes<'_, '_> {
     }
 
     fn redundant_arrays(&mut self) -> Result<Vec<usize>, Ended> {
-        Ok(self.0.node().home().redundant())
+        Ok(self.0.node().coordinator().redundant())
     }
 
     fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), Ended> {

@@ -20,7 +20,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let mut request_table = RequestTable::new("lane", 0);
-        request_table.set_now(SEASON);
+        request_table.set_now(PERIOD);
         Self { request_table, device: VecDeque::new() }
     }
 
@@ -111,7 +111,7 @@ fn requests_of_one_client_keep_their_order_and_each_ends_once() {
     };
     let (mut asked, mut ended) = ([0; 4], [0; 4]);
     for step in 0..20_000_u64 {
-        bench.request_table.set_now(SEASON + step * SEASON / 1000);
+        bench.request_table.set_now(PERIOD + step * PERIOD / 1000);
         let client = random() % 4;
         if random() % 2 == 0 {
             bench.ask(clients[client], read(asked[client], 4096 << (random() % 12)));

@@ -16,7 +16,7 @@ use super::{MdMetadata, MemberMetadata};
 use crate::md::bitmap::{Bitmap, choose_chunk_bytes};
 use crate::md::checksums::{WITNESSED, new_region, region_of};
 use crate::md::create::{BitmapChoice, LogChoice};
-use crate::md::log::{LogRoom, Session, encode_head};
+use crate::md::log::{LogSpace, Session, encode_head};
 use crate::md::member::Candidate;
 use crate::md::superblock::{Role, Superblock, feature};
 use stria_array::{DriveSector, MemberId, MetadataWrite};
@@ -141,7 +141,7 @@ impl MdMetadata {
         for (_, keeper) in &altered {
             let (header, name) = (&keeper.superblock.header, &keeper.name);
             let end = header.super_offset + offset + bitmap.size_sectors().next_multiple_of(BLOCK);
-            if end > header.data_offset || had_log && LogRoom::of(&keeper.superblock, bitmap.size_sectors()).is_none() {
+            if end > header.data_offset || had_log && LogSpace::of(&keeper.superblock, bitmap.size_sectors()).is_none() {
                 return Err(format!(
                     "{name} has too little space for a bitmap between its superblock and its data; choose larger chunks"
                 ));
@@ -193,7 +193,7 @@ impl MdMetadata {
         self.has_parity()?;
         let mut heads = Vec::new();
         for (&member, keeper) in &self.keepers {
-            let Some(place) = self.log_room(&keeper.superblock).and_then(|room| room.cut(1)) else {
+            let Some(place) = self.log_space(&keeper.superblock).and_then(|space| space.cut(1)) else {
                 let name = &keeper.name;
                 return if off {
                     Ok(Vec::new())

@@ -57,7 +57,7 @@ impl RemoteDevice for LaneRouter {
             let (lane, place) = places.min_by_key(|(_, place)| Arc::strong_count(place)).expect("there is a lane");
             (lane, Arc::clone(place))
         };
-        self.lanes[lane].take_in(Box::new(Lodger { _place: place, client }))
+        self.lanes[lane].take_in(Box::new(RoutedClient { _place: place, client }))
     }
 
     fn stir(&self) {
@@ -66,13 +66,13 @@ impl RemoteDevice for LaneRouter {
 }
 
 /// An on-lane client that is counted for its lane.
-struct Lodger {
+struct RoutedClient {
     /// Released before the end of the on-lane client is visible.
     _place: Arc<()>,
     client: Box<dyn LaneClient>,
 }
 
-impl LaneClient for Lodger {
+impl LaneClient for RoutedClient {
     fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         self.client.turn(now, signalled, ended, requests)
     }
