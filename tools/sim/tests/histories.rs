@@ -346,6 +346,8 @@ const WITH_EXTRAS: &[(u64, &str, Extras)] = &[
     (1400000231, "60", MORE),
     // A held drive that was found again had forgotten the write error that it still had (the checker's fault).
     (980071123, "60", Extras { more_faults: false, ..MORE }),
+    // A misdirected write lay in rows that the rest of the same write read, and parity followed it (the checker's fault).
+    (985001874, "6", MORE_AND_CHANGES),
 ];
 
 #[test]

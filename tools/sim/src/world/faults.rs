@@ -8,6 +8,7 @@ use super::{Kind, Outcome, Stop, World, is_whole};
 use crate::drive::{Keep, Presence, Witness};
 use crate::image::Image;
 use crate::member_drive::{PATIENCE, SUPERBLOCK};
+use crate::trace::places_of;
 use crate::tree;
 use crate::workload::Rot;
 use std::ops::Range;
@@ -69,9 +70,14 @@ impl World<'_> {
                 drive.witnesses.push((place, right));
             }
             Rot::Lost | Rot::Misdirected => {
-                let elsewhere = (rot == Rot::Misdirected).then_some(place);
+                let strip = self.history.setup.strip_sectors;
+                let range = self.place(at >> 16, strip);
+                // Another part of the same write would read the changed bytes and make parity match them.
+                let read_by_write = places_of(self.node().coordinator(), range.clone())
+                    .iter()
+                    .any(|rows| rows.start < place + strip && place < rows.end + strip);
+                let elsewhere = (rot == Rot::Misdirected && !read_by_write).then_some(place);
                 self.drives[drive].borrow_mut().lose_next_write(elsewhere, self.history.setup.data_start() + room);
-                let range = self.place(at >> 16, self.history.setup.strip_sectors);
                 self.write(range, false)?;
                 self.drain_down()?;
                 self.drives[drive].borrow_mut().lose_no_write();
