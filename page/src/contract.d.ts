@@ -696,7 +696,7 @@ export interface components {
             /** @description The drives. */
             drives: string[];
             /**
-             * @description How much is erased, and by whom.
+             * @description The extent of the erasure, and the side that does it.
              * @default signatures
              */
             means: components["schemas"]["WipeMeans"];
@@ -1028,7 +1028,7 @@ export interface components {
             /** @description The drives. */
             drives: string[];
             /**
-             * @description How much is erased, and by whom.
+             * @description The extent of the erasure, and the side that does it.
              * @default signatures
              */
             means?: components["schemas"]["WipeMeansInput"];
@@ -2859,9 +2859,9 @@ export interface components {
             /** @description The proof. */
             via: components["schemas"]["Via"];
         };
-        /** @description How much of a drive is erased, and by whom. */
+        /** @description The extent of an erasure, and the side that does it: Stria or the drive. */
         WipeMeans: "signatures" | "discard" | "secure_erase" | "sanitize";
-        /** @description How much of a drive is erased, and by whom. */
+        /** @description The extent of an erasure, and the side that does it: Stria or the drive. */
         WipeMeansInput: "signatures" | "discard" | "secure_erase" | "sanitize";
         /** @description The write policy, in the words of RAID controllers. */
         WriteMode: "through" | "safe" | "back";

@@ -10,7 +10,7 @@ use stria_terminal::Failure;
 /// How often a sanitize is asked for its progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How much of a drive is erased, and by whom.
+/// The extent of an erasure, and the side that does it: Stria or the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WipeMeans {

@@ -332,7 +332,7 @@ pub enum Action {
     Wipe {
         /// The drives.
         drives: Vec<PathBuf>,
-        /// How much is erased, and by whom.
+        /// The extent of the erasure, and the side that does it.
         #[serde(default)]
         means: WipeMeans,
     },

@@ -1,6 +1,6 @@
 //! Look-alikes of desktop applications' storage traces.
 //!
-//! The traces of desktop benchmarks belong to their makers, who published only totals: operations by kind and order, and
+//! The makers of desktop benchmarks published only totals of their traces: operations by kind and order, and
 //! megabytes read and written. A look-alike has exactly these operations and, to one block, these bytes; which offsets, which
 //! sizes and in which order is drawn by chance from a seed. Times are not published: all are 0, so a look-alike is replayed in a
 //! closed loop, and its result is the mean bandwidth while busy, as those benchmarks score it.

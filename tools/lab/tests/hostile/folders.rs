@@ -141,7 +141,7 @@ fn results_of_fio_that_no_report_could_show_are_not_imported() {
         let job = value["jobs"][0].clone();
         value["jobs"].as_array_mut().expect("a list").push(job);
     });
-    assert!(words.expect_err("their sum").contains("together"));
+    assert!(words.expect_err("their sum").contains("the sum of the jobs"));
     for (key, value) in [("timestamp_ms", json!(u64::MAX)), ("timestamp", json!(u64::MAX)), ("jobs", json!([]))] {
         let _ = with(&|json| {
             json[key] = value.clone();
