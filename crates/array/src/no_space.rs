@@ -91,8 +91,8 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
 }
 
 /// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of the
-/// new data. If the only parity is what had no space, the one strip that was written becomes what it was.
-/// `false`: what is there cannot be told, and nothing was written.
+/// new data. If the only parity is what had no space, a strip that was written alone becomes what it was; of several strips one may be
+/// the missing one, and the old bytes of the two cannot be told apart. `false`: parity says too little, and nothing was written.
 async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<bool, IoError> {
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let holder = |unit: Unit| {
@@ -115,14 +115,14 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     if parity.is_empty() || lost.len() + failed_parity.iter().flatten().count() != failed.len() {
         return Ok(false);
     }
-    let there: Strips =
-        part.strips.clone().filter(|&index| !core.members.borrow().targets(usize::from(map.data[index])).is_empty()).collect();
-    if let (true, [0], [Some(new)]) = (lost.is_empty(), &parity[..], &failed_parity[..]) {
-        match there[..] {
+    if let (true, 1, [0], [Some(new)]) = (lost.is_empty(), part.strips.len(), &parity[..], &failed_parity[..]) {
+        let written = part.strips.start;
+        if core.members.borrow().targets(usize::from(map.data[written])).is_empty() {
             // Each sector of parity is as before or as it should be, and so is the missing strip.
-            [] => return Ok(true),
-            [only] if holder(Unit::Data(only)).is_some() => return take_back(core, stripe, rows, only, new).await,
-            _ => {}
+            return Ok(true);
+        }
+        if holder(Unit::Data(written)).is_some() {
+            return take_back(core, stripe, rows, written, new).await;
         }
     }
     let units = lost.iter().map(|(index, _)| Unit::Data(*index));

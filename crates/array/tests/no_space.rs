@@ -5,6 +5,7 @@
 mod support;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, IntentConfig, Level, MemberId, NoMetadata};
 use stria_block::{
@@ -43,6 +44,8 @@ struct World {
     array: ArrayDevice<NoMetadata>,
     full: Vec<Rc<Cell<bool>>>,
     model: Vec<u8>,
+    /// What a sector may hold instead, after writes without space that left it unreadable.
+    or_else: BTreeMap<usize, Vec<Vec<u8>>>,
     now: Nanos,
     chance: Chance,
     ended: Vec<Completion>,
@@ -60,7 +63,7 @@ impl World {
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
         let array = ArrayDevice::new(&config, full.iter().map(device).collect(), NoMetadata, 0);
-        Self { array, full, model, now: 0, chance: Chance::from_state(seed), ended: Vec::new() }
+        Self { array, full, model, or_else: BTreeMap::new(), now: 0, chance: Chance::from_state(seed), ended: Vec::new() }
     }
 
     fn fail(&mut self, member: usize) {
@@ -89,19 +92,56 @@ impl World {
         Ok(into.iter().flat_map(|buffer| buffer.to_vec()).collect())
     }
 
-    /// Writes. If there is no space, every sector is as before or as it should be.
-    fn write(&mut self, start: u64, sectors: u64) -> Result<(), IoError> {
+    /// Submits a write of random bytes, and returns them with its result.
+    fn submit_write(&mut self, start: u64, sectors: u64) -> (Buffer, Result<(), IoError>) {
         let mut new = Buffer::zeroed(bytes(sectors));
         new.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.any().to_le_bytes()));
-        let place = bytes(start)..bytes(start + sectors);
         let from = std::iter::once(Buffer::copy_of(&new).freeze()).collect();
         let result = self.ask(start, sectors, Operation::Write { from, fua: false }).result;
+        (new, result)
+    }
+
+    /// Writes. If there is no space, every sector is as before or as it should be.
+    fn write(&mut self, start: u64, sectors: u64) -> Result<(), IoError> {
+        let (new, result) = self.submit_write(start, sectors);
+        let place = bytes(start)..bytes(start + sectors);
         let read = if result.is_ok() { new.to_vec() } else { self.read(start, sectors).expect("it is there") };
         let sector = SECTOR_BYTES;
         let parts = read.chunks(sector).zip(new.chunks(sector)).zip(self.model[place.clone()].chunks(sector));
         assert!(parts.into_iter().all(|((read, new), before)| read == new || read == before), "neither old nor new");
         self.model[place].copy_from_slice(&read);
         result
+    }
+
+    /// Writes. If there is no space, every sector is as before, as it should be, or unreadable.
+    fn write_or_lose(&mut self, start: u64, sectors: u64) -> Result<(), IoError> {
+        let (new, result) = self.submit_write(start, sectors);
+        for (sector, new) in (usize::try_from(start).expect("small")..).zip(new.chunks(SECTOR_BYTES)) {
+            if result.is_ok() {
+                self.or_else.remove(&sector);
+                self.model[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(new);
+            } else {
+                self.or_else.entry(sector).or_default().push(new.to_vec());
+            }
+        }
+        result
+    }
+
+    /// Reads every sector by itself, and returns how many are unreadable.
+    fn check(&mut self) -> usize {
+        let mut unreadable = 0;
+        for sector in 0..self.model.len() / SECTOR_BYTES {
+            let Ok(read) = self.read(sector as u64, 1) else {
+                unreadable += 1;
+                continue;
+            };
+            let held = &mut self.model[sector * SECTOR_BYTES..][..SECTOR_BYTES];
+            let known = read == held || self.or_else.get(&sector).is_some_and(|others| others.contains(&read));
+            assert!(known, "sector {sector} is neither old nor new");
+            held.copy_from_slice(&read);
+            self.or_else.remove(&sector);
+        }
+        unreadable
     }
 }
 
@@ -131,4 +171,29 @@ fn a_degraded_array_keeps_what_a_write_without_space_leaves_alone() {
         }
     }
     assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// R40. A write that covers the missing member's strip as well must not be taken back as if it were of one strip.
+#[test]
+fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
+    let (mut refused, mut unreadable) = (0, 0);
+    for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 5)] {
+        for seed in 1..20 {
+            let losses = 1 + usize::from(level == Level::Raid6 && seed % 3 == 0);
+            eprintln!("{level:?} of {members}, seed {seed}, {losses} missing");
+            let mut world = World::new(level, members, seed);
+            let size = world.model.len() as u64 / 512;
+            (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
+            (1..=losses).for_each(|member| world.fail(member));
+            world.full[if seed % 2 == 0 { 0 } else { members - 1 }].set(true);
+            for _ in 0..40 {
+                let sectors = 1 + world.chance.below(48);
+                let start = world.chance.below(size - sectors);
+                refused += usize::from(world.write_or_lose(start, sectors).is_err());
+                unreadable += world.check();
+            }
+        }
+    }
+    assert!(refused > 300, "only {refused} writes had no space");
+    eprintln!("{refused} writes had no space; {unreadable} sectors were unreadable");
 }
