@@ -422,7 +422,7 @@ impl Engine {
             read_only: self.core.run.is_read_only(),
             unreplayed: self.core.log.overlay.unreplayed(),
             clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
-            synced: self.core.consistency.synced(),
+            synced: self.core.consistency.resync_from(),
             members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),

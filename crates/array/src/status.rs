@@ -113,7 +113,7 @@ pub struct ArrayStatus {
     pub unreplayed: Option<String>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
-    /// As far as this redundancy is consistent.
+    /// As far as this no resync is due, also none of suspect parity ([`ArrayConfig::suspects_parity`](crate::ArrayConfig::suspects_parity)).
     pub synced: Synced<SyncSpace>,
     /// In order of their handles.
     pub members: Vec<MemberStatus>,

@@ -1290,6 +1290,13 @@ impl<'a> World<'a> {
                 (Presence::Held, false) => drive.pull(keep),
             }
         }
+        if self.history.setup.level.parity_count() > 0 && !dropped.is_empty() {
+            // A drive that left before the last start comes back like this too: rows whose log went with the dropped member were written
+            // without it.
+            self.rejoined.extend(&left);
+            let cached = |drive: &usize| !kill && self.drives[*drive].borrow().model().volatile_cache;
+            self.rejoined.extend(dropped.into_iter().filter(cached));
+        }
         // A lost drive takes its log along: writes that were acknowledged by that log are in the state after a power cut.
         self.model.crash(!kill || gone);
         self.settled = false;
@@ -1331,10 +1338,6 @@ impl<'a> World<'a> {
             self.model.lose_member();
         }
         mounted?;
-        if !kill && self.history.setup.level.parity_count() > 0 {
-            let cached = |drive: &usize| self.drives[*drive].borrow().model().volatile_cache;
-            self.rejoined.extend(dropped.into_iter().filter(cached));
-        }
         let whole_now: Vec<Vec<Option<usize>>> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
         for (before, now) in whole_before.iter().flatten().zip(whole_now.iter().flatten()) {
             if let Some(drive) = before

@@ -348,6 +348,8 @@ const WITH_EXTRAS: &[(u64, &str, Extras)] = &[
     (980071123, "60", Extras { more_faults: false, ..MORE }),
     // A misdirected write lay in rows that the rest of the same write read, and parity followed it (the checker's fault).
     (985001874, "6", MORE_AND_CHANGES),
+    // A start wrote rows without a member that came back as if nothing had been, with old parity; the resync that was due did not show (R35).
+    (985005871, "6", MORE_AND_CHANGES),
 ];
 
 #[test]
