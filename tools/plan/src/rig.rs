@@ -14,6 +14,7 @@ use crate::station::{Calendar, Station, transfer_ns};
 use slab::Slab;
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Nanos, Tag};
 
@@ -55,7 +56,7 @@ fn layout(level: Level, drives: &[DriveConfig], members: usize, strip_bytes: u64
     Layout { level, members, strip_sectors: strip_bytes / SECTOR_BYTES, member_sectors: smallest / SECTOR_BYTES }
 }
 
-/// 16 MiB: the largest strip of an array.
+/// 16 MiB: a longer strip is a whole drive, without an array.
 const STRIP_BYTES_MAX: u64 = 16 << 20;
 /// 1 MiB: the part of a drive without an array that a cache writes back at once. Drives begin at multiples of it.
 const BARE_LINE_BYTES: u64 = 1 << 20;
@@ -95,10 +96,33 @@ struct Cache {
     waiting: VecDeque<usize>,
 }
 
-/// The dirty sectors of a stripe.
-struct Dirty {
-    first_sector: u64,
-    sectors: u64,
+/// The dirty sectors of a stripe: ranges that neither overlap nor touch, in ascending order.
+#[derive(Default)]
+struct Dirty(Vec<Range<u64>>);
+
+impl Dirty {
+    /// Returns how many of these sectors were not dirty before.
+    fn add(&mut self, mut range: Range<u64>) -> u64 {
+        let before = self.sectors();
+        self.0.retain(|other| {
+            let apart = other.end < range.start || range.end < other.start;
+            if !apart {
+                range = range.start.min(other.start)..range.end.max(other.end);
+            }
+            apart
+        });
+        let at = self.0.partition_point(|other| other.start < range.start);
+        self.0.insert(at, range);
+        self.sectors() - before
+    }
+
+    fn sectors(&self) -> u64 {
+        self.0.iter().map(|range| range.end - range.start).sum()
+    }
+
+    fn start_sector(&self) -> u64 {
+        self.0[0].start
+    }
 }
 
 impl Rig {
@@ -189,10 +213,15 @@ impl Rig {
         self.cache.bytes
     }
 
-    /// Writes back what the cache still holds, without taking time: controllers do so within seconds.
-    pub fn write_back_at_once(&mut self) {
-        let dirty = std::mem::take(&mut self.cache.dirty);
-        self.cache.bytes -= dirty.values().map(|dirty| dirty.sectors * SECTOR_BYTES).sum::<u64>();
+    /// Writes back all that the cache holds, while no client's request is under way. Returns the time at which the members have it.
+    pub fn write_back_all(&mut self, now: Nanos) -> Nanos {
+        let mut ended = Vec::new();
+        self.now = self.now.max(now);
+        loop {
+            self.write_back_down_to(0, self.now);
+            let Some(wake) = self.next_wake().filter(|_| self.cache.in_write_back > 0) else { return self.now };
+            self.advance(wake, &mut ended);
+        }
     }
 
     /// The SSDs, so that they can be brought to a state before a load.
@@ -293,32 +322,36 @@ impl Rig {
                 break;
             }
             self.cache.waiting.pop_front();
-            self.cache.bytes += ask.bytes();
             self.calendar.add(now, Event::Done(index));
             for stripe in ask.start_sector / stripe_sectors..ask.end_sector().div_ceil(stripe_sectors) {
                 let from = ask.start_sector.max(stripe * stripe_sectors);
                 let to = ask.end_sector().min((stripe + 1) * stripe_sectors);
-                let dirty = self.cache.dirty.entry(stripe).or_insert(Dirty { first_sector: from, sectors: 0 });
-                dirty.first_sector = dirty.first_sector.min(from);
-                dirty.sectors += to - from;
-                if dirty.sectors >= stripe_sectors {
+                let dirty = self.cache.dirty.entry(stripe).or_default();
+                self.cache.bytes += dirty.add(from..to) * SECTOR_BYTES;
+                if dirty.sectors() >= stripe_sectors {
                     self.write_back(now, stripe);
                 }
             }
         }
         // Half of the cache waits for full stripes.
-        while self.cache.bytes > self.platform.write_back_bytes / 2 && self.cache.in_write_back < self.layout.members {
+        self.write_back_down_to(self.platform.write_back_bytes / 2, now);
+    }
+
+    /// Begins to write stripes back, one for each member at a time, until no more than so many bytes are left.
+    fn write_back_down_to(&mut self, bytes: u64, now: Nanos) {
+        while self.cache.bytes > bytes && self.cache.in_write_back < self.layout.members {
             let Some((&stripe, _)) = self.cache.dirty.first_key_value() else { break };
             self.write_back(now, stripe);
         }
     }
 
     fn write_back(&mut self, now: Nanos, stripe: u64) {
-        let Some(Dirty { first_sector: start_sector, sectors: dirty }) = self.cache.dirty.remove(&stripe) else { return };
+        let Some(dirty) = self.cache.dirty.remove(&stripe) else { return };
         self.cache.in_write_back += 1;
-        let index = self.jobs.insert(Err(dirty * SECTOR_BYTES));
+        let index = self.jobs.insert(Err(dirty.sectors() * SECTOR_BYTES));
         // Of several parts of a stripe that are dirty it is as if they lay side by side.
-        let sectors = dirty.min((stripe + 1) * self.stripe_sectors() - start_sector);
+        let (start_sector, sectors) = (dirty.start_sector(), dirty.sectors());
+        let sectors = sectors.min((stripe + 1) * self.stripe_sectors() - start_sector);
         self.array.model().submit(now, Ask { tag: index as Tag, kind: Kind::Write { fua: false }, start_sector, sectors });
     }
 }

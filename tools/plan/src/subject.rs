@@ -181,7 +181,7 @@ impl Subject {
         }
     }
 
-    /// The state that very many random overwrites of everything lead to, made without doing them.
+    /// The state that many random overwrites of everything lead to, see [`Ssd::jump_to_used`](crate::ssd::Ssd::jump_to_used).
     pub fn jump_to_used(&mut self) {
         self.seed += 1;
         for (index, drive) in self.rig.backplane().ssds().enumerate() {
@@ -192,7 +192,7 @@ impl Subject {
     /// A load, which runs for `seconds`: of `load` its requests, warm-up, host time and seed are set here.
     pub fn measure(&mut self, load: &Load, seconds: f64) -> Outcome {
         self.seed += 1;
-        self.rig.write_back_at_once();
+        self.now = self.rig.write_back_all(self.now);
         let outstanding = u64::from(load.threads) * u64::from(load.depth);
         let requests = (REQUESTS * 16_384 / load.block_bytes.max(16_384)).max(REQUESTS_MIN).max(8 * outstanding);
         let buffers = match &self.spec.drive.config.config {

@@ -191,6 +191,27 @@ fn a_write_back_cache_makes_stripes_whole() {
     assert!(speed(16 << 20) > 3.0 * speed(0));
 }
 
+/// What a cache holds at the end of a load reaches the drives before the next: once, if a client wrote it several times.
+#[test]
+fn a_write_back_cache_gives_the_drives_what_it_holds() {
+    let platform = PlatformConfig { write_back_bytes: 16 << 20, coalesces: false, ..PlatformConfig::default() };
+    let mut array = rig(&platform, "s3500", Level::Raid0, 2);
+    let mut ended = Vec::new();
+    for tag in 0..1_000 {
+        let ask = Ask { tag, kind: Kind::Write { fua: false }, start_sector: tag % 500 * 1_000, sectors: 8 };
+        array.submit(0, ask);
+        while ended.len() <= tag as usize {
+            let wake = array.next_wake().expect("it ends");
+            array.advance(wake, &mut ended);
+        }
+    }
+    assert_eq!(array.cached_bytes(), 500 * 4096);
+    assert!(array.backplane().ssds().all(|drive| drive.map().tracked().mapped_pages() == 0));
+    let end = array.write_back_all(0);
+    assert!(end > 0 && array.cached_bytes() == 0);
+    assert!(array.backplane().ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>() > 0);
+}
+
 #[test]
 fn small_random_reads_of_mirrors_use_both_copies() {
     let speed = |level: Level, members: usize| {

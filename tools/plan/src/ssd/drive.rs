@@ -178,7 +178,8 @@ impl Ssd {
         }
     }
 
-    /// The state after very many such overwrites of the whole drive, made without doing them under greedy collection.
+    /// The state after many such overwrites of the whole drive. Under greedy collection it is computed, under other policies reached by
+    /// overwriting.
     pub fn jump_to_used(&mut self, seed: u64) {
         self.map.jump_to_used(seed);
     }

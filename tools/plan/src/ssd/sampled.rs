@@ -85,8 +85,8 @@ impl SampledMap {
         self.owed_pages = 0;
     }
 
-    /// The state that random overwrites lead to, made at once: see [`super::jump`]. The open block's share of copies is owed. Only of greedy
-    /// collection that state is known; under another policy the tracked pages are overwritten.
+    /// The state that random overwrites lead to, computed: see [`super::jump`]. The open block's share of copies is owed. The computation
+    /// holds for greedy collection only; under another policy the tracked pages are overwritten.
     pub fn jump_to_used(&mut self, seed: u64) {
         let (shape, policy) = (self.map.shape(), self.map.policy());
         if policy != Policy::Greedy {
