@@ -60,7 +60,7 @@ pub enum GeometryError {
         copies: usize,
     },
     /// A strip size that no level of ours can have.
-    #[error("a strip of {strip_sectors} sectors cannot be used: choose a power of two from 4K to 1M")]
+    #[error("a strip of {strip_sectors} sectors cannot be used: choose a power of two from 4K to {}M", STRIP_SECTORS_MAX >> 11)]
     Strip {
         /// Asked for.
         strip_sectors: u64,
@@ -258,7 +258,7 @@ fn count_max(level: Level, layout: Layout) -> usize {
     }
 }
 
-/// 64 MiB: md takes strips as large as this; what we create is kept to 1 MiB by the command line.
+/// 64 MiB: md takes strips as large as this. Commands and API create arrays with strips of up to 1 MiB.
 const STRIP_SECTORS_MAX: u64 = (64 << 20) / 512;
 
 #[cfg(test)]

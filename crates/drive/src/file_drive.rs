@@ -12,7 +12,7 @@ use crate::job::{Job, Pieces, Step};
 use crate::parts::{PartOf, Wholes};
 use crate::registered::Registered;
 use crate::ring::{EndedJobs, Ring};
-use crate::size::Room;
+use crate::size::SeenSpace;
 use crate::sync_drive::WeakDrive;
 use crate::workers::{Work, Workers};
 use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
@@ -48,7 +48,7 @@ pub struct FileDrive {
     way_note: Option<String>,
     watched: Rc<Watched>,
     /// The space that its file occupied at the last check, and the turn of that check.
-    room: Room,
+    seen_space: SeenSpace,
     looked_at: Option<Nanos>,
 }
 
@@ -165,7 +165,7 @@ impl FileDrive {
             flushes: Flushes::default(),
             spare_pieces: Vec::new(),
             watched: Rc::new(Watched { way: Cell::new(way), ..Watched::default() }),
-            room: Room::default(),
+            seen_space: SeenSpace::default(),
             looked_at: None,
         }
     }
@@ -211,7 +211,7 @@ impl FileDrive {
     fn look_at_file(&mut self) {
         if self.drive.size().is_of_file() {
             self.looked_at = Some(self.ring.now());
-            self.drive.size().look_at_file(self.drive.file(), self.drive.name(), &mut self.room);
+            self.drive.size().look_at_file(self.drive.file(), self.drive.name(), &mut self.seen_space);
         }
     }
 
@@ -274,7 +274,7 @@ impl FileDrive {
 
     /// Passes a request to the drive's threads.
     fn ask_workers(&mut self, work: Work) {
-        if gives_room_back(&work.request.operation) {
+        if gives_space_back(&work.request.operation) {
             self.drive.size().release_begins();
         }
         self.workers.submit(&self.drive, work);
@@ -290,7 +290,7 @@ impl FileDrive {
     /// A thread has ended a request.
     fn worked(&mut self, work: Work, result: Result<(), IoError>) {
         let Work { request, since, part_of } = work;
-        if gives_room_back(&request.operation) {
+        if gives_space_back(&request.operation) {
             self.drive.size().release_ends();
         }
         let result = self.unless_lost(result);
@@ -401,7 +401,7 @@ impl Drop for FileDrive {
 }
 
 /// True if a request may free space of a file. A file system may zero a range by freeing its space and allocating other.
-fn gives_room_back(operation: &Operation) -> bool {
+fn gives_space_back(operation: &Operation) -> bool {
     matches!(operation, Operation::WriteZeroes { .. })
 }
 

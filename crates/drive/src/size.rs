@@ -5,7 +5,7 @@
 //! error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all requests
 //! of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter than before
 //! until its very last block is written. For that case, and for a file that other software makes long again, the occupied space
-//! is compared as well ([`Room`]).
+//! is compared as well ([`SeenSpace`]).
 //!
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
@@ -33,7 +33,7 @@ const LOOP_GET_STATUS64: Opcode = 0x4c05;
 type LoopInfo = [u64; 29];
 
 /// Space that a file may lose between two checks without suspicion: file systems merge blocks of their own.
-const ROOM_SLACK_BYTES: u64 = 64 << 10;
+const SPACE_SLACK_BYTES: u64 = 64 << 10;
 /// The number of checks of a file that lacks space, a millisecond apart, before it is lost.
 const LOOKS: usize = 20;
 
@@ -58,16 +58,16 @@ struct Backing {
     /// The file must not become shorter than this.
     bytes: u64,
     /// True if its occupied space can be compared.
-    tells_room: bool,
+    tells_space: bool,
 }
 
 /// The space that one handle saw at its last check. If it shrinks although Stria freed none, the file was cut short.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Room(Option<Seen>);
+pub(crate) struct SeenSpace(Option<Seen>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    room_bytes: u64,
+    space_bytes: u64,
     releases_ended: u64,
 }
 
@@ -76,8 +76,8 @@ impl Size {
     pub(crate) fn of(info: &DriveInfo, file: &File, metadata: &Metadata) -> Self {
         let (backing, device_bytes) = match info.kind {
             DriveKind::File => {
-                let tells_room = info.direct && counts_exactly(file);
-                (Some(Backing { other: None, bytes: metadata.len(), tells_room }), None)
+                let tells_space = info.direct && counts_exactly(file);
+                (Some(Backing { other: None, bytes: metadata.len(), tells_space }), None)
             }
             DriveKind::BlockDevice => {
                 let bytes = info.limits.size_sectors * SECTOR_BYTES as u64;
@@ -111,7 +111,7 @@ impl Size {
     /// Whether the file has holes, which need space of its file system when they are written.
     pub(crate) fn has_holes(&self, own: &File) -> bool {
         let holes =
-            |backing: &Backing| bytes_and_room(backing.other.as_ref().unwrap_or(own)).is_none_or(|(bytes, room)| room < bytes);
+            |backing: &Backing| bytes_and_space(backing.other.as_ref().unwrap_or(own)).is_none_or(|(bytes, space)| space < bytes);
         self.file.as_ref().is_some_and(holes)
     }
 
@@ -125,8 +125,8 @@ impl Size {
         self.releases_ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Checks the file, if there is one. `own`: the open drive; `room`: the space that this handle saw last.
-    pub(crate) fn look_at_file(&self, own: &File, name: impl std::fmt::Display, room: &mut Room) {
+    /// Checks the file, if there is one. `own`: the open drive; `space`: the space that this handle saw last.
+    pub(crate) fn look_at_file(&self, own: &File, name: impl std::fmt::Display, space: &mut SeenSpace) {
         let Some(backing) = &self.file else { return };
         if self.lost.get().is_some() {
             return;
@@ -134,20 +134,20 @@ impl Size {
         let releases_ended = self.releases_ended.load(Ordering::SeqCst);
         let file = backing.other.as_ref().unwrap_or(own);
         // A failed check proves nothing; requests will return errors.
-        let Some((bytes, room_bytes)) = bytes_and_room(file) else { return };
+        let Some((bytes, space_bytes)) = bytes_and_space(file) else { return };
         if bytes < backing.bytes {
             let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
             let before = backing.bytes;
             return self.lose(format!("member {name}: {whose} was cut short while in use, from {before} to {bytes} bytes"));
         }
-        if !backing.tells_room {
+        if !backing.tells_space {
             return;
         }
-        let before = room.0.replace(Seen { room_bytes, releases_ended });
+        let before = space.0.replace(Seen { space_bytes, releases_ended });
         // No operation that frees space was in flight at any time since the previous check.
         let kept = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
-        if let Some(Seen { room_bytes: before, .. }) = before.filter(kept)
-            && let Some(left) = is_still_lacking(file, before.saturating_sub(ROOM_SLACK_BYTES), room_bytes)
+        if let Some(Seen { space_bytes: before, .. }) = before.filter(kept)
+            && let Some(left) = is_still_lacking(file, before.saturating_sub(SPACE_SLACK_BYTES), space_bytes)
         {
             self.lose(format!(
                 "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
@@ -167,7 +167,7 @@ impl Size {
 }
 
 /// Length of a file, and the space that it takes.
-fn bytes_and_room(file: &File) -> Option<(u64, u64)> {
+fn bytes_and_space(file: &File) -> Option<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let now = statx(file, c"", flags, StatxFlags::SIZE | StatxFlags::BLOCKS).ok()?;
     Some((now.stx_size, now.stx_blocks * SECTOR_BYTES as u64))
@@ -175,15 +175,15 @@ fn bytes_and_room(file: &File) -> Option<(u64, u64)> {
 
 /// The space that a file occupies, if it stays too small for more than a moment: a file system that replaces a shared block by a
 /// copy subtracts the old block before it adds the new one.
-fn is_still_lacking(file: &File, least_bytes: u64, mut room_bytes: u64) -> Option<u64> {
+fn is_still_lacking(file: &File, least_bytes: u64, mut space_bytes: u64) -> Option<u64> {
     for _ in 0..LOOKS {
-        if room_bytes >= least_bytes {
+        if space_bytes >= least_bytes {
             return None;
         }
         std::thread::sleep(Duration::from_millis(1));
-        room_bytes = bytes_and_room(file)?.1;
+        space_bytes = bytes_and_space(file)?.1;
     }
-    (room_bytes < least_bytes).then_some(room_bytes)
+    (space_bytes < least_bytes).then_some(space_bytes)
 }
 
 /// True if the file system reports the space of a file exactly and at once: no compression, no delayed counting.
@@ -206,5 +206,5 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     // The end of the part that the device uses; its file may be longer.
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
-    is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_room: false })
+    is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_space: false })
 }

@@ -6,7 +6,7 @@
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::passthrough::Passthrough;
-use crate::size::{Room, Size};
+use crate::size::{SeenSpace, Size};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
@@ -156,7 +156,7 @@ impl SyncDrive {
     /// Checks that the drive is still as large; waits for nothing.
     pub fn look_at_size(&self) -> Option<IoError> {
         self.0.size.look_at_device(self.file(), self.name());
-        self.0.size.look_at_file(self.file(), self.name(), &mut Room::default());
+        self.0.size.look_at_file(self.file(), self.name(), &mut SeenSpace::default());
         self.lost()
     }
 

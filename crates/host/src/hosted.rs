@@ -269,7 +269,7 @@ impl HostedArray {
         Ok(result.expect("it was answered")?)
     }
 
-    /// The open drive at `path`. Its last owner may have to wait for the drive when it drops it: hold this, and no lane is the last.
+    /// The open drive at `path`. Its last owner may have to wait for the drive when it drops it. While this is held, that is no lane.
     pub(crate) fn opened(&self, path: &Path) -> Option<SyncDrive> {
         let (index, member) = self.place_of(path).ok()?;
         self.array(index).members()[member.0].drive().and_then(|drive| drive.watch.drive())

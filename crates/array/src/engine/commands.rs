@@ -94,7 +94,7 @@ impl Engine {
         }
         if config.data_sectors < geometry.member_sectors(0) {
             return Err(Refusal(format!(
-                "{} is too small: {} sectors of data room, {} are needed; use a larger drive",
+                "{} is too small: it has {} sectors for data, {} are needed; use a larger drive",
                 config.name,
                 config.data_sectors,
                 geometry.member_sectors(0)
