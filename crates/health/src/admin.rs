@@ -50,6 +50,8 @@ pub enum AdminCommand {
     IdentifyController,
     /// Identify: this namespace.
     IdentifyNamespace(u32),
+    /// Identify: the numbers of all namespaces that the subsystem has, whether or not this controller reaches them.
+    AllocatedNamespaces,
     /// Get Log Page: device self-test.
     SelfTestLog,
     /// Get Log Page: firmware slots.
@@ -95,6 +97,7 @@ impl AdminCommand {
             Self::SmartLog => "its SMART log",
             Self::IdentifyController => "its identity",
             Self::IdentifyNamespace(_) => "the identity of its namespace",
+            Self::AllocatedNamespaces => "the list of its namespaces",
             Self::SelfTestLog => "its log of self-tests",
             Self::FirmwareLog => "its log of firmware slots",
             Self::SanitizeLog => "its sanitize log",
@@ -115,9 +118,10 @@ impl AdminCommand {
             Self::FirmwareLog => log(0x03, 512),
             Self::SelfTestLog => log(0x06, SELF_TEST_LOG_BYTES),
             Self::SanitizeLog => log(0x81, 512),
-            // Word 10: which structure. 0 is the namespace, 1 the controller.
+            // Word 10: which structure. 0 is the namespace, 1 the controller, 0x10 the list of namespaces above the given number.
             Self::IdentifyController => (0x06, 0, 4096, 1, 0),
             Self::IdentifyNamespace(namespace) => (0x06, namespace, 4096, 0, 0),
+            Self::AllocatedNamespaces => (0x06, 0, 4096, 0x10, 0),
             // Word 10: 1 is the short test, 2 the long one. It has no data.
             Self::SelfTest { long } => (0x14, u32::MAX, 0, if long { 2 } else { 1 }, 0),
             // Word 10: which feature. Word 11: its value.
@@ -179,6 +183,20 @@ pub fn firmware_download(controller: &impl Controller, offset_bytes: usize, part
     // Word 10: the length in words less one. Word 11: the offset in words.
     let (length, offset) = (part.len() as u32 / 4 - 1, offset_bytes as u32 / 4);
     controller.submit(&mut command(0x11, 0, length, offset, FIRMWARE_MS), &mut part.to_vec())
+}
+
+/// Get Features: whether the volatile write cache is on.
+///
+/// # Errors
+/// When the command does not reach the controller, or it has no such feature.
+pub fn write_cache(controller: &impl Controller) -> Result<bool, Errno> {
+    // Word 10: which feature.
+    let mut command = command(0x0a, 0, 0x06, 0, TIMEOUT_MS);
+    match controller.submit(&mut command, &mut [])? {
+        // The kernel leaves the first word of the completion in `result`.
+        0 => Ok(command[68..72].try_into().map(u32::from_ne_bytes).is_ok_and(|result| result & 1 != 0)),
+        _ => Err(Errno::OPNOTSUPP),
+    }
 }
 
 fn command(opcode: u8, namespace: u32, word_10: u32, word_11: u32, patience_ms: u32) -> [u8; COMMAND_BYTES] {

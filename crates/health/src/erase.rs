@@ -6,10 +6,10 @@
 use crate::HealthError;
 use crate::admin::{AdminCommand, Controller};
 use crate::read::{is_nvme, open};
-use crate::seat::controller_folder;
+use crate::seat::{SYSFS, subsystem};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// 1 GiB: what one request unmaps, so that it can be interrupted.
@@ -31,15 +31,25 @@ pub enum EraseError {
     NotOffered(PathBuf, &'static str),
     /// Other namespaces would be erased as well.
     #[error(
-        "{0}: {1} erases all namespaces of its controller, and it has others ({2}): erase them by `nvme`; nothing was erased"
+        "{0}: {1} erases all namespaces of its NVM subsystem, and it has others ({2}): erase them by `nvme`; nothing was erased"
     )]
     Others(PathBuf, &'static str, String),
+    /// Other namespaces might be erased as well.
+    #[error(
+        "{0}: {1} erases all namespaces of its NVM subsystem, and it is unknown which it has ({2}): look with `nvme list-ns --all` and erase it by `nvme`; nothing was erased"
+    )]
+    OthersUnknown(PathBuf, &'static str, String),
     /// The controller refuses, or failed.
     #[error("{0}: {1} failed (NVMe status {2:#05x}); its content may be erased in part: repeat the command")]
     Failed(PathBuf, &'static str, u16),
     /// It cannot unmap and zero.
-    #[error("{0}: it cannot unmap blocks so that they read as zeros ({1}): `blkdiscard` discards without that promise")]
-    NoDiscard(PathBuf, std::io::Error),
+    #[error(
+        "{0}: it cannot unmap blocks so that they read as zeros ({1}): `blkdiscard` discards without that promise; nothing was erased"
+    )]
+    NoDiscard(PathBuf, String),
+    /// The discard failed on the way.
+    #[error("{0}: the discard failed after {1} bytes ({2}); its content is erased up to there: repeat the command")]
+    Discard(PathBuf, u64, std::io::Error),
     /// The drive says that its last sanitize failed.
     #[error(
         "{0}: the drive reports that sanitize failed: repeat the command; until one succeeds, the drive refuses reads and writes"
@@ -47,23 +57,65 @@ pub enum EraseError {
     Sanitize(PathBuf),
 }
 
+/// Checks that [`discard`] can erase a drive or image file, without a change to it.
+///
+/// # Errors
+/// When it cannot unmap and zero at once.
+pub fn check_discard(drive: &Path) -> Result<(), EraseError> {
+    let cannot = |why: String| EraseError::NoDiscard(drive.into(), why);
+    match open(drive) {
+        Ok((_, number)) => match what_lacks(Path::new(SYSFS), number) {
+            Ok(None) => Ok(()),
+            Ok(Some(what)) => Err(cannot(what.into())),
+            Err(error) => Err(cannot(format!("sysfs does not tell: {error}"))),
+        },
+        // Behind its end a file has nothing to unmap: only the file system's answer counts.
+        Err(HealthError::File(_)) => {
+            let file = OpenOptions::new().write(true).open(drive);
+            let size = file.and_then(|file| file.metadata().map(|found| (file, found.len())));
+            let (file, size) = size.map_err(|error| cannot(error.to_string()))?;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&file, flags, size.next_multiple_of(4096), 4096)
+                .map_err(|errno| cannot(format!("its file system does not: {errno}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the kernel's queue of a block device lacks for a discard that reads as zeros.
+fn what_lacks(sysfs: &Path, number: u64) -> io::Result<Option<&'static str>> {
+    let page = sysfs.join(format!("dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number))).canonicalize()?;
+    let whole = if page.join("partition").exists() { page.parent().unwrap_or(&page).to_owned() } else { page };
+    let is_zero = |name: &str| {
+        let text = fs::read_to_string(whole.join("queue").join(name))?;
+        Ok::<_, io::Error>(text.trim() == "0")
+    };
+    Ok(if is_zero("discard_max_bytes")? {
+        Some("it takes no discards")
+    } else if is_zero("write_zeroes_max_bytes")? {
+        Some("it has no command that writes zeros")
+    } else {
+        None
+    })
+}
+
 /// Unmaps every block of a drive or image file: it reads as zeros afterwards. Nothing is written in place of an unmap.
 ///
 /// # Errors
 /// When it cannot unmap and zero at once, or fails half-way.
 pub fn discard(drive: &Path) -> Result<(), EraseError> {
-    let failed = |error: std::io::Error| EraseError::NoDiscard(drive.into(), error);
-    let mut file = OpenOptions::new().write(true).open(drive).map_err(failed)?;
-    let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    let failed = |at: u64| move |error: io::Error| EraseError::Discard(drive.into(), at, error);
+    let mut file = OpenOptions::new().write(true).open(drive).map_err(failed(0))?;
+    let size = file.seek(SeekFrom::End(0)).map_err(failed(0))?;
     for start in (0..size).step_by(DISCARD_BYTES as usize) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&file, flags, start, DISCARD_BYTES.min(size - start)).map_err(|errno| failed(errno.into()))?;
+        fallocate(&file, flags, start, DISCARD_BYTES.min(size - start)).map_err(|errno| failed(start)(errno.into()))?;
     }
-    file.sync_all().map_err(failed)
+    file.sync_all().map_err(failed(size))
 }
 
-/// A namespace: its controller, its number, and the other namespaces there.
-fn namespace(drive: &Path) -> Result<(File, u32, Vec<String>), EraseError> {
+/// A namespace: its controller, its number, and the number of its block device.
+fn namespace(drive: &Path) -> Result<(File, u32, u64), EraseError> {
     let not_nvme = || EraseError::NotNvme(drive.into());
     let (file, number) = match open(drive) {
         Ok(found) => found,
@@ -74,12 +126,44 @@ fn namespace(drive: &Path) -> Result<(File, u32, Vec<String>), EraseError> {
     // A partition has no number of a namespace.
     let own = fs::read_to_string(page.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
     let own: u32 = own.filter(|_| is_nvme(number)).ok_or_else(not_nvme)?;
-    let (own_name, folder) = (page.canonicalize().unwrap_or_default(), controller_folder(number).ok_or_else(not_nvme)?);
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten().filter(|entry| entry.path().join("nsid").exists());
-    let number_of = |path: &Path| fs::read_to_string(path.join("nsid")).unwrap_or_default();
-    let own_number = number_of(&own_name);
-    let others = entries.filter(|entry| number_of(&entry.path()) != own_number);
-    Ok((file, own, others.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()))
+    Ok((file, own, number))
+}
+
+/// The other namespaces of the NVM subsystem, which is what a Sanitize erases. The drive lists also those that no controller here reaches;
+/// the kernel knows those that are attached. `Err`: neither tells, and why.
+fn others(
+    controller: &impl Controller,
+    own: u32,
+    by_sysfs: impl FnOnce() -> io::Result<Vec<String>>,
+) -> Result<Vec<String>, String> {
+    let by_drive = AdminCommand::AllocatedNamespaces.send(controller);
+    let listed = by_drive.map(|list| {
+        let numbers = list.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        numbers.take_while(|&number| number != 0).collect::<Vec<u32>>()
+    });
+    match listed {
+        Ok(numbers) if numbers.contains(&own) => {
+            Ok(numbers.into_iter().filter(|&number| number != own).map(|number| format!("namespace {number}")).collect())
+        }
+        // A list without the namespace itself is no answer.
+        listed => {
+            let why = listed.err().map_or_else(|| "its list lacks the namespace itself".into(), |errno| errno.to_string());
+            by_sysfs().map_err(|error| format!("the drive does not list them: {why}; nor does sysfs: {error}"))
+        }
+    }
+}
+
+/// Refuses a command that would erase other namespaces, or perhaps so.
+fn refuse_others(drive: &Path, what: &'static str, others: Result<Vec<String>, String>) -> Result<(), EraseError> {
+    match others {
+        Ok(others) if others.is_empty() => Ok(()),
+        Ok(others) => Err(EraseError::Others(drive.into(), what, others.join(", "))),
+        Err(why) => Err(EraseError::OthersUnknown(drive.into(), what, why)),
+    }
+}
+
+fn in_sysfs(number: u64) -> io::Result<Vec<String>> {
+    Ok(subsystem(Path::new(SYSFS), number)?.other_namespaces())
 }
 
 fn ask(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, EraseError> {
@@ -100,8 +184,8 @@ fn order(drive: &Path, controller: &impl Controller, command: AdminCommand) -> R
 /// # Errors
 /// When the drive does not offer it.
 pub fn check_secure_erase(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, others) = namespace(drive)?;
-    plan_format(drive, &file, namespace, &others).map(drop)
+    let (file, namespace, number) = namespace(drive)?;
+    plan_format(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
 /// Erases all user data of a namespace by Format NVM, in its present format. Returns when the drive has done it: seconds if it changes its key,
@@ -110,15 +194,15 @@ pub fn check_secure_erase(drive: &Path) -> Result<(), EraseError> {
 /// # Errors
 /// When the drive does not offer it, or fails.
 pub fn secure_erase(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, others) = namespace(drive)?;
-    order(drive, &file, plan_format(drive, &file, namespace, &others)?)
+    let (file, namespace, number) = namespace(drive)?;
+    order(drive, &file, plan_format(drive, &file, namespace, || in_sysfs(number))?)
 }
 
 fn plan_format(
     drive: &Path,
     controller: &impl Controller,
     namespace: u32,
-    others: &[String],
+    by_sysfs: impl FnOnce() -> io::Result<Vec<String>>,
 ) -> Result<AdminCommand, EraseError> {
     let identity = ask(drive, controller, AdminCommand::IdentifyController)?;
     // Optional Admin Command Support, bit 1.
@@ -127,8 +211,8 @@ fn plan_format(
     }
     // FNA: a format or a secure erase reaches all namespaces (bits 0 and 1); a cryptographic erase is offered (bit 2).
     let reach = identity[524];
-    if reach & 0b11 != 0 && !others.is_empty() {
-        return Err(EraseError::Others(drive.into(), "Format NVM", others.join(", ")));
+    if reach & 0b11 != 0 {
+        refuse_others(drive, "Format NVM", others(controller, namespace, by_sysfs))?;
     }
     let settings = present_format(&ask(drive, controller, AdminCommand::IdentifyNamespace(namespace))?);
     Ok(AdminCommand::Format { namespace, settings, cryptographic: reach & 1 << 2 != 0 })
@@ -146,8 +230,8 @@ fn present_format(identity: &[u8]) -> u32 {
 /// # Errors
 /// When the drive does not offer it.
 pub fn check_sanitize(drive: &Path) -> Result<(), EraseError> {
-    let (file, _, others) = namespace(drive)?;
-    plan_sanitize(drive, &file, &others).map(drop)
+    let (file, namespace, number) = namespace(drive)?;
+    plan_sanitize(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
 /// Begins a sanitize of a drive, or finds that one runs. It goes on in the drive, also through a loss of power; see [`sanitize_progress`].
@@ -155,23 +239,26 @@ pub fn check_sanitize(drive: &Path) -> Result<(), EraseError> {
 /// # Errors
 /// When the drive does not offer it, or refuses.
 pub fn begin_sanitize(drive: &Path) -> Result<(), EraseError> {
-    let (file, _, others) = namespace(drive)?;
-    match plan_sanitize(drive, &file, &others)? {
+    let (file, namespace, number) = namespace(drive)?;
+    match plan_sanitize(drive, &file, namespace, || in_sysfs(number))? {
         Some(command) => order(drive, &file, command),
         None => Ok(()),
     }
 }
 
 /// The command that begins a sanitize; `None`: one runs already.
-fn plan_sanitize(drive: &Path, controller: &impl Controller, others: &[String]) -> Result<Option<AdminCommand>, EraseError> {
+fn plan_sanitize(
+    drive: &Path,
+    controller: &impl Controller,
+    namespace: u32,
+    by_sysfs: impl FnOnce() -> io::Result<Vec<String>>,
+) -> Result<Option<AdminCommand>, EraseError> {
     // SANICAP: a cryptographic erase (bit 0), an erase of blocks (bit 1).
     let capability = ask(drive, controller, AdminCommand::IdentifyController)?[328];
     if capability & 0b11 == 0 {
         return Err(EraseError::NotOffered(drive.into(), "Sanitize"));
     }
-    if !others.is_empty() {
-        return Err(EraseError::Others(drive.into(), "Sanitize", others.join(", ")));
-    }
+    refuse_others(drive, "Sanitize", others(controller, namespace, by_sysfs))?;
     // A failed one is what another is for.
     match progress(drive, controller) {
         Ok(Some(_)) => Ok(None),

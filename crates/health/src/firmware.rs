@@ -5,8 +5,11 @@
 use crate::HealthError;
 use crate::admin::{AdminCommand, CommitAction, Controller, firmware_download};
 use crate::read::{is_nvme, open};
-use crate::seat::controller_folder;
-use std::fs::{self, File};
+use crate::seat::{SYSFS, controller_folder, subsystem};
+use rustix::fs::OFlags;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,7 +76,7 @@ pub enum FirmwareError {
     #[error("{0}: its firmware cannot be activated without a reset: use --activate reset; nothing was changed")]
     NeedsReset(PathBuf),
     /// The controller refuses.
-    #[error("{drive}: the controller refuses {what} ({status}); the running firmware is unchanged")]
+    #[error("{drive}: {what} failed ({status}); {state}")]
     Refused {
         /// The drive.
         drive: PathBuf,
@@ -81,6 +84,8 @@ pub enum FirmwareError {
         what: String,
         /// The reason.
         status: String,
+        /// The firmware that the drive has afterwards.
+        state: String,
     },
     /// The controller was not reset.
     #[error("{0}: its controller cannot be reset ({1}): the new firmware runs after the next power cycle")]
@@ -92,15 +97,32 @@ pub enum FirmwareError {
 /// # Errors
 /// When it cannot be read, or is no image by its size.
 pub fn read_image(path: &Path) -> Result<Vec<u8>, FirmwareError> {
+    let mut image = Vec::new();
+    let (file, _) = open_image(path)?;
+    // The file may grow meanwhile.
+    let read = file.take(IMAGE_BYTES_MAX).read_to_end(&mut image);
+    read.map_err(|error| FirmwareError::Image(path.into(), format!("the image cannot be read: {error}")))?;
+    Ok(image)
+}
+
+/// The file of a firmware image, and its size in bytes.
+///
+/// # Errors
+/// When it cannot be opened, or is no image by its size.
+pub fn open_image(path: &Path) -> Result<(File, u64), FirmwareError> {
     let refuse = |why: String| FirmwareError::Image(path.into(), why);
-    let found = fs::metadata(path).map_err(|error| refuse(format!("the image cannot be read: {error}")))?;
+    // A pipe does not hold this up.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let opened = file.and_then(|file| file.metadata().map(|found| (file, found)));
+    let (file, found) = opened.map_err(|error| refuse(format!("the image cannot be read: {error}")))?;
     if !found.is_file() || found.len() == 0 || found.len() > IMAGE_BYTES_MAX || !found.len().is_multiple_of(4) {
         let limit = IMAGE_BYTES_MAX >> 20;
         return Err(refuse(format!(
             "an image is a file of 4 bytes to {limit} MiB, in words of 4 bytes; unpack what the maker ships"
         )));
     }
-    fs::read(path).map_err(|error| refuse(format!("the image cannot be read: {error}")))
+    Ok((file, found.len()))
 }
 
 /// What a drive says of its firmware.
@@ -115,7 +137,7 @@ pub fn firmware(drive: &Path) -> Result<Firmware, FirmwareError> {
 /// drive goes on serving; an activation without a reset holds its requests for up to [`Firmware::pause`].
 ///
 /// # Errors
-/// When the drive does not take it. Its firmware is unchanged then.
+/// When the drive does not take it, with the firmware that it has then.
 pub fn update(drive: &Path, image: &[u8], slot: Option<u8>, at_once: bool) -> Result<Activation, FirmwareError> {
     store(drive, &controller(drive)?, image, slot, at_once)
 }
@@ -135,6 +157,20 @@ pub fn reset(drive: &Path) -> Result<(), FirmwareError> {
 pub fn controller_name(drive: &Path) -> Option<String> {
     let number = open(drive).ok().map(|(_, number)| number).filter(|&number| is_nvme(number))?;
     Some(controller_folder(number)?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// The other block devices that new firmware of a drive, or its reset, touches: all namespaces of its NVM subsystem, and their partitions.
+/// The drive itself, and the namespace that it is a partition of, are left out.
+///
+/// # Errors
+/// When sysfs does not tell, or it is no NVMe drive.
+pub fn others_touched(drive: &Path) -> Result<Vec<PathBuf>, FirmwareError> {
+    let (_, number) = open(drive)?;
+    if !is_nvme(number) {
+        return Err(FirmwareError::NotNvme(drive.into()));
+    }
+    let subsystem = subsystem(Path::new(SYSFS), number).map_err(|error| HealthError::Open(drive.into(), error))?;
+    Ok(subsystem.others().into_iter().map(|name| Path::new("/dev").join(name)).collect())
 }
 
 fn controller(drive: &Path) -> Result<File, FirmwareError> {
@@ -175,7 +211,7 @@ fn look(drive: &Path, controller: &impl Controller) -> Result<Firmware, Firmware
         first_is_read_only: features & 1 != 0,
         activates_at_once: features & 1 << 4 != 0,
         // MTFA, in 100 ms.
-        pause: Duration::from_millis(100) * u32::from(u16::from_le_bytes([identity[262], identity[263]])),
+        pause: Duration::from_millis(100) * u32::from(u16::from_le_bytes([identity[270], identity[271]])),
         part_bytes: granularity,
     })
 }
@@ -208,7 +244,11 @@ fn store(
 ) -> Result<Activation, FirmwareError> {
     let found = look(drive, controller)?;
     check(drive, &found, slot, at_once)?;
-    let refused = |what: String, status: String| FirmwareError::Refused { drive: drive.into(), what, status };
+    let refused = |what: String, status: String| {
+        // An image that was not committed has no effect.
+        let state = format!("the drive did not take the image, and {} runs on", found.revision);
+        FirmwareError::Refused { drive: drive.into(), what, status, state }
+    };
     for (index, part) in image.chunks(found.part_bytes).enumerate() {
         let offset = index * found.part_bytes;
         let name = || format!("the image at byte {offset}");
@@ -220,14 +260,42 @@ fn store(
     let action = if at_once { CommitAction::AtOnce } else { CommitAction::AtReset };
     let activation_ms = u32::try_from(found.pause.as_millis()).unwrap_or(0);
     let commit = AdminCommand::FirmwareCommit { slot: slot.unwrap_or(0), action, activation_ms };
-    let (status, _) = commit.ask(controller).map_err(|errno| refused(commit.name().into(), errno.to_string()))?;
+    // A commit that was not answered, or was refused, may have taken place.
+    let refused = |status: String| {
+        let state = state_after(drive, controller, &found);
+        FirmwareError::Refused { drive: drive.into(), what: commit.name().into(), status, state }
+    };
+    let (status, _) = commit.ask(controller).map_err(|errno| refused(errno.to_string()))?;
     match status {
         0 if at_once => Ok(Activation::Running),
         // The commit succeeded, and the controller names the reset that it needs, or a longer pause than it announced.
         0 | 0x111 | 0x112 => Ok(Activation::ControllerReset),
         0x10b | 0x110 => Ok(Activation::PowerCycle),
-        status => Err(refused(commit.name().into(), meaning(status))),
+        status => Err(refused(meaning(status))),
     }
+}
+
+/// The firmware of a drive after a commit that failed, in words: the drive is asked again.
+fn state_after(drive: &Path, controller: &impl Controller, before: &Firmware) -> String {
+    let now = match look(drive, controller) {
+        Ok(now) => now,
+        Err(error) => {
+            return format!(
+                "it is unknown which firmware runs, as the drive does not answer ({error}): `stria firmware` shows it once it does"
+            );
+        }
+    };
+    let Firmware { revision, slots, next_slot, .. } = &now;
+    let is_same = (revision, slots, next_slot) == (&before.revision, &before.slots, &before.next_slot);
+    if is_same && now.active_slot == before.active_slot {
+        return format!("{revision} runs on, and the firmware slots are unchanged");
+    }
+    let held = |(slot, revision): (usize, &String)| {
+        format!("slot {}: {}", slot + 1, if revision.is_empty() { "empty" } else { revision })
+    };
+    let slots: Vec<String> = slots.iter().enumerate().map(held).collect();
+    let next = next_slot.map_or_else(String::new, |slot| format!("; slot {slot} runs after the next reset"));
+    format!("{revision} runs now, after {} ({}{next})", before.revision, slots.join(", "))
 }
 
 /// The NVMe status of these commands in words: the type of status in bits 10:8, the code below.

@@ -9,6 +9,8 @@
 //! the location of a drive, by sysfs: its slot, its link, its light. The crate knows neither arrays nor sockets.
 
 mod admin;
+#[cfg(test)]
+mod book;
 mod cache;
 mod erase;
 mod firmware;
@@ -19,9 +21,13 @@ mod read;
 mod seat;
 mod smartctl;
 
-pub use cache::set_write_cache;
-pub use erase::{EraseError, begin_sanitize, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase};
-pub use firmware::{Activation, Firmware, FirmwareError, controller_name, firmware, read_image, reset, update};
+pub use cache::{set_write_cache, write_cache};
+pub use erase::{
+    EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
+};
+pub use firmware::{
+    Activation, Firmware, FirmwareError, controller_name, firmware, open_image, others_touched, read_image, reset, update,
+};
 pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};

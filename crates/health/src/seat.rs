@@ -10,13 +10,14 @@
 use rustix::fs::{FileType, major, minor, stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The place of sysfs.
-const SYSFS: &str = "/sys";
+pub(crate) const SYSFS: &str = "/sys";
 /// The attention light of a hotplug slot is off, or blinks.
 const ATTENTION: (&str, &str) = ("0", "2");
 
@@ -165,19 +166,98 @@ pub(crate) fn controller_folder(number: u64) -> Option<PathBuf> {
     controller_of(&device).or_else(|| device.parent().map(Path::to_owned))
 }
 
+/// The block devices of an NVM subsystem, seen from one of them.
+pub(crate) struct Subsystem {
+    /// The namespace that the device is, or is a partition of.
+    own: String,
+    /// The partition that the device is.
+    own_partition: Option<String>,
+    /// Every namespace, each with its partitions.
+    namespaces: BTreeMap<String, Vec<String>>,
+}
+
+impl Subsystem {
+    /// The other namespaces.
+    pub(crate) fn other_namespaces(&self) -> Vec<String> {
+        self.namespaces.keys().filter(|name| **name != self.own).cloned().collect()
+    }
+
+    /// The other namespaces, and all partitions but the device itself. Partitions of a namespace that is the device lie within it.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let mut others = self.other_namespaces();
+        let apart = self.namespaces.iter().filter(|(name, _)| self.own_partition.is_some() || **name != self.own);
+        let partitions = apart.flat_map(|(_, partitions)| partitions);
+        others.extend(partitions.filter(|name| Some(*name) != self.own_partition.as_ref()).cloned());
+        others.sort();
+        others
+    }
+}
+
+/// The NVM subsystem of the block device with this number, where sysfs is at `sysfs`. In sysfs a namespace is below its controller, or, if
+/// several controllers share it, below the subsystem; the subsystem has links to its controllers.
+///
+/// # Errors
+/// When a part of that cannot be read: a namespace that is not seen must not count as none.
+pub(crate) fn subsystem(sysfs: &Path, number: u64) -> io::Result<Subsystem> {
+    let page = sysfs.join(format!("dev/block/{}:{}", major(number), minor(number))).canonicalize()?;
+    let is_partition = page.join("partition").exists();
+    let namespace = if is_partition { page.parent().unwrap_or(&page) } else { &page };
+    let controller = namespace.parent().unwrap_or(namespace);
+    let mut found = None;
+    for entry in fs::read_dir(sysfs.join("class/nvme-subsystem"))? {
+        let subsystem = entry?.path().canonicalize()?;
+        let controllers = linked_controllers(&subsystem)?;
+        if subsystem == controller || controllers.iter().any(|linked| linked == controller) {
+            found = Some((subsystem, controllers));
+        }
+    }
+    let (subsystem, controllers) =
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "sysfs names no NVM subsystem for it"))?;
+    let mut namespaces = BTreeMap::new();
+    for folder in controllers.iter().chain([&subsystem]) {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // One of several paths to a namespace, such as nvme0c1n2, is listed as the namespace.
+            if is_namespace(&name) && entry.file_type()?.is_dir() {
+                let parts = fs::read_dir(entry.path())?.collect::<io::Result<Vec<_>>>()?;
+                let parts = parts.into_iter().filter(|part| part.path().join("partition").exists());
+                namespaces.insert(name, parts.map(|part| part.file_name().to_string_lossy().into_owned()).collect());
+            }
+        }
+    }
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let own = name(namespace);
+    if !namespaces.contains_key(&own) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "sysfs does not list it in its own NVM subsystem"));
+    }
+    Ok(Subsystem { own, own_partition: is_partition.then(|| name(&page)), namespaces })
+}
+
+/// `nvme0n1`
+fn is_namespace(name: &str) -> bool {
+    let numbers = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(controller, namespace)| is_number(controller) && is_number(namespace))
+}
+
+/// The folders of the controllers that a subsystem has links to.
+fn linked_controllers(subsystem: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut controllers = Vec::new();
+    for entry in fs::read_dir(subsystem)? {
+        let entry = entry?;
+        if entry.file_type()?.is_symlink() && entry.file_name().to_string_lossy().starts_with("nvme") {
+            controllers.push(entry.path().canonicalize()?);
+        }
+    }
+    controllers.sort();
+    Ok(controllers)
+}
+
 /// The controller of a namespace that several controllers share: in sysfs such a namespace is below none of them.
 fn controller_of(namespace: &Path) -> Option<PathBuf> {
     let subsystem = namespace.parent().filter(|parent| parent.components().any(|part| part.as_os_str() == "nvme-subsystem"))?;
-    let mut controllers: Vec<PathBuf> = fs::read_dir(subsystem)
-        .ok()?
-        .flatten()
-        .filter(|entry| {
-            entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.file_name().to_string_lossy().starts_with("nvme")
-        })
-        .filter_map(|entry| entry.path().canonicalize().ok())
-        .collect();
-    controllers.sort();
-    controllers.into_iter().next()
+    linked_controllers(subsystem).ok()?.into_iter().next()
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -317,6 +397,41 @@ mod tests {
         fake.write("bus/pci/slots/4/address", "0000:04:00");
         let seat = fake.seat((259, 4));
         assert_eq!((seat.words().as_deref(), seat.link.as_deref()), (Some("slot 4"), Some("0000:00:1d.0")));
+    }
+
+    #[test]
+    fn all_namespaces_of_a_subsystem_are_found_and_what_cannot_be_read_is_no_empty_list() {
+        let fake = Fake::new();
+        let controller = |index: usize| format!("devices/pci0000:00/0000:00:0{index}.0/nvme/nvme{index}");
+        let virtual_0 = "devices/virtual/nvme-subsystem/nvme-subsys0";
+        fake.link("class/nvme-subsystem/nvme-subsys0", virtual_0);
+        // Two controllers share namespace 1, and the second has one of its own.
+        for index in [0, 1] {
+            fake.link(&format!("{virtual_0}/nvme{index}"), &controller(index));
+            fake.write(&format!("{}/nvme0c{index}n1/nsid", controller(index)), "1");
+        }
+        fake.link("dev/block/259:0", &format!("{virtual_0}/nvme0n1"));
+        fake.write(&format!("{virtual_0}/nvme0n1/nvme0n1p1/partition"), "1");
+        fake.write(&format!("{virtual_0}/nvme0n1/nvme0n1p2/partition"), "2");
+        fake.link("dev/block/259:1", &format!("{virtual_0}/nvme0n1/nvme0n1p1"));
+        fake.link("dev/block/259:3", &format!("{}/nvme0n2", controller(1)));
+        // A drive of its own, below its controller as most are.
+        fake.link("class/nvme-subsystem/nvme-subsys2", "devices/virtual/nvme-subsystem/nvme-subsys2");
+        fake.link("devices/virtual/nvme-subsystem/nvme-subsys2/nvme2", &controller(2));
+        fake.link("dev/block/259:5", &format!("{}/nvme2n1", controller(2)));
+        let of = |minor| subsystem(fake.0.path(), makedev(259, minor)).expect("sysfs has it");
+        assert_eq!(of(0).other_namespaces(), ["nvme0n2"]);
+        assert_eq!(of(0).others(), ["nvme0n2"], "its own partitions lie within it");
+        assert_eq!(of(3).others(), ["nvme0n1", "nvme0n1p1", "nvme0n1p2"]);
+        assert_eq!(of(1).others(), ["nvme0n1p2", "nvme0n2"], "of a partition: neither itself, nor its namespace");
+        assert_eq!(of(3).other_namespaces(), ["nvme0n1"], "from below a controller");
+        assert_eq!(of(5).others(), [""; 0]);
+        fs::remove_dir_all(fake.path("class/nvme-subsystem")).expect("a folder");
+        for minor in [0, 3, 5] {
+            assert!(subsystem(fake.0.path(), makedev(259, minor)).is_err());
+        }
+        fs::create_dir(fake.path("class/nvme-subsystem")).expect("a folder");
+        assert!(subsystem(fake.0.path(), makedev(259, 0)).is_err(), "no subsystem has it");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::admin::COMMAND_BYTES;
+use crate::book;
 use rustix::io::Errno;
 use std::cell::RefCell;
 
@@ -13,8 +14,10 @@ struct Standin {
     image: RefCell<Vec<u8>>,
     parts: RefCell<Vec<usize>>,
     commits: RefCell<Vec<u32>>,
-    /// The status of a commit.
-    commit_status: u16,
+    /// The answer to a commit.
+    commit: Result<u16, Errno>,
+    /// Identity and log of firmware slots from the first commit on: others, or no answer. `None`: as before.
+    after: Option<Option<(Vec<u8>, Vec<u8>)>>,
     /// The part that is refused, and its status.
     refuses: Option<(usize, u16)>,
 }
@@ -22,12 +25,14 @@ struct Standin {
 impl Standin {
     /// FRMW: slot 1 read-only, three slots, activation without a reset.
     fn new() -> Self {
-        let (mut identity, mut log) = (vec![0; 4096], vec![0; 512]);
-        identity[64..72].copy_from_slice(b"1.0     ");
-        identity[256] = 1 << 2;
-        identity[260] = 1 | 3 << 1 | 1 << 4;
-        identity[262..264].copy_from_slice(&25_u16.to_le_bytes());
-        identity[319] = 2;
+        let mut log = vec![0; 512];
+        let identity = book::identity(&[
+            ("FR", b"1.0     "),
+            ("OACS", &[1 << 2, 0]),
+            ("FRMW", &[1 | 3 << 1 | 1 << 4]),
+            ("MTFA", &25_u16.to_le_bytes()),
+            ("FWUG", &[2]),
+        ]);
         log[0] = 1 | 2 << 4;
         log[8..16].copy_from_slice(b"1.0     ");
         log[16..24].copy_from_slice(b"1.1     ");
@@ -38,7 +43,8 @@ impl Standin {
             image: empty(),
             parts: RefCell::default(),
             commits: RefCell::default(),
-            commit_status: 0,
+            commit: Ok(0),
+            after: None,
             refuses: None,
         }
     }
@@ -48,9 +54,14 @@ impl Controller for Standin {
     fn submit(&self, command: &mut [u8; COMMAND_BYTES], data: &mut [u8]) -> Result<u16, Errno> {
         let word = |at: usize| u32::from_ne_bytes(command[at..at + 4].try_into().expect("four bytes"));
         let (word_10, word_11) = (word(40), word(44));
+        let (identity, log) = match self.after.as_ref().filter(|_| !self.commits.borrow().is_empty()) {
+            Some(Some((identity, log))) => (identity, log),
+            Some(None) => return Err(Errno::TIMEDOUT),
+            None => (&self.identity, &self.log),
+        };
         match (command[0], word_10 & 0xff) {
-            (0x06, 1) => data.copy_from_slice(&self.identity),
-            (0x02, 0x03) => data.copy_from_slice(&self.log),
+            (0x06, 1) => data.copy_from_slice(identity),
+            (0x02, 0x03) => data.copy_from_slice(log),
             (0x11, _) => {
                 assert_eq!(data.len(), (word_10 as usize + 1) * 4, "the length in words less one");
                 assert_eq!(word_11 as usize * 4, self.image.borrow().len(), "the parts follow one another");
@@ -64,7 +75,7 @@ impl Controller for Standin {
             (0x10, _) => {
                 assert!(word(64) >= 120_000 + 2500, "the kernel waits as long as the drive may take");
                 self.commits.borrow_mut().push(word_10);
-                return Ok(self.commit_status);
+                return self.commit;
             }
             other => panic!("no command of an update: {other:?}"),
         }
@@ -98,13 +109,13 @@ fn an_image_goes_over_in_parts_and_is_committed_last() {
     assert_eq!(*standin.parts.borrow(), [8192, 8192, 8192, 12]);
     assert_eq!(*standin.commits.borrow(), [3 | 3 << 3], "slot 3, at once");
 
-    let standin = Standin { commit_status: 0x111, ..Standin::new() };
+    let standin = Standin { commit: Ok(0x111), ..Standin::new() };
     assert_eq!(store(drive(), &standin, &sent, None, false).expect("it is taken"), Activation::ControllerReset);
     assert_eq!(*standin.commits.borrow(), [1 << 3], "the slot that the drive chooses, at the next reset");
     for (status, activation) in
         [(0x10b, Activation::PowerCycle), (0x110, Activation::PowerCycle), (0x112, Activation::ControllerReset)]
     {
-        let standin = Standin { commit_status: status, ..Standin::new() };
+        let standin = Standin { commit: Ok(status), ..Standin::new() };
         assert_eq!(store(drive(), &standin, &sent, None, true).expect("it is taken"), activation, "{status:#x}");
     }
 }
@@ -121,9 +132,9 @@ fn what_cannot_succeed_sends_no_byte() {
     assert!(refused(&standin, Some(4), true).contains("its slots are 1 to 3"));
     assert!(refused(&standin, Some(0), true).contains("no firmware slot 0"));
     let mut standin = Standin::new();
-    standin.identity[260] &= !(1 << 4);
+    book::set(&mut standin.identity, "FRMW", &[1 | 3 << 1]);
     assert!(refused(&standin, None, true).contains("use --activate reset"));
-    standin.identity[256] = 0;
+    book::set(&mut standin.identity, "OACS", &[0, 0]);
     assert!(refused(&standin, None, false).contains("takes no firmware"));
 }
 
@@ -132,17 +143,42 @@ fn a_refused_part_or_image_leaves_the_firmware_as_it_was() {
     let standin = Standin { refuses: Some((1, 0x114)), ..Standin::new() };
     let words = store(drive(), &standin, &image(4 * 8192), None, true).expect_err("a refusal").to_string();
     assert!(words.contains("the image at byte 8192") && words.contains("overlap"), "{words}");
+    assert!(words.ends_with("the drive did not take the image, and 1.0 runs on"), "{words}");
     assert!(standin.commits.borrow().is_empty(), "half an image is never committed");
-    let standin = Standin { commit_status: 0x107, ..Standin::new() };
+    let standin = Standin { commit: Ok(0x107), ..Standin::new() };
     let words = store(drive(), &standin, &image(8192), None, true).expect_err("a refusal").to_string();
-    assert!(words.contains("Firmware Commit (the image is not valid"), "{words}");
+    assert!(words.contains("Firmware Commit failed (the image is not valid"), "{words}");
+    assert!(words.ends_with("1.0 runs on, and the firmware slots are unchanged"), "{words}");
+}
+
+/// The text of a failed commit once said that the firmware was unchanged, also after a time-out of one that activates at once.
+#[test]
+fn a_commit_without_an_answer_is_followed_by_a_look_at_what_runs() {
+    let told = |after| {
+        let standin = Standin { commit: Err(Errno::TIMEDOUT), after, ..Standin::new() };
+        store(drive(), &standin, &image(8192), Some(2), true).expect_err("no answer").to_string()
+    };
+    let mut activated = Standin::new();
+    book::set(&mut activated.identity, "FR", b"1.2     ");
+    activated.log[0] = 2;
+    activated.log[16..24].copy_from_slice(b"1.2     ");
+    let words = told(Some(Some((activated.identity, activated.log))));
+    assert!(words.ends_with("1.2 runs now, after 1.0 (slot 1: 1.0, slot 2: 1.2, slot 3: empty)"), "{words}");
+    let mut stored = Standin::new();
+    stored.log[0] = 1 | 3 << 4;
+    stored.log[24..32].copy_from_slice(b"1.2     ");
+    let words = told(Some(Some((stored.identity, stored.log))));
+    assert!(words.contains("slot 3: 1.2; slot 3 runs after the next reset"), "{words}");
+    let words = told(Some(None));
+    assert!(words.contains("it is unknown which firmware runs") && !words.contains("unchanged"), "{words}");
+    assert!(told(None).contains("1.0 runs on, and the firmware slots are unchanged"));
 }
 
 #[test]
 fn a_drive_without_a_granularity_gets_parts_of_4_kib() {
     for said in [0, 255] {
         let mut standin = Standin::new();
-        standin.identity[319] = said;
+        book::set(&mut standin.identity, "FWUG", &[said]);
         store(drive(), &standin, &image(8192 + 4), None, true).expect("it is taken");
         assert_eq!(*standin.parts.borrow(), [4096, 4096, 4], "{said}");
     }
