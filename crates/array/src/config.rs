@@ -202,11 +202,13 @@ pub enum Flaw {
     SuspectParityTrusted,
     /// R19, R32: parity is repaired before this run's partial parity log has begun.
     RepairedBeforeLog,
+    /// R16: the requests of a member whose slot its replacement has taken wait until the member answers.
+    ReplacedKeepsRequests,
 }
 
 impl Flaw {
     /// Every one.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ReadsUnaligned,
         Self::DegradedParityLeft,
         Self::StaleAccepted,
@@ -222,5 +224,6 @@ impl Flaw {
         Self::ServedBeforeSession,
         Self::SuspectParityTrusted,
         Self::RepairedBeforeLog,
+        Self::ReplacedKeepsRequests,
     ];
 }

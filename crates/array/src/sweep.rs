@@ -13,7 +13,7 @@ use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work};
-use crate::{Level, MemberState, Synced, mirror_sweep};
+use crate::{Flaw, Level, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -488,7 +488,10 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
         drop(members);
         core.event(Event::MemberInSync { member: target.member, slot: target.slot });
         if let Some(member) = replaced {
-            core.let_go(member);
+            match core.has(Flaw::ReplacedKeepsRequests) {
+                true => core.exclude(member),
+                false => core.let_go(member),
+            }
             core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
         }
     }

@@ -36,6 +36,9 @@ struct Arguments {
     /// Metadata and write policies change.
     #[arg(long)]
     changes: bool,
+    /// Drives hang while members are rebuilt or replaced.
+    #[arg(long)]
+    hangs: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until it is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -61,6 +64,7 @@ fn main() {
         repeats: arguments.repeats,
         partial_parity: arguments.partial_parity,
         changes: arguments.changes,
+        hangs: arguments.hangs,
     };
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));

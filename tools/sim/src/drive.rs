@@ -126,6 +126,8 @@ pub struct Drive {
     refusal: Option<Refusal>,
     /// No request ends before this time.
     stalled_until: Nanos,
+    /// Requests to data that were sent by the first time do not end before the second.
+    stuck: (Nanos, Nanos),
     mutant: Option<Mutant>,
     /// The first sector of the data area.
     data_start_sector: u64,
@@ -187,6 +189,7 @@ impl Drive {
             failing_writes: 0,
             refusal: None,
             stalled_until: 0,
+            stuck: (0, 0),
             mutant: None,
             data_start_sector: 0,
             bad_grows_to: 0,
@@ -391,9 +394,35 @@ impl Drive {
         self.look();
     }
 
+    /// Requests to data that are in flight, or that are sent within `window`, do not end before `until`. Others do.
+    pub fn stick(&mut self, window: Nanos, until: Nanos) {
+        self.tell(|| format!("keeps requests to data until {:.6} ms", until as f64 / 1e6));
+        self.stuck = (self.power.now() + window, until);
+        for queued in self.queue.iter_mut().filter(|queued| queued.request.start_sector >= self.data_start_sector) {
+            queued.due = queued.due.max(until);
+        }
+        self.look();
+    }
+
     /// True if requests in flight wait for the end of a stall.
     pub fn hangs(&self) -> bool {
-        self.stalled_until > self.power.now() && !self.queue.is_empty()
+        self.stuck_until() > self.power.now()
+    }
+
+    /// True if a request in flight ends later than `time`.
+    pub fn is_silent_beyond(&self, time: Nanos) -> bool {
+        self.queue.iter().any(|queued| queued.due > time)
+    }
+
+    /// The time before which some requests in flight do not end.
+    fn stuck_until(&self) -> Nanos {
+        let until = self.stuck.1;
+        let is_stuck = || self.queue.iter().any(|queued| queued.due >= until);
+        match self.queue.is_empty() {
+            true => 0,
+            false if until > self.stalled_until && is_stuck() => until,
+            false => self.stalled_until,
+        }
     }
 
     /// The process that used the drive dies, and its requests stay in flight: the drive cannot be opened until they have ended.
@@ -408,12 +437,12 @@ impl Drive {
     pub fn leave_unheld(&mut self) {
         self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
         self.ended.clear();
-        self.stalled_until = 0;
+        (self.stalled_until, self.stuck) = (0, (0, 0));
     }
 
     /// True if a held drive is free again, because all requests have ended.
     pub fn is_let_go(&mut self) -> bool {
-        if self.presence == Presence::Held && self.stalled_until <= self.power.now() && !self.queue.is_empty() {
+        if self.presence == Presence::Held && self.stuck_until() <= self.power.now() && !self.queue.is_empty() {
             self.orphan();
         }
         self.presence == Presence::Held && self.queue.is_empty()
@@ -493,7 +522,7 @@ impl Drive {
             self.image.clone_from(durable);
         }
         self.ended.clear();
-        self.stalled_until = 0;
+        (self.stalled_until, self.stuck) = (0, (0, 0));
     }
 
     /// True if a request has not ended.
@@ -726,7 +755,9 @@ impl Drive {
         let outlier = if luck & 0xff == 0 { 64 } else { 1 };
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let late = if owner == NOBODY { mutant::LATE } else { 0 };
-        let due = (now + latency + late).max(self.stalled_until);
+        let is_stuck = now <= self.stuck.0 && request.start_sector >= self.data_start_sector && owner != NOBODY;
+        let least = if is_stuck { self.stuck.1.max(self.stalled_until) } else { self.stalled_until };
+        let due = (now + latency + late).max(least);
         let due = due.next_multiple_of(self.power.told_every.get().max(1));
         let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);

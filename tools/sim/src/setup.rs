@@ -52,6 +52,8 @@ pub struct Setup {
     pub holds: bool,
     /// Clients outlive the process, and repeat the requests that it had not answered, as Linux does for a ublk device.
     pub repeats: bool,
+    /// Drives hang while members are filled, and no request may wait for one that is not in use any more.
+    pub hangs: bool,
     /// A drive that was lost in a power cut, or pulled after a command that failed it was answered, returns at some later start.
     pub found_again: bool,
 }
@@ -160,6 +162,7 @@ impl Setup {
             late_sweeps: false,
             holds: false,
             repeats: false,
+            hangs: false,
             found_again: false,
         }
     }
@@ -211,6 +214,7 @@ impl Setup {
             late_sweeps: false,
             holds: false,
             repeats: false,
+            hangs: false,
             found_again: false,
         }
     }
@@ -313,6 +317,7 @@ impl fmt::Display for Setup {
                 (self.lanes == 2, ", on 2 lanes"),
                 (self.lanes == 3, ", on 3 lanes"),
                 (self.late_sweeps, ", sweeps held after starts"),
+                (self.hangs, ", drives hang beside rebuilds"),
                 (self.repeats, ", requests repeated after a kill"),
                 (self.found_again, ", lost drives found again"),
             ]

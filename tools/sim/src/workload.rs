@@ -5,6 +5,7 @@ mod extras;
 
 use crate::chance::Chance;
 use crate::setup::Setup;
+use crate::world::Hanging;
 pub use extras::Extras;
 use stria_array::REDO_SECTORS_MAX;
 use stria_block::Nanos;
@@ -85,6 +86,19 @@ pub enum Step {
     },
     /// A member that hangs is failed by command.
     FailHung,
+    /// A drive hangs while a member is filled.
+    Hang {
+        /// The drive.
+        who: Hanging,
+        /// The part of the rebuild that is done before.
+        eighths: u64,
+        /// The duration.
+        pause: Nanos,
+        /// True if it keeps only requests to data that are in flight then, or sent soon after.
+        keeps: bool,
+    },
+    /// As `FailHung`; the member may also be one that is being filled.
+    FailHanging,
     /// Some sectors become unreadable, and more with each read that fails.
     Grow {
         /// The drive.

@@ -3,6 +3,7 @@
 mod changes;
 mod commands;
 mod faults;
+mod hanging;
 mod leaving;
 mod starts;
 
@@ -20,6 +21,7 @@ use crate::trace::{place_words, places_of};
 use crate::tree;
 use crate::workload::{History, Step};
 use commands::{AllLanes, Done, Ended};
+pub use hanging::Hanging;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -163,6 +165,10 @@ pub struct World<'a> {
     start_chance: Chance,
     /// The time of the next check of the sizes of drives.
     look_due: Option<Nanos>,
+    /// The last time at which a drive in use hung.
+    hung_at: Nanos,
+    /// The time that the last command took.
+    answer_took: Nanos,
     /// True if a sole log holder of an early acknowledgement was failed.
     sole_log_holder_is_gone: bool,
     pending: Vec<Pending>,
@@ -278,6 +284,8 @@ impl<'a> World<'a> {
             left: BTreeSet::new(),
             start_chance: Chance::new(history.seed, 18),
             look_due: None,
+            hung_at: 0,
+            answer_took: 0,
             sole_log_holder_is_gone: false,
             pending: Vec::new(),
             unanswered: Vec::new(),
@@ -484,6 +492,7 @@ impl<'a> World<'a> {
             return Err(Stop::Wrong(format!("request {} ended twice", completion.tag)));
         };
         let pending = self.pending.swap_remove(place);
+        self.ended_in_time(pending.since)?;
         let Range { start, end } = pending.range;
         self.tell_client(&(start..end), || format!("request {} ends: {:?}", completion.tag, completion.result));
         if let Err(error) = &completion.result {
@@ -560,7 +569,9 @@ impl<'a> World<'a> {
         }
         match wake {
             Some(due) if due <= limit => {
-                self.power.set_now(self.power.now().max(due));
+                let now = self.power.now().max(due);
+                self.note_hangs(now);
+                self.power.set_now(now);
                 Ok(true)
             }
             _ => Ok(false),
@@ -890,6 +901,8 @@ impl<'a> World<'a> {
             Step::Grow { drive, at } => self.grow_bad(drive, at),
             Step::Shrink { drive, at, stopped } => self.shrink(drive, at, stopped),
             Step::FailHung => self.fail_hung(),
+            Step::Hang { who, eighths, pause, keeps } => self.hang(who, eighths, pause, keeps),
+            Step::FailHanging => self.fail_hanging(),
             Step::Rot { drive, at, rot } => self.rot(drive, at, rot),
             Step::LoseSuperblock(which) => {
                 self.superblock_to_lose = Some(which);
@@ -972,6 +985,8 @@ impl<'a> World<'a> {
         let mut limit = begun;
         loop {
             let relied_on = fails.filter(|&member| self.node().leaf(leaf).is_sole_log_holder(member));
+            // A turn ends with the clock at the next event.
+            self.answer_took = self.power.now() - begun;
             let turned = self.turn(limit);
             if let Some(member) = fails
                 && self.node().leaf(leaf).status().members[member.0].state == MemberState::Failed
@@ -1314,7 +1329,7 @@ impl<'a> World<'a> {
             self.meet(if hung == Some(index) {
                 "member held when its process died"
             } else {
-                "dropped, and held when its process died"
+                "not in sync, and held when its process died"
             });
         }
         let is_there = |world: &Self, drive: &usize| world.drives[*drive].borrow().presence() == Presence::There;

@@ -34,6 +34,13 @@ fn histories_with_changes_of_metadata_and_policy_lose_nothing() {
     none_fails(&FAMILIES, 1, 30, Extras { changes: true, ..Extras::default() });
 }
 
+/// R16: in each family requests waited for members that lost their slots.
+#[test]
+fn histories_with_drives_that_hang_beside_rebuilds_lose_nothing() {
+    none_fails(&FAMILIES, 1, 40, Extras { hangs: true, ..Extras::default() });
+    none_fails(&FAMILIES, 1, 20, Extras { hangs: true, ..MORE_AND_CHANGES });
+}
+
 /// The same write arrives twice, with a restart in between: ublk's driver gives the requests of a dead server to the next one.
 /// Requests that were already done, logged or acknowledged early then arrive again, and once more if that server dies too.
 #[test]
@@ -329,7 +336,7 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
     }
 }
 
-const MORE: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false };
+const MORE: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false, hangs: false };
 const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
 
 /// Seeds that once failed with the present extras, each with its bug.

@@ -4,10 +4,11 @@ use stria_array::Flaw;
 use stria_sim::campaign::{first_failure, try_history};
 use stria_sim::{Extras, History, Mutant, Rules, Step};
 
-const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false };
-const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false, changes: false };
-const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true, changes: false };
-const CHANGES: Extras = Extras { more_faults: false, repeats: false, partial_parity: false, changes: true };
+const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false, hangs: false };
+const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false, changes: false, hangs: false };
+const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true, changes: false, hangs: false };
+const CHANGES: Extras = Extras { more_faults: false, repeats: false, partial_parity: false, changes: true, hangs: false };
+const HANGS: Extras = Extras { changes: false, hangs: true, ..CHANGES };
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     is_found_with(Extras::default(), mutant, family, seeds);
@@ -224,4 +225,13 @@ fn a_superblock_that_counts_because_it_is_younger_is_found() {
 #[test]
 fn metadata_that_are_changed_in_one_step_are_found() {
     is_found_with(CHANGES, Mutant::ChangedAtOnce, "5", 200);
+}
+
+/// R16: the engine of 24 November 2026. A request waited for the drive, and for ever if the drive never answered.
+#[test]
+fn requests_that_wait_for_a_member_whose_slot_a_replacement_has_are_found() {
+    for (family, seeds) in [("1", 40), ("10", 40), ("5", 40), ("6", 40)] {
+        is_found_with(HANGS, Mutant::Engine(Flaw::ReplacedKeepsRequests), family, seeds);
+    }
+    is_found_at(HANGS, Mutant::Engine(Flaw::ReplacedKeepsRequests), "5", 14);
 }

@@ -381,6 +381,11 @@ impl Core {
     /// log takes no more records (R10), and nothing is acknowledged before superblocks say that it failed (R6).
     pub fn let_go(&self, id: MemberId) {
         self.abandon(id);
+        self.exclude(id);
+    }
+
+    /// As [`Core::let_go`], but its requests wait until it has answered them.
+    pub fn exclude(&self, id: MemberId) {
         self.log.drop_member(id, &mut self.waker());
         self.metadata.state_waiters.wake_all(&self.ready);
         self.members.borrow_mut().get_mut(id).dropped_by = self.raise_ack_barrier();

@@ -4,6 +4,7 @@
 use super::{History, Rot, Step};
 use crate::chance::Chance;
 use crate::setup::PartialParity;
+use crate::world::Hanging;
 use std::fmt;
 use stria_array::Level;
 
@@ -18,6 +19,8 @@ pub struct Extras {
     pub partial_parity: bool,
     /// Metadata change while the array is stopped, and write policies while it runs.
     pub changes: bool,
+    /// Drives hang while members are filled.
+    pub hangs: bool,
 }
 
 /// The options that ask for them.
@@ -28,6 +31,7 @@ impl fmt::Display for Extras {
             (self.repeats, " --repeats"),
             (self.partial_parity, " --partial-parity"),
             (self.changes, " --changes"),
+            (self.hangs, " --hangs"),
         ];
         options.iter().filter(|(set, _)| *set).try_for_each(|(_, option)| f.write_str(option))
     }
@@ -50,6 +54,9 @@ impl History {
         if extras.changes {
             history = history.with_changes();
         }
+        if extras.hangs {
+            history = history.with_hangs();
+        }
         history
     }
 
@@ -64,6 +71,22 @@ impl History {
             };
             let place = chance.below(self.steps.len() as u64 + 1) as usize;
             self.steps.splice(place..place, steps.iter().copied());
+        }
+        self
+    }
+
+    /// The same with drives that hang while a member is filled, for up to 200 s.
+    #[must_use]
+    pub fn with_hangs(mut self) -> Self {
+        if !self.setup.level.is_redundant() {
+            return self;
+        }
+        let mut chance = Chance::new(self.seed, 20);
+        self.setup.hangs = true;
+        for _ in 0..1 + chance.below(2) {
+            let cluster = hang_beside_a_rebuild(&mut chance);
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(place..place, cluster);
         }
         self
     }
@@ -150,6 +173,59 @@ impl History {
         }
         if chance.one_in(2) { self.with_troubled_starts() } else { self }
     }
+}
+
+/// A member is replaced, or a lost one rebuilt. A drive hangs with requests in its hands, and is waited for, failed by command, or
+/// left by a process that dies or loses power.
+fn hang_beside_a_rebuild(chance: &mut Chance) -> Vec<Step> {
+    // A drive that has lost its slot may be the next replacement.
+    let mut steps = vec![Step::Settle, Step::Remove(chance.any())];
+    if chance.one_in(2) {
+        steps.push(Step::Speed(chance.pick(&[64, 4096])));
+    }
+    match chance.below(4) {
+        0 => steps.extend([Step::Fail(chance.any()), Step::AddSpare(chance.any())]),
+        _ => steps.push(Step::Replace(chance.any())),
+    }
+    let at = chance.below(192);
+    let clients = |chance: &mut Chance, steps: &mut Vec<Step>| {
+        for _ in 0..chance.below(8) {
+            let (at, sectors) = (at + chance.below(64), 1 + chance.below(16));
+            steps.push(match chance.below(8) {
+                0 | 1 => Step::Read { at, sectors },
+                2 => Step::Flush,
+                _ => Step::Write { at, sectors, fua: chance.one_in(8) },
+            });
+        }
+    };
+    clients(chance, &mut steps);
+    let who = match chance.below(6) {
+        0..=2 => Hanging::Source,
+        3 | 4 => Hanging::Other(chance.any()),
+        _ => Hanging::Filled,
+    };
+    let eighths = chance.pick(&[0, 2, 4, 6, 8, 8, 8, 8]);
+    let pause = chance.pick(&[3_000_000_000, 30_000_000_000, 200_000_000_000]);
+    steps.push(Step::Hang { who, eighths, pause, keeps: chance.one_in(2) });
+    clients(chance, &mut steps);
+    let crash = |chance: &mut Chance, kill| Step::Crash { after: chance.below(40), kill };
+    match chance.below(8) {
+        0 | 1 => {}
+        2 => steps.push(Step::FailHanging),
+        3 => steps.push(crash(chance, true)),
+        4 => steps.push(crash(chance, false)),
+        5 => {
+            let kill = chance.one_in(2);
+            steps.extend([Step::FailHanging, crash(chance, kill)]);
+        }
+        6 => steps.extend([Step::Fail(chance.any()), Step::FailHanging]),
+        _ => steps.extend([Step::Pause(1_500_000_000), Step::FailHanging, Step::Flush]),
+    }
+    clients(chance, &mut steps);
+    steps.extend((0..4).map(|part| Step::Read { at: at + 16 * part, sectors: 16 }));
+    steps.extend([Step::Speed(u64::MAX), Step::Return(chance.any())]);
+    clients(chance, &mut steps);
+    steps
 }
 
 /// Small writes, a crash amid them, and events during the start after it.

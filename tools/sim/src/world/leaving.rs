@@ -94,13 +94,13 @@ impl World<'_> {
             .any(|drive| short(drive) && self.leaf_of(drive).is_some() || !told && (short(drive) || self.may_be_held(drive)))
     }
 
-    /// True if the requests of a drive that no array uses any more may outlive its process.
+    /// True if the requests of a drive that no array uses any more, or that is being filled, may outlive its process.
     pub(super) fn may_be_held(&self, drive: usize) -> bool {
         self.history.setup.holds
             && self.node.is_some()
             && self.kill
             && self.drives[drive].borrow().hangs()
-            && self.leaf_of(drive).is_none()
+            && (self.leaf_of(drive).is_none() || self.history.setup.hangs && self.is_being_filled(drive))
     }
 
     /// Fails a drive by command while it hangs.
@@ -110,7 +110,7 @@ impl World<'_> {
     }
 
     /// Members in sync that hang, each with its leaf.
-    fn hung(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub(super) fn hung(&self) -> impl Iterator<Item = (usize, usize)> {
         let leaves = self.node().leaves();
         let whole: Vec<(usize, usize)> = (0..leaves.len())
             .flat_map(|leaf| leaves[leaf].whole_drives().into_iter().flatten().map(move |drive| (leaf, drive)))

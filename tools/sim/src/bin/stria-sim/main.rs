@@ -69,6 +69,9 @@ struct Sim {
     /// Add and remove bitmap and write log while arrays are stopped, cut the power meanwhile, and change write policies.
     #[arg(long)]
     changes: bool,
+    /// Let drives hang while members are rebuilt or replaced, with requests in their hands.
+    #[arg(long)]
+    hangs: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Losses are then counted, not failures.
     #[arg(long)]
     lying_flush: bool,
@@ -96,6 +99,7 @@ impl Sim {
             repeats: self.repeats,
             partial_parity: self.partial_parity,
             changes: self.changes,
+            hangs: self.hangs,
         }
     }
 }
