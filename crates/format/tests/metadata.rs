@@ -293,6 +293,35 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
 }
 
+/// A full file system costs one member its slot, and another one superblock updates only, since the array cannot do without it. The one
+/// that was dropped was taken instead, and lacked what had been written since.
+#[test]
+fn force_takes_members_that_kept_their_slots_before_those_that_were_dropped() {
+    for (dropped, kept) in [(0, 2), (2, 0)] {
+        for later in [false, true] {
+            let mut drives = created(Level::Raid5, 4, 0);
+            let mut start = started(&drives, &Options::default());
+            let mut state = state_of(&start.config, true);
+            apply(&mut drives, &start.recorder.record_state(&state, NOW));
+            let unwritten = drives[kept].clone();
+            // Sometimes the one that is dropped has more of the updates.
+            if later {
+                apply(&mut drives, &start.recorder.record_state(&state, NOW));
+            }
+            state.slots[dropped].member = None;
+            state.failed.push((MemberId(dropped), Some(dropped)));
+            state.optimal = false;
+            for _ in 0..3 {
+                apply(&mut drives, &start.recorder.record_state(&state, NOW));
+            }
+            drives[kept] = unwritten;
+            assert!(refused(&drives, &Options::default()).contains("--force"));
+            let holders = holders(&started(&drives, &forced()));
+            assert_eq!((holders[dropped], holders[kept]), (None, Some(kept)), "{holders:?}");
+        }
+    }
+}
+
 #[test]
 fn copies_rivals_and_strangers_get_their_sentences() {
     let drives = created(Level::Raid5, 3, 0);

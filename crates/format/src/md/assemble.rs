@@ -894,7 +894,8 @@ impl Sorter<'_> {
         Err(self.too_few(&self.not_in_sync(), found, &geometry.losses_survived().to_string()))
     }
 
-    /// With force: takes members that are behind as they are, the freshest first, until the array can start.
+    /// With force: takes members that are behind as they are, until the array can start. First those that the freshest superblock still
+    /// counts: they kept their slots and took every write that succeeded, when their metadata could not be written. Then the freshest.
     fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
         let mut away: Vec<_> = found
             .iter()
@@ -909,7 +910,7 @@ impl Sorter<'_> {
                     && !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
             })
             .collect();
-        away.sort_by_key(|(events_behind, slot, _)| (*events_behind, *slot));
+        away.sort_by_key(|(events_behind, slot, found)| (!counts(self.freshest, found), *events_behind, *slot));
         for (events_behind, slot, found) in away {
             let in_sync = self.in_sync_slots();
             let sizes = vec![u64::from(self.freshest.header.chunksize).max(1 << 12) << 8; self.slot_count()];
