@@ -120,7 +120,7 @@ impl Member {
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(Sectors::sectors).sum(),
-            has_no_space: now < self.no_space_until,
+            has_no_space: now < self.no_space_until && self.state != MemberState::Failed,
             failure: self.failure.clone(),
         }
     }

@@ -197,3 +197,20 @@ fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
     assert!(refused > 300, "only {refused} writes had no space");
     eprintln!("{refused} writes had no space; {unreadable} sectors were unreadable");
 }
+
+/// The status said for a minute that a member had no space which the array had dropped.
+#[test]
+fn a_member_that_was_dropped_is_not_said_to_have_no_space() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)] {
+        let mut world = World::new(level, members, 1);
+        let size = world.model.len() as u64 / 512;
+        world.full[1].set(true);
+        let errors = (0..size / 16).filter(|strip| world.write(strip * 16, 16).is_err()).count();
+        assert!(errors > 0, "{level:?}: member 1 takes no write");
+        let without = |world: &World| world.array.status().members.iter().map(|member| member.has_no_space).collect::<Vec<_>>();
+        let only = (0..members).map(|member| member == 1).collect::<Vec<_>>();
+        assert_eq!(without(&world), only, "{level:?}");
+        world.fail(1);
+        assert_eq!(without(&world), vec![false; members], "{level:?}: it holds no slot any more");
+    }
+}
