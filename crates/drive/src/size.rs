@@ -147,7 +147,7 @@ impl Size {
         // No operation that frees space was in flight at any time since the previous check.
         let kept = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
         if let Some(Seen { space_bytes: before, .. }) = before.filter(kept)
-            && let Some(left) = is_still_lacking(file, before.saturating_sub(SPACE_SLACK_BYTES), space_bytes)
+            && let Some(left) = is_still_lacking(file, least_space_bytes(before, bytes), space_bytes)
         {
             self.lose(format!(
                 "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
@@ -171,6 +171,12 @@ fn bytes_and_space(file: &File) -> Option<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let now = statx(file, c"", flags, StatxFlags::SIZE | StatxFlags::BLOCKS).ok()?;
     Some((now.stx_size, now.stx_blocks * SECTOR_BYTES as u64))
+}
+
+/// The least space that a file of `bytes` occupies, if it occupied `before`. What exceeds its length is reserve that a file system may take
+/// back: XFS reserves more than a write needs where it replaces shared blocks.
+fn least_space_bytes(before: u64, bytes: u64) -> u64 {
+    before.min(bytes).saturating_sub(SPACE_SLACK_BYTES)
 }
 
 /// The space that a file occupies, if it stays too small for more than a moment: a file system that replaces a shared block by a
@@ -207,4 +213,22 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
     is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_space: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An image on XFS that had been copied by reference was taken for cut short, because reserves of the file system went away when
+    /// it was full.
+    #[test]
+    fn space_beyond_the_length_may_go_away() {
+        let (mib, length) = (1 << 20, 40 << 20);
+        let lacks = |before, now| now < least_space_bytes(before, length);
+        assert!(!lacks(length + mib, length), "only reserves are gone");
+        assert!(lacks(length + mib, length - mib), "some of the file is gone");
+        assert!(lacks(length, 0), "it was cut short");
+        assert!(lacks(length / 2, length / 4), "of a file with holes a half is gone");
+        assert!(!lacks(length / 2, length / 2 + mib), "it has grown");
+    }
 }
