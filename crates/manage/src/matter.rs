@@ -264,7 +264,7 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
         say(
             MatterKind::Replaced,
             vec![member.path.clone()],
-            format!("{} failed and was replaced: {why}", member.path),
+            format!("{} {}: {why}", member.path, view::departure(member)),
             "the array is optimal without it",
             format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
             "do not reuse the drive elsewhere before it was tested",

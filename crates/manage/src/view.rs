@@ -191,17 +191,25 @@ fn headline(view: &ArrayView) -> String {
     }
     if view.health == HealthView::Optimal {
         let members = all_members(view).into_iter();
-        let replaced: Vec<&str> = members.filter(|member| member.role == "failed").map(|member| member.path.as_str()).collect();
-        match replaced[..] {
+        let left: Vec<&MemberView> = members.filter(|member| member.role == "failed").collect();
+        match left[..] {
             [] => {}
-            [path] => parts.push(format!("{path} failed and was replaced; it can be removed")),
-            _ => parts.push(format!("{} failed and were replaced; they can be removed", replaced.join(", "))),
+            [member] => parts.push(format!("{} {}; it can be removed", member.path, departure(member))),
+            _ => {
+                let paths: Vec<&str> = left.iter().map(|member| member.path.as_str()).collect();
+                parts.push(format!("{} hold no slot; they can be removed", paths.join(", ")));
+            }
         }
         let word = if view.clean { "clean" } else { "active" };
         parts.push(if parts.is_empty() { word.into() } else { format!("otherwise {word}") });
     }
     parts.extend(activity(view).into_iter().map(str::to_owned));
     parts.join(", ")
+}
+
+/// How a member left an array that is optimal without it. A replacement may have failed before it had the slot.
+pub fn departure(member: &MemberView) -> &'static str {
+    if member.failure.as_deref() == Some("replaced") { "was replaced" } else { "failed and holds no slot" }
 }
 
 /// Five seconds: a member that leaves a request unanswered for so long is named in the headline.

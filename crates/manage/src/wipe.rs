@@ -1,5 +1,6 @@
 //! Erasure of drives that are in no array: their signatures, or all of their data by their own means.
 
+use crate::pool::refuse_twins;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -67,11 +68,12 @@ fn failed(error: EraseError) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Checks that every drive offers what is asked for.
+/// Checks that no drive is named twice, and that every drive offers what is asked for.
 ///
 /// # Errors
-/// The first one that does not.
+/// The first one that is, or does not.
 pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
+    refuse_twins(drives)?;
     drives.iter().try_for_each(|drive| {
         match means {
             WipeMeans::Signatures | WipeMeans::Discard => Ok(()),

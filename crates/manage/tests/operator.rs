@@ -59,7 +59,10 @@ fn the_worst_comes_first_and_fits_a_terminal() {
     place.ok(&["add", "tank", &fresh, "--wait"]);
     let headline = |status: Value| status["headline"].as_str().expect("a line").to_owned();
     let replaced = headline(place.status("tank"));
-    assert!(replaced.starts_with(&format!("{} failed and was replaced; it can be removed, otherwise ", images[0])), "{replaced}");
+    assert!(
+        replaced.starts_with(&format!("{} failed and holds no slot; it can be removed, otherwise ", images[0])),
+        "{replaced}"
+    );
     place.ok(&["remove", "tank", &images[0]]);
     assert!(["clean", "active"].contains(&&headline(place.status("tank"))[..]));
     place.ok(&["stop", "tank"]);

@@ -32,6 +32,14 @@ fn drives_named_twice_are_refused() {
     let images = array(&place);
     let before = contents(&images);
     place.run(&["serve", &images[0], &images[0], &images[1]]).refused(1, &["same drive", "once"]);
+    // Nobody is asked to confirm that one drive is wiped twice.
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&images[0], &link).expect("a link");
+    for twin in [&images[0], link.to_str().expect("a plain path")] {
+        for means in [&[][..], &["--discard"], &["--force"]] {
+            place.run(&[&["wipe"], means, &[&images[1], &images[0], twin]].concat()).refused(1, &["same drive", "name it once"]);
+        }
+    }
     assert!(before == contents(&images));
 }
 
