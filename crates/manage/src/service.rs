@@ -66,6 +66,8 @@ pub struct Served {
     locks: Mutex<Vec<File>>,
     /// The settings that hold.
     held: Mutex<Held>,
+    /// The drives' caches, as the drives tell.
+    caches: settings::Caches,
     /// Its block device, if it has one.
     block: Mutex<Option<UblkDevice>>,
     /// The view when its lanes last answered.
@@ -260,6 +262,7 @@ impl Service {
                 drive_caches: options.drive_caches.filter(|_| caches.is_ok()),
                 read_only: options.read_only,
             }),
+            caches: settings::Caches::default(),
             block: Mutex::default(),
             known: Mutex::default(),
             bounds: Mutex::default(),
@@ -409,7 +412,7 @@ impl Service {
         view.write = Some(held.write);
         view.speed = Some(lock(&served.bounds).clone());
         view.power_cut = held.write.words().into();
-        view.drive_caches = view::drive_caches(&report, held.drive_caches);
+        view.drive_caches = view::drive_caches(&report, held.drive_caches, &lock(&served.caches.differ));
         view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
@@ -479,9 +482,10 @@ impl Service {
             served.lanes.remove(request.path.clone())?;
         }
         let new = open_new(&served, &request.path)?;
-        let AddRequest { span, force, .. } = request;
+        let AddRequest { path: request_path, span, force } = request;
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
         let message = served.lanes.add(new, span, force)?;
+        self.set_held_cache(&served, &request_path);
         self.done(sequence, message)
     }
 
@@ -493,6 +497,7 @@ impl Service {
         }
         let new = open_new(&served, &request.new)?;
         let message = served.lanes.replace(request.old, new, request.force)?;
+        self.set_held_cache(&served, &request.new);
         self.done(sequence, message)
     }
 
@@ -777,6 +782,7 @@ fn watch(service: &Weak<Service>) {
         for served in service.all() {
             let (still, lane, place) = served.lanes.stands_still();
             let name = &served.name;
+            service.look_at_caches(&served);
             if still < STILL_FOR {
                 if told.remove(name) {
                     let text = format!("array \"{name}\" answers again");

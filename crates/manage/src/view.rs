@@ -1,6 +1,7 @@
 //! Turns the report of a running array into the view that `status` shows.
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
@@ -93,14 +94,20 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     view
 }
 
-/// The drives' own write caches in a word; `set`: as they were set. `None`: the members are files.
-pub fn drive_caches(array: &ArrayReport, set: Option<bool>) -> Option<String> {
+/// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the members are files.
+pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) -> Option<String> {
     let tree = array.tree();
     let devices = tree.iter().flat_map(|array| array.drives()).filter(|drive| drive.info.kind == DriveKind::BlockDevice);
     let cached: Vec<bool> = devices.map(|drive| drive.info.limits.volatile_cache).collect();
     let (on, count) = (cached.iter().filter(|cached| **cached).count(), cached.len());
     match (set, on) {
         _ if count == 0 => None,
+        (Some(set), _) if !differ.is_empty() => {
+            let list: Vec<String> = differ.iter().map(|drive| drive.display().to_string()).collect();
+            let (set, found) =
+                if set { ("on", "off") } else { ("off", "on, so what it holds is lost with power unless it was flushed") };
+            Some(format!("{set}, as set, except {}: {found}", list.join(", ")))
+        }
         (Some(false), _) => Some("off, as set".into()),
         (Some(true), _) => Some("on, as set: what they hold is lost with power unless it was flushed".into()),
         (None, 0) => Some("none that loses data with power".into()),
