@@ -153,12 +153,6 @@ pub fn reset(drive: &Path) -> Result<(), FirmwareError> {
     fs::write(folder.join("reset_controller"), "1").map_err(|error| FirmwareError::Reset(drive.into(), error))
 }
 
-/// The controller that a drive is below, by its name in sysfs: drives with the same one are reset together.
-pub fn controller_name(drive: &Path) -> Option<String> {
-    let number = open(drive).ok().map(|(_, number)| number).filter(|&number| is_nvme(number))?;
-    Some(controller_folder(number)?.file_name()?.to_string_lossy().into_owned())
-}
-
 /// The other block devices that new firmware of a drive, or its reset, touches: all namespaces of its NVM subsystem, and their partitions.
 /// The drive itself, and the namespace that it is a partition of, are left out.
 ///

@@ -25,9 +25,7 @@ pub use cache::{set_write_cache, write_cache};
 pub use erase::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
-pub use firmware::{
-    Activation, Firmware, FirmwareError, controller_name, firmware, open_image, others_touched, read_image, reset, update,
-};
+pub use firmware::{Activation, Firmware, FirmwareError, firmware, open_image, others_touched, read_image, reset, update};
 pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};

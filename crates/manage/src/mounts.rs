@@ -1,4 +1,4 @@
-//! File systems that are yet to be mounted.
+//! Mounts: file systems that are yet to be mounted, and the drives that mounted ones, and other devices, use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,39 @@ fn unescaped(field: &str) -> PathBuf {
         .iter()
         .fold(field.to_owned(), |path, (from, to)| path.replace(from, to))
         .into()
+}
+
+/// Sources of mounts, with their places.
+pub fn mounted() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let parts = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    text.lines().filter_map(parts).filter(|(source, _)| source.starts_with('/')).collect()
+}
+
+/// Others that use a drive: mounts of it or of its partitions, and kernel devices on top.
+pub fn users(path: &Path, mounts: &[(String, String)]) -> Vec<String> {
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| path.starts_with("/dev")) else {
+        return Vec::new();
+    };
+    let folder = Path::new("/sys/class/block").join(&name);
+    let entries = |path: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let parts: Vec<String> = entries(&folder).into_iter().filter(|part| part.starts_with(&name)).collect();
+    let mut users = Vec::new();
+    for device in [name].into_iter().chain(parts) {
+        let node = format!("/dev/{device}");
+        users.extend(
+            mounts.iter().filter(|(source, _)| *source == node).map(|(_, place)| format!("{node} is mounted on {place}")),
+        );
+        let holders = entries(&Path::new("/sys/class/block").join(&device).join("holders"));
+        users.extend(holders.into_iter().map(|holder| format!("/dev/{holder} lies on {node}")));
+    }
+    users
 }
 
 #[cfg(test)]

@@ -350,7 +350,7 @@ fn foreign(call: Call<Nothing>) -> Result<Foreign, ApiError> {
 }
 
 fn offer(call: Call<Body<Action>>) -> Result<PlanOffer, ApiError> {
-    let based = plans::plan(&call.rest, &call.input.0)?;
+    let based = plans::plan(&call.rest, &call.input.0, &call.caller)?;
     Ok(call.rest.plans.offer(based, &call.caller))
 }
 
@@ -359,7 +359,7 @@ fn act(call: Call<Body<Action>>) -> Result<Job, ApiError> {
         let text = "this action needs a plan: POST it to /api/v1/plans, and the plan's token to /api/v1/jobs";
         return Err(ApiError::new(ApiErrorKind::PlanNeeded, text));
     }
-    let based = plans::plan(&call.rest, &call.input.0)?;
+    let based = plans::plan(&call.rest, &call.input.0, &call.caller)?;
     call.rest.jobs.begin(&call.rest, based, &call.caller)
 }
 
@@ -377,7 +377,7 @@ fn carry_out(call: Call<Body<JobRequest>>) -> Result<Job, ApiError> {
         let text = format!("this plan is confirmed by the text {wanted:?}, which a person types: ask for a new plan");
         return Err(ApiError::new(ApiErrorKind::Invalid, text));
     }
-    let now = plans::plan(&call.rest, &plan.action).map_err(|error| {
+    let now = plans::plan(&call.rest, &plan.action, &call.caller).map_err(|error| {
         ApiError::new(ApiErrorKind::PlanChanged, format!("the plan no longer holds, and nothing was done: {}", error.message))
     })?;
     if now != offered {

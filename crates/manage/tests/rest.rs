@@ -599,6 +599,20 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     place.run(&["token", "create", "eve"]).refused(1, &["eve", "remove"]);
     let stop = json!({"action": "scrub", "array": "tank"}).to_string();
     let wipe = json!({"action": "wipe", "drives": [drives[4]]}).to_string();
+    // An update of firmware reads any file of the machine with the daemon's rights: only an admin learns whether it is there.
+    let image = place.path("secret").display().to_string();
+    fs::write(&image, [7; 4096]).expect("a file");
+    for (head, refusal) in [(&operator, "forbidden"), (&admin, "refused")] {
+        let texts: Vec<String> = [image.as_str(), "/nowhere/image"]
+            .map(|image| {
+                let body = json!({"action": "firmware", "array": "tank", "drive": drives[0], "image": image}).to_string();
+                let answer = at("/api/v1/plans", &["--header", head, "--json", &body]);
+                assert_eq!(answer.kind().1, refusal, "{answer:?}");
+                answer.body["error"]["message"].as_str().expect("a sentence").to_owned()
+            })
+            .to_vec();
+        assert_eq!(texts[0], texts[1], "the drive is looked at first, and a file is none");
+    }
     for (head, role, may_scrub, may_read) in
         [(&viewer, "view", 403, 403), (&operator, "operate", 202, 403), (&admin, "admin", 202, 200)]
     {

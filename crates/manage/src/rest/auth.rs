@@ -15,11 +15,12 @@ use super::types::{Role, Via, Who};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt::Write as _;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -227,7 +228,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Hexadecimal digits of the SHA-256.
 pub fn sha256(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().fold(String::new(), |mut text, byte| {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+/// The same of all that can be read, of which a part at a time is in memory.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn sha256_of(source: &mut impl Read) -> io::Result<String> {
+    let (mut context, mut part) = (Context::new(&SHA256), vec![0; 1 << 20]);
+    loop {
+        match source.read(&mut part) {
+            Ok(0) => return Ok(hex(context.finish().as_ref())),
+            Ok(length) => context.update(&part[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })

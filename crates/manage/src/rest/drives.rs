@@ -7,6 +7,7 @@ use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;
 use crate::keeper::{files, is_mapped};
 use crate::monitor::DriveEntry;
+use crate::mounts::{mounted, users};
 use crate::view::all_members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry], 
         .filter(|(_, member)| member.size_bytes.is_some())
         .map(|(array, member)| (member.path.as_str(), (array, member)))
         .collect();
-    let (names, mounts) = (by_id(), mounts());
+    let (names, mounts) = (by_id(), mounted());
     let pool: BTreeSet<PathBuf> = pool.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let mut all: BTreeSet<PathBuf> = paths.into_iter().collect();
     all.extend(members.keys().map(PathBuf::from));
@@ -152,37 +153,4 @@ fn by_id() -> BTreeMap<PathBuf, String> {
         }
     }
     names
-}
-
-/// Sources of mounts, with their places.
-fn mounts() -> Vec<(String, String)> {
-    let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let parts = |line: &str| {
-        let mut words = line.split(' ');
-        Some((words.next()?.to_owned(), words.next()?.to_owned()))
-    };
-    text.lines().filter_map(parts).filter(|(source, _)| source.starts_with('/')).collect()
-}
-
-/// Others that use a drive: mounts of it or of its partitions, and kernel devices on top.
-fn users(path: &Path, mounts: &[(String, String)]) -> Vec<String> {
-    let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| path.starts_with("/dev")) else {
-        return Vec::new();
-    };
-    let folder = Path::new("/sys/class/block").join(&name);
-    let entries = |path: &Path| -> Vec<String> {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    };
-    let parts: Vec<String> = entries(&folder).into_iter().filter(|part| part.starts_with(&name)).collect();
-    let mut users = Vec::new();
-    for device in [name].into_iter().chain(parts) {
-        let node = format!("/dev/{device}");
-        users.extend(
-            mounts.iter().filter(|(source, _)| *source == node).map(|(_, place)| format!("{node} is mounted on {place}")),
-        );
-        let holders = entries(&Path::new("/sys/class/block").join(&device).join("holders"));
-        users.extend(holders.into_iter().map(|holder| format!("/dev/{holder} lies on {node}")));
-    }
-    users
 }

@@ -3,7 +3,7 @@
 //! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again: if anything that
 //! it says or rests on has changed, it is refused. So nobody confirms one thing and gets another.
 
-use super::auth::{Caller, secret, sha256};
+use super::auth::{Caller, secret, sha256, sha256_of};
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
 use super::{Rest, drives, now_ms};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
@@ -197,8 +197,8 @@ fn identity(model: Option<&str>, serial: Option<&str>) -> Option<String> {
 /// What an action would do now.
 ///
 /// # Errors
-/// Why it cannot be done.
-pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
+/// Why it cannot be done, or that the caller may not even ask.
+pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiError> {
     match action {
         Action::Create(create) => plan_create(rest, action, create),
         Action::Destroy { array } => plan_destroy(rest, action, array),
@@ -307,6 +307,11 @@ pub fn plan(rest: &Rest, action: &Action) -> Result<Based, ApiError> {
             Ok(draft.done(&entry.name))
         }
         Action::Firmware { array, drive, image, slot, activate, force } => {
+            // Its plan reads a file of the caller's choice with the daemon's rights, which must tell nobody else of it.
+            if caller.role < Role::Admin {
+                let text = format!("an update of firmware needs the role admin, and {} has {}", caller.name, caller.role.word());
+                return Err(ApiError::new(ApiErrorKind::Forbidden, text));
+            }
             let (slot, activate, force) = (*slot, *activate, *force);
             plan_firmware(
                 rest,
@@ -626,11 +631,15 @@ fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRe
     }
     let (entry, view) = served(rest, array)?;
     let leaving = member(&view, &request.path)?;
-    let Update { image, firmware, activate } = check_update(&view, request)?;
+    let arrays: Vec<ArrayView> = rest.entries(false)?.into_iter().filter_map(|entry| entry.view).collect();
+    let Update { firmware, activate } = check_update(&view, &arrays, request)?;
+    let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(error.to_string()))?;
+    let hash = sha256_of(&mut image);
+    let hash = hash.map_err(|error| refused(format!("{}: the image cannot be read: {error}", request.image.display())))?;
     let title = format!("Update the firmware of {} in array \"{}\"; {} runs now.", leaving.path, entry.name, firmware.revision);
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
-    let _ = write!(draft.basis, "{} {firmware:?} ", sha256(&image));
-    let what = format!("firmware of {} from {}; its data stays", size::show(image.len() as u64), request.image.display());
+    let _ = write!(draft.basis, "{hash} {firmware:?} ");
+    let what = format!("firmware of {} from {}; its data stays", size::show(size), request.image.display());
     draft.plan.writes.push(of_member(leaving, &what));
     draft.warn(match activate {
         FirmwareActivation::Now => "the member answers late once, while it activates the firmware; other members answer meanwhile",

@@ -2,15 +2,18 @@
 
 use super::{ApiError, ApiErrorKind, Served, Service};
 use crate::api::{AddRequest, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
+use crate::mounts::{mounted, users};
 use crate::progress::running;
 use crate::view::{self, all_members};
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use stria_health::{Activation, Firmware, controller_name};
+use stria_health::{Activation, Firmware};
 
 /// How long a drive may take to answer after a reset.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
@@ -21,37 +24,88 @@ fn refused(text: impl ToString) -> ApiError {
 
 /// An update that may be carried out.
 pub struct Update {
-    /// The image.
-    pub image: Vec<u8>,
     /// What the drive says of its firmware before.
     pub firmware: Firmware,
     /// How the new firmware comes to run.
     pub activate: FirmwareActivation,
 }
 
-/// Checks an update before anything is written: the image, the drive, and whether the array can do without the member.
+/// Checks an update before its image is opened: whether the drive takes it, and whether the array, and the others that use the same
+/// controller, can do without the member. `arrays`: all that this process serves.
 ///
 /// # Errors
 /// Why it is refused. `Unsafe`: only without `force`.
-pub fn check_update(view: &ArrayView, request: &FirmwareRequest) -> Result<Update, ApiError> {
-    let image = stria_health::read_image(&request.image).map_err(refused)?;
-    let firmware = stria_health::firmware(&request.path).map_err(refused)?;
+pub fn check_update(view: &ArrayView, arrays: &[ArrayView], request: &FirmwareRequest) -> Result<Update, ApiError> {
+    let path = &request.path;
+    if place_of(view, path).is_none() {
+        return Err(refused(format!("{} is no member of \"{}\"", path.display(), view.name)));
+    }
+    let firmware = stria_health::firmware(path).map_err(refused)?;
     let by_itself = if firmware.activates_at_once { FirmwareActivation::Now } else { FirmwareActivation::Reset };
     let activate = request.activate.unwrap_or(by_itself);
-    check_array(view, &request.path, activate, request.force)?;
-    if activate == FirmwareActivation::Reset {
-        let own = controller_name(&request.path);
-        let shares =
-            |member: &&MemberView| Path::new(&member.path) != request.path && controller_name(Path::new(&member.path)) == own;
-        if let Some(other) = all_members(view).into_iter().find(shares) {
-            let (path, other) = (request.path.display(), &other.path);
-            return Err(refused(format!(
-                "a reset of {path} would take {other} away as well, which has the same controller: stop \"{}\" and use the maker's tool",
-                view.name
-            )));
-        }
+    check_array(view, path, activate, request.force)?;
+    if activate != FirmwareActivation::Later {
+        let users = stria_health::others_touched(path).map(|others| users_of(&others, arrays)).map_err(|error| error.to_string());
+        check_others(path, activate, request.force, users)?;
     }
-    Ok(Update { image, firmware, activate })
+    Ok(Update { firmware, activate })
+}
+
+/// The users of block devices, in words.
+fn users_of(devices: &[PathBuf], arrays: &[ArrayView]) -> Vec<String> {
+    let mounts = mounted();
+    let mut all: Vec<String> = Vec::new();
+    for device in devices {
+        let is_it = |member: &&MemberView| Path::new(&member.path) == device && member.role != "failed";
+        let array = arrays.iter().find(|array| all_members(array).iter().any(is_it));
+        let mut users = array.map_or_else(
+            || users(device, &mounts),
+            |array| vec![format!("{} is a member of \"{}\"", device.display(), array.name)],
+        );
+        // Swap, mdadm, and every other program that holds it.
+        if users.is_empty() && is_held(device) {
+            users.push(format!("{} is in use", device.display()));
+        }
+        users.retain(|user| !all.contains(user));
+        all.extend(users);
+    }
+    all
+}
+
+/// True if something holds a block device for itself.
+fn is_held(device: &Path) -> bool {
+    let flags = OFlags::EXCL | OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(device);
+    opened.is_err_and(|error| error.kind() == ErrorKind::ResourceBusy)
+}
+
+/// Refuses an update while others use the same controller. `users`: them; `Err`: they cannot be listed.
+fn check_others(
+    path: &Path,
+    activate: FirmwareActivation,
+    force: bool,
+    users: Result<Vec<String>, String>,
+) -> Result<(), ApiError> {
+    let path = path.display();
+    let users = match users {
+        Ok(users) if users.is_empty() => return Ok(()),
+        Ok(users) => users.join(", "),
+        Err(why) => format!("it is unknown which ({why})"),
+    };
+    match activate {
+        FirmwareActivation::Reset => Err(refused(format!(
+            "a reset of {path} takes the other namespaces and partitions of its NVM subsystem away as well, and they are in use: {users}; end that \
+             first, or use --activate later; nothing was changed"
+        ))),
+        FirmwareActivation::Now if !force => Err(ApiError::new(
+            ApiErrorKind::Unsafe,
+            format!(
+                "new firmware of {path} runs for the other namespaces and partitions of its NVM subsystem as well, and they are in use: {users}; \
+                 nothing was changed; --force goes on"
+            ),
+        )),
+        FirmwareActivation::Now | FirmwareActivation::Later => Ok(()),
+    }
 }
 
 /// Refuses an update that the array may not survive.
@@ -69,8 +123,8 @@ fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, forc
     }
     if is_in_use && is_reset && view.losses_survived == 0 {
         return Err(refused(format!(
-            "array \"{name}\" cannot do without {}: its reset would interrupt the array; make it optimal first, or use --activate now or later; \
-             nothing was changed",
+            "array \"{name}\" cannot do without {}: its reset would interrupt the array; make it optimal first, use --activate later, or, at the risk \
+             of the data, --activate now --force; nothing was changed",
             member.path
         )));
     }
@@ -78,7 +132,8 @@ fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, forc
         return Err(refused(format!("array \"{name}\" is read-only, so no member can leave it: use --activate now or later")));
     }
     let sweep = running(view, &["resync", "rebuild", "scrub", "repair"]);
-    let doubt = if !is_in_use || force {
+    // What is only stored changes nothing now.
+    let doubt = if !is_in_use || force || activate == FirmwareActivation::Later {
         None
     } else if view.losses_survived == 0 {
         Some(format!("array \"{name}\" has no redundancy left: if the new firmware of {} fails, data is lost", member.path))
@@ -123,62 +178,197 @@ impl Service {
             }
         };
         let view = self.array(name)?;
-        let Update { image, firmware, activate } = check_update(&view, request)?;
-        let (path, shown) = (&request.path, request.path.display());
-        let failed = |error: stria_health::FirmwareError| {
-            let error = ApiError::new(ApiErrorKind::Failed, error.to_string());
-            self.events.push(view::plain_event(name, "firmware", format!("firmware of {shown} was not updated: {error}")));
-            error
+        let Update { firmware, activate } = check_update(&view, &self.arrays()?, request)?;
+        let image = stria_health::read_image(&request.image).map_err(refused)?;
+        let (path, shown) = (&request.path, request.path.display().to_string());
+        let outcome = self.carry_out_update(&served, &view, request, &image, activate);
+        let running = || match stria_health::firmware(path) {
+            Ok(found) => format!("{shown} runs firmware {} now", found.revision),
+            Err(error) => format!("it is unknown which firmware {shown} runs ({error})"),
         };
-        let at_once = activate == FirmwareActivation::Now;
-        let outcome = stria_health::update(path, &image, request.slot, at_once).map_err(failed)?;
         let before = &firmware.revision;
-        let how = match (outcome, activate) {
-            (Activation::PowerCycle, _) => {
-                Err("runs after the next power cycle: the drive asks for a reset that needs one".to_owned())
+        let (message, went_well) = match outcome {
+            Ok(Updated::Stored(when)) => {
+                (format!("the firmware of {shown} is stored, and runs after {when}; {before} runs until then"), true)
             }
-            (Activation::ControllerReset, FirmwareActivation::Now) => {
-                Err("does not run yet: this image needs a reset; repeat the command with --activate reset".to_owned())
-            }
-            (_, FirmwareActivation::Later) => Err("runs after the next reset or power cycle".to_owned()),
-            (Activation::Running, _) => Ok(String::new()),
-            (Activation::ControllerReset, FirmwareActivation::Reset) => {
-                self.reset_member(&served, &view, path).map(|told| format!("; {told}"))
-            }
-        };
-        let message = match how {
-            Ok(told) => {
-                let now = stria_health::firmware(path).map_or_else(|error| format!("unknown ({error})"), |found| found.revision);
-                format!("{shown} runs firmware {now}, after {before}{told}")
-            }
-            Err(why) => format!("the firmware of {shown} is stored, and {why}; {before} runs until then"),
+            Ok(Updated::Runs(told)) => (format!("{}, after {before}{told}", running()), true),
+            Err(Fault::Update(error)) => (format!("the update of the firmware of {shown} failed: {error}"), false),
+            Err(Fault::NotActivated(why)) => (format!("the firmware of {shown} is stored, but {why}; {}", running()), false),
         };
         self.events.push(view::plain_event(name, "firmware", message.clone()));
-        self.done(sequence, message)
+        match went_well {
+            true => self.done(sequence, message),
+            false => Err(ApiError::new(ApiErrorKind::Failed, message)),
+        }
     }
 
-    /// Takes a member out of its array, resets it, and brings it back. Sweeps are held meanwhile: a spare would take the slot.
-    fn reset_member(&self, served: &Served, view: &ArrayView, path: &Path) -> Result<String, String> {
-        let is_in_use = place_of(view, path).is_some_and(|(_, member)| member.role == "in sync");
-        if !is_in_use {
-            stria_health::reset(path).map_err(|error| error.to_string())?;
-            return wait_for(path).map(|()| "its controller was reset".into());
+    /// Stores the firmware in the drive, and brings it to run as it was asked for.
+    fn carry_out_update(
+        &self,
+        served: &Served,
+        view: &ArrayView,
+        request: &FirmwareRequest,
+        image: &[u8],
+        activate: FirmwareActivation,
+    ) -> Result<Updated, Fault> {
+        let path = &request.path;
+        let at_once = activate == FirmwareActivation::Now;
+        let stored =
+            stria_health::update(path, image, request.slot, at_once).map_err(|error| Fault::Update(error.to_string()))?;
+        after_commit(stored, activate, || {
+            let is_in_use = place_of(view, path).is_some_and(|(_, member)| member.role == "in sync");
+            let was_paused = served.paused.load(Ordering::SeqCst);
+            let steps = OfService { service: self, served, path, was_paused };
+            let (name, shown) = (&served.name, path.display().to_string());
+            if is_in_use {
+                return reset_member(&steps, name, &shown);
+            }
+            reset_unused(&steps, &shown).inspect(|_| self.set_held_cache(served, path))
+        })
+    }
+}
+
+/// What a successful update has done.
+#[derive(Debug, PartialEq)]
+enum Updated {
+    /// The firmware runs; what happened for that.
+    Runs(String),
+    /// It waits for this event.
+    Stored(&'static str),
+}
+
+/// The stage at which an update failed, and the reason.
+#[derive(Debug, PartialEq)]
+enum Fault {
+    /// The drive did not take the image, or did not say so.
+    Update(String),
+    /// The drive has the image, and did not come to run it as asked, or did not come back for it.
+    NotActivated(String),
+}
+
+/// The rest of an update once the image is committed. `reset`: takes the member through a reset, and says how; `Err`: which step failed, and
+/// how the array is.
+fn after_commit(
+    stored: Activation,
+    activate: FirmwareActivation,
+    reset: impl FnOnce() -> Result<String, String>,
+) -> Result<Updated, Fault> {
+    match (stored, activate) {
+        (Activation::PowerCycle, _) => Ok(Updated::Stored("the next power cycle, as the drive asks for a reset that needs one")),
+        (Activation::ControllerReset, FirmwareActivation::Later) => Ok(Updated::Stored("the next reset or power cycle")),
+        (Activation::Running, _) => Ok(Updated::Runs(String::new())),
+        (Activation::ControllerReset, FirmwareActivation::Now) => Err(Fault::NotActivated(
+            "this image cannot be activated without a reset: repeat the command with --activate reset".into(),
+        )),
+        (Activation::ControllerReset, FirmwareActivation::Reset) => {
+            reset().map(|told| Updated::Runs(format!("; {told}"))).map_err(Fault::NotActivated)
         }
-        let (name, was_paused) = (&served.name, served.paused.load(Ordering::SeqCst));
-        let words = |error: ApiError| error.message;
-        self.pause(name, true).map_err(words)?;
-        let away = self.fail(name, path.to_owned()).map_err(words);
-        let reset = away.and_then(|_| stria_health::reset(path).map_err(|error| error.to_string()));
-        // Whatever became of the reset, the member is to come back.
-        let back = wait_for(path).and_then(|()| {
-            let request = AddRequest { path: path.to_owned(), span: None, force: false };
-            self.add(name, request).map_err(words)
-        });
-        if !was_paused {
-            self.pause(name, false).map_err(words)?;
+    }
+}
+
+/// The steps of a reset. Each may fail; tests have a drive and an array of their own here.
+trait Steps {
+    /// Holds sweeps: a spare would take the slot.
+    fn hold(&self) -> Result<(), String>;
+    /// The member leaves the array.
+    fn leave(&self) -> Result<(), String>;
+    /// Its controller is reset.
+    fn reset(&self) -> Result<(), String>;
+    /// It can be read again.
+    fn answers(&self) -> Result<(), String>;
+    /// It is a member again; says how.
+    fn come_back(&self) -> Result<String, String>;
+    /// Sweeps go on.
+    fn go_on(&self) -> Result<(), String>;
+}
+
+/// Takes a member out of its array, resets it, and brings it back. Returns how it came back.
+///
+/// # Errors
+/// The steps that failed, and the state of the array.
+fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, String> {
+    let held = steps.hold();
+    held.map_err(|error| {
+        format!("sweeps of \"{name}\" cannot be held ({error}), so {shown} was not reset and is still a member")
+    })?;
+    let outcome = match steps.leave() {
+        Err(error) => Err(format!("{shown} cannot leave array \"{name}\" ({error}), so it was not reset")),
+        Ok(()) => {
+            let reset = steps.reset().map_err(|error| format!("the reset of {shown} failed ({error})"));
+            // Whatever became of the reset, the member is to come back.
+            let answers = steps.answers().map_err(|error| format!("{shown} does not come back ({error})"));
+            let back = answers.and_then(|()| {
+                steps.come_back().map_err(|error| format!("{shown} answers, but cannot return to array \"{name}\" ({error})"))
+            });
+            match (reset, back) {
+                (Ok(()), Ok(told)) => Ok(told),
+                (Err(reset), Ok(_)) => Err(format!("{reset}; it is back in array \"{name}\"")),
+                (reset, Err(back)) => {
+                    let reset = reset.err().map_or_else(String::new, |reset| format!("{reset}, and "));
+                    Err(format!(
+                        "{reset}{back}: array \"{name}\" is DEGRADED; once the drive answers, `stria add {name} {shown}` brings it back"
+                    ))
+                }
+            }
         }
-        let outcome = reset.and_then(|()| Ok(back?.message));
-        outcome.map_err(|error| format!("runs after the next reset, which failed ({error}): see `stria status {name}`"))
+    };
+    let Err(error) = steps.go_on() else { return outcome };
+    let held = format!("resync and rebuild are still held ({error}): `stria resume {name}` lets them go on");
+    Err(match outcome {
+        Ok(told) => format!("{told}, and {held}"),
+        Err(fault) => format!("{fault}; {held}"),
+    })
+}
+
+/// The same of a spare, or of a member that has failed: the array does without it.
+fn reset_unused(steps: &impl Steps, shown: &str) -> Result<String, String> {
+    steps.reset().map_err(|error| format!("the reset of {shown} failed ({error})"))?;
+    steps.answers().map_err(|error| format!("{shown} does not come back from its reset ({error})"))?;
+    Ok("its controller was reset".into())
+}
+
+/// The steps on a served array.
+struct OfService<'a> {
+    service: &'a Service,
+    served: &'a Served,
+    path: &'a Path,
+    was_paused: bool,
+}
+
+impl OfService<'_> {
+    /// Sweeps that were paused by command stay so.
+    fn set_hold(&self, hold: bool) -> Result<(), String> {
+        if self.was_paused {
+            return Ok(());
+        }
+        self.service.pause(&self.served.name, hold).map(drop).map_err(|error| error.message)
+    }
+}
+
+impl Steps for OfService<'_> {
+    fn hold(&self) -> Result<(), String> {
+        self.set_hold(true)
+    }
+
+    fn leave(&self) -> Result<(), String> {
+        self.service.fail(&self.served.name, self.path.to_owned()).map(drop).map_err(|error| error.message)
+    }
+
+    fn reset(&self) -> Result<(), String> {
+        stria_health::reset(self.path).map_err(|error| error.to_string())
+    }
+
+    fn answers(&self) -> Result<(), String> {
+        wait_for(self.path)
+    }
+
+    fn come_back(&self) -> Result<String, String> {
+        let request = AddRequest { path: self.path.to_owned(), span: None, force: false };
+        self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.message)
+    }
+
+    fn go_on(&self) -> Result<(), String> {
+        self.set_hold(false)
     }
 }
 

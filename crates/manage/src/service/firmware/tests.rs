@@ -47,6 +47,135 @@ fn a_member_is_updated_only_while_redundancy_remains() {
             json!({"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "eta_s": null, "mismatch_sectors": 0});
     };
     is_refused(rebuilds, Now, ApiErrorKind::Unsafe, "a rebuild of \"tank\" runs");
+    // What is only stored changes nothing now.
+    use FirmwareActivation::Later;
+    assert_eq!(asked(|array| array["losses_survived"] = 0.into(), Later, false), Ok(()));
+    assert_eq!(asked(rebuilds, Later, false), Ok(()));
+    let (_, text) = asked(|array| array["losses_survived"] = 0.into(), Reset, false).expect_err("a refusal");
+    assert!(text.contains("use --activate later, or") && text.contains("--activate now --force"), "{text}");
     // A spare holds nothing.
     assert_eq!(asked(|array| array["members"][1]["role"] = "spare".into(), Reset, false), Ok(()));
+}
+
+#[test]
+fn other_users_of_the_controller_refuse_a_reset_and_ask_for_force_otherwise() {
+    use FirmwareActivation::{Later, Now, Reset};
+    let check = |activate, force, users| {
+        check_others(Path::new("/dev/nvme0n1"), activate, force, users).map_err(|error| (error.kind, error.message))
+    };
+    let used = || Ok(vec!["/dev/nvme0n2 is mounted on /srv".to_owned()]);
+    let unknown = || Err("sysfs does not tell".to_owned());
+    for activate in [Now, Reset, Later] {
+        assert_eq!(check(activate, false, Ok(Vec::new())), Ok(()));
+    }
+    for users in [used, unknown] {
+        for (activate, force, kind) in
+            [(Reset, false, ApiErrorKind::Refused), (Reset, true, ApiErrorKind::Refused), (Now, false, ApiErrorKind::Unsafe)]
+        {
+            let (found, text) = check(activate, force, users()).expect_err("a refusal");
+            let named = text.contains("/dev/nvme0n2 is mounted on /srv") || text.contains("unknown which (sysfs does not tell)");
+            assert!(found == kind && named && text.contains("nothing was changed"), "{text}");
+        }
+        assert_eq!(check(Now, true, users()), Ok(()));
+        assert_eq!(check(Later, false, users()), Ok(()));
+    }
+}
+
+#[test]
+fn members_of_every_array_are_users() {
+    let mut array = array();
+    array["name"] = "other".into();
+    array["members"][2]["role"] = "failed".into();
+    let view: ArrayView = serde_json::from_value(array).expect("a view");
+    let devices = ["/dev/m0", "/dev/m2", "/dev/none"].map(PathBuf::from);
+    assert_eq!(users_of(&devices, &[view]), ["/dev/m0 is a member of \"other\""]);
+}
+
+/// Steps that fail by name, and what was done.
+#[derive(Default)]
+struct Standin {
+    fails: Vec<&'static str>,
+    done: std::cell::RefCell<Vec<&'static str>>,
+}
+
+impl Standin {
+    fn step(&self, name: &'static str) -> Result<(), String> {
+        self.done.borrow_mut().push(name);
+        if self.fails.contains(&name) { Err(format!("no {name}")) } else { Ok(()) }
+    }
+}
+
+impl Steps for Standin {
+    fn hold(&self) -> Result<(), String> {
+        self.step("hold")
+    }
+    fn leave(&self) -> Result<(), String> {
+        self.step("leave")
+    }
+    fn reset(&self) -> Result<(), String> {
+        self.step("reset")
+    }
+    fn answers(&self) -> Result<(), String> {
+        self.step("answers")
+    }
+    fn come_back(&self) -> Result<String, String> {
+        self.step("come_back").map(|()| "it returned".into())
+    }
+    fn go_on(&self) -> Result<(), String> {
+        self.step("go_on")
+    }
+}
+
+/// Every failure of a reset once ended as a success that told of the next reset.
+#[test]
+fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
+    let try_with = |fails: &[&'static str]| {
+        let steps = Standin { fails: fails.to_vec(), ..Standin::default() };
+        let outcome = reset_member(&steps, "tank", "/dev/m1");
+        (outcome, steps.done.into_inner())
+    };
+    let all = ["hold", "leave", "reset", "answers", "come_back", "go_on"];
+    assert_eq!(try_with(&[]), (Ok("it returned".into()), all.to_vec()));
+    let rows: [(&[&str], &[&str], &[&str]); 7] = [
+        (&["hold"], &["no hold", "not reset", "still a member"], &["hold"]),
+        (&["leave"], &["cannot leave array \"tank\" (no leave)", "not reset"], &["hold", "leave", "go_on"]),
+        (&["reset"], &["the reset of /dev/m1 failed (no reset)", "it is back in array \"tank\""], &all),
+        (
+            &["answers"],
+            &["does not come back (no answers)", "DEGRADED", "`stria add tank /dev/m1`"],
+            &["hold", "leave", "reset", "answers", "go_on"],
+        ),
+        (&["come_back"], &["cannot return to array \"tank\" (no come_back)", "DEGRADED"], &all),
+        (&["reset", "come_back"], &["failed (no reset), and", "cannot return", "DEGRADED"], &all),
+        (&["go_on"], &["it returned, and resync and rebuild are still held (no go_on)", "`stria resume tank`"], &all),
+    ];
+    for (fails, words, steps) in rows {
+        let (outcome, done) = try_with(fails);
+        let text = outcome.expect_err("an error");
+        assert!(words.iter().all(|part| text.contains(part)), "{fails:?}: {text}");
+        assert_eq!(done, steps, "{fails:?}");
+        assert_eq!(text.contains("DEGRADED"), fails.contains(&"answers") || fails.contains(&"come_back"), "{text}");
+    }
+    for step in ["reset", "answers"] {
+        let steps = Standin { fails: vec![step], ..Standin::default() };
+        assert!(reset_unused(&steps, "/dev/m1").expect_err("an error").contains(&format!("no {step}")));
+    }
+}
+
+#[test]
+fn an_update_succeeds_only_if_the_firmware_runs_or_waits_as_it_was_asked_to() {
+    use FirmwareActivation::{Later, Now, Reset};
+    let never = || -> Result<String, String> { panic!("no reset was asked for") };
+    assert_eq!(after_commit(Activation::Running, Now, never), Ok(Updated::Runs(String::new())));
+    for activate in [Now, Reset, Later] {
+        assert!(matches!(after_commit(Activation::PowerCycle, activate, never), Ok(Updated::Stored(_))));
+    }
+    assert!(matches!(after_commit(Activation::ControllerReset, Later, never), Ok(Updated::Stored(_))));
+    let fault = after_commit(Activation::ControllerReset, Now, never);
+    assert!(matches!(fault, Err(Fault::NotActivated(why)) if why.contains("--activate reset")));
+    let reset = |outcome: Result<&str, &str>| {
+        after_commit(Activation::ControllerReset, Reset, || outcome.map(str::to_owned).map_err(str::to_owned))
+    };
+    assert_eq!(reset(Ok("it returned")), Ok(Updated::Runs("; it returned".into())));
+    assert_eq!(reset(Err("it failed")), Err(Fault::NotActivated("it failed".into())));
 }
