@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_health::{EraseError, begin_sanitize, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase};
+use stria_health::{
+    EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
+};
 use stria_terminal::Failure;
 
 /// How often a sanitize is asked for its progress.
@@ -53,15 +55,34 @@ impl WipeMeans {
         }
     }
 
-    /// What became of a drive.
-    pub fn done(self) -> &'static str {
-        match self {
-            Self::Signatures => "carry nothing any more",
-            Self::Discard => "were discarded and read as zeros",
-            Self::SecureErase => "were erased by NVMe's Format",
-            Self::Sanitize => "were sanitized",
+    /// What became of so many drives: the verb after their names.
+    pub fn done(self, count: usize) -> &'static str {
+        match (self, count) {
+            (Self::Signatures, 1) => "carries nothing any more",
+            (Self::Signatures, _) => "carry nothing any more",
+            (Self::Discard, 1) => "was discarded and reads as zeros",
+            (Self::Discard, _) => "were discarded and read as zeros",
+            (Self::SecureErase, 1) => "was erased by NVMe's Format",
+            (Self::SecureErase, _) => "were erased by NVMe's Format",
+            (Self::Sanitize, 1) => "was sanitized",
+            (Self::Sanitize, _) => "were sanitized",
         }
     }
+
+    /// The option of `stria wipe`.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Signatures => "",
+            Self::Discard => " --discard",
+            Self::SecureErase => " --secure-erase",
+            Self::Sanitize => " --sanitize",
+        }
+    }
+}
+
+/// `1 drive carries nothing any more`
+pub fn in_words(count: usize, means: WipeMeans) -> String {
+    format!("{count} {} {}", if count == 1 { "drive" } else { "drives" }, means.done(count))
 }
 
 fn failed(error: EraseError) -> Failure {
@@ -76,7 +97,8 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     refuse_twins(drives)?;
     drives.iter().try_for_each(|drive| {
         match means {
-            WipeMeans::Signatures | WipeMeans::Discard => Ok(()),
+            WipeMeans::Signatures => Ok(()),
+            WipeMeans::Discard => check_discard(drive),
             WipeMeans::SecureErase => check_secure_erase(drive),
             WipeMeans::Sanitize => check_sanitize(drive),
         }
@@ -93,6 +115,8 @@ pub fn wipe(drives: &[PathBuf], means: WipeMeans, mut progress: impl FnMut(&Path
     let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive), Ok(Some(_)));
     // A drive that is being sanitized, as the command was interrupted, cannot be read: it is only waited for.
     let (running, rest): (Vec<PathBuf>, Vec<PathBuf>) = drives.iter().cloned().partition(is_running);
+    // Whatever fails here, the signatures of all drives are gone.
+    let failed = |error: EraseError| Failure::Failed(half_way(&error.to_string(), means, &rest));
     let erase = || match means {
         WipeMeans::Signatures => Ok(()),
         WipeMeans::Discard => rest.iter().try_for_each(|drive| discard(drive)).map_err(failed),
@@ -107,10 +131,55 @@ pub fn wipe(drives: &[PathBuf], means: WipeMeans, mut progress: impl FnMut(&Path
     stria_host::wipe_drives_and(&rest, erase)
 }
 
+/// The text of an erasure that failed after the signatures were erased.
+fn half_way(error: &str, means: WipeMeans, drives: &[PathBuf]) -> String {
+    let error = error.trim_end_matches("; nothing was erased").trim_end_matches(": repeat the command");
+    let list: Vec<String> = drives.iter().map(|drive| drive.display().to_string()).collect();
+    if list.is_empty() {
+        return format!("{error}: repeat the command");
+    }
+    format!("{error}; the signatures of {} are erased: repeat `stria wipe {}{}`", list.join(", "), list.join(" "), means.option())
+}
+
 fn wait_for(drive: &Path, progress: &mut impl FnMut(&Path, u8)) -> Result<(), EraseError> {
     while let Some(percent) = sanitize_progress(drive)? {
         progress(drive, percent);
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A discard that was not possible was once found after the signatures of all drives had been erased.
+    #[test]
+    fn a_discard_that_is_not_possible_is_refused_before_a_signature_is_erased() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let good = folder.path().join("good");
+        let superblock = vec![7; 1 << 20];
+        std::fs::write(&good, &superblock).expect("a file");
+        // No file system, so no discard.
+        let bad = PathBuf::from("/proc/self/comm");
+        let words = wipe(&[good.clone(), bad], WipeMeans::Discard, |_, _| {}).expect_err("a refusal").to_string();
+        assert!(words.contains("/proc/self/comm") && words.contains("nothing was erased"), "{words}");
+        assert!(std::fs::read(&good).expect("a file") == superblock);
+    }
+
+    #[test]
+    fn a_failure_after_the_signatures_says_what_is_gone_and_what_to_repeat() {
+        let drives = ["/dev/a", "/dev/b"].map(PathBuf::from);
+        let words = half_way("/dev/b: medium error; nothing was erased", WipeMeans::Discard, &drives);
+        let wanted =
+            "/dev/b: medium error; the signatures of /dev/a, /dev/b are erased: repeat `stria wipe /dev/a /dev/b --discard`";
+        assert_eq!(words, wanted);
+        assert_eq!(half_way("it failed: repeat the command", WipeMeans::Sanitize, &[]), "it failed: repeat the command");
+    }
+
+    #[test]
+    fn one_drive_is_told_in_the_singular() {
+        assert_eq!(in_words(1, WipeMeans::Signatures), "1 drive carries nothing any more");
+        assert_eq!(in_words(2, WipeMeans::Discard), "2 drives were discarded and read as zeros");
+    }
 }

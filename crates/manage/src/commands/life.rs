@@ -68,7 +68,7 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
         keep_away(&edit.save()?)?;
         notes = format!("; {}", tell_daemon(socket)?);
     }
-    let words = || format!("array \"{name}\" is destroyed; {} drives carry nothing any more{notes}", list.len());
+    let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::in_words(list.len(), WipeMeans::Signatures));
     say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list}));
     Ok(())
 }
@@ -104,7 +104,7 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
         }
     };
     wipe::wipe(&paths, means, progress)?;
-    say(json, || format!("{} {}", list.join(", "), means.done()), || json!({"wiped": list, "means": means}));
+    say(json, || format!("{} {}", list.join(", "), means.done(list.len())), || json!({"wiped": list, "means": means}));
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::pool::{self, Changed};
 use crate::progress::{is_filling, running};
 use crate::settings::SettingsRequest;
 use crate::view;
-use crate::wipe;
+use crate::wipe::{self, WipeMeans};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -88,9 +88,8 @@ impl Jobs {
             Err(error) => tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display()),
         }
         for job in kept.jobs.iter_mut().filter(|job| job.state == JobState::Running) {
-            let meaning = "the daemon ended before this job did: `status` shows how far it came, and a rebuild goes on by itself";
             (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
-            meaning.clone_into(&mut job.text);
+            job.text = format!("the daemon ended before this job did: {}", after_a_restart(&job.action));
         }
         kept.last = kept.jobs.iter().map(|job| job.id).max().unwrap_or(0);
         Self { kept: Mutex::new(kept), file: Mutex::new(file) }
@@ -189,6 +188,16 @@ impl Jobs {
             Action::Replace { .. } => {
                 Err("its copy is held by `pause`; `fail` of the new drive gives it up, and the old drive stays")
             }
+            Action::Wipe { means: WipeMeans::Discard, .. } => {
+                Err("the signatures are erased, so the drives are of no use until it ends")
+            }
+            Action::Wipe { means: WipeMeans::SecureErase, .. } => {
+                Err("the drive erases itself by one command, which cannot be stopped and may take hours")
+            }
+            Action::Wipe { means: WipeMeans::Sanitize, .. } => {
+                Err("the sanitize goes on in the drive, which may take hours, and the drive takes no reads until it has ended")
+            }
+            Action::Firmware { .. } => Err("a drive with half of an update may not start again: it ends within minutes"),
             _ => Err("its steps belong together and soon end"),
         };
         ends_early.map_err(|why| refused(format!("job {id} cannot be cancelled ({}): {why}", job.title)))?;
@@ -271,6 +280,26 @@ impl Jobs {
     }
 }
 
+/// What became of a job that ran when the daemon ended, and what to do.
+fn after_a_restart(action: &Action) -> &'static str {
+    match action {
+        Action::Wipe { means: WipeMeans::Signatures, .. } => "some of the drives may keep their signatures: repeat the action",
+        Action::Wipe { means: WipeMeans::Discard, .. } => {
+            "the drives are discarded in part, and their signatures may be gone: repeat the action"
+        }
+        Action::Wipe { means: WipeMeans::SecureErase, .. } => {
+            "the drive may be erasing itself still, which can take hours; repeat the action when it answers, as the end was not seen"
+        }
+        Action::Wipe { means: WipeMeans::Sanitize, .. } => {
+            "a sanitize that has begun goes on in the drive: repeat the action, which waits for its end"
+        }
+        Action::Firmware { .. } => {
+            "`stria firmware ARRAY MEMBER` shows what the drive runs; if it had left the array for its reset, `stria add` brings it back"
+        }
+        _ => "`status` shows how far it came, and a rebuild goes on by itself",
+    }
+}
+
 /// The array that an action is about.
 pub fn array_of(action: &Action) -> Option<&str> {
     match action {
@@ -316,7 +345,7 @@ fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
                 rest.jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
             };
             wipe::wipe(drives, *means, progress).map_err(failed)?;
-            Ok(told(format!("{} drives {}", drives.len(), means.done())))
+            Ok(told(wipe::in_words(drives.len(), *means)))
         }
         Action::Adopt { array, name, ublk } => {
             let (assemblies, _) = assemblies(rest)?;
@@ -476,7 +505,8 @@ fn destroy(rest: &Rest, array: &str) -> Result<Outcome, ApiError> {
     let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
     stria_host::destroy(&paths)?;
     let notes = release(rest, &entry.uuid)?;
-    Ok(told(format!("array \"{}\" is destroyed; {} drives carry nothing any more; {notes}", entry.name, paths.len())))
+    let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
+    Ok(told(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))
 }
 
 fn rename(rest: &Rest, array: &str, name: &str) -> Result<Outcome, ApiError> {
@@ -490,4 +520,30 @@ fn rename(rest: &Rest, array: &str, name: &str) -> Result<Outcome, ApiError> {
 /// The refusal of a job that is not known.
 pub fn no_job(id: &str) -> ApiError {
     ApiError::new(ApiErrorKind::NotFound, format!("there is no job {id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The text of every job once told of `status` and a rebuild.
+    #[test]
+    fn a_job_that_the_daemon_did_not_outlive_says_what_goes_on_and_what_to_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let told = |action: serde_json::Value| {
+            let job = json!({"id": 1, "action": action, "title": "", "by": "", "state": "running", "text": "", "task": null,
+                "started_ms": 0, "ended_ms": null});
+            fs::write(folder.path().join("jobs.json"), json!([job]).to_string()).expect("a file");
+            let job = Jobs::open(folder.path()).job(1).expect("it is kept");
+            assert_eq!(job.state, JobState::Failed);
+            job.text
+        };
+        let wipe = |means: &str| told(json!({"action": "wipe", "drives": ["/dev/a"], "means": means}));
+        assert!(wipe("sanitize").contains("goes on in the drive: repeat the action, which waits"), "{}", wipe("sanitize"));
+        assert!(wipe("secure_erase").contains("may be erasing itself still"));
+        assert!(wipe("discard").contains("discarded in part") && wipe("signatures").contains("may keep their signatures"));
+        assert!(told(json!({"action": "firmware", "array": "a", "drive": "/dev/a", "image": "/i"})).contains("stria firmware"));
+        assert!(told(json!({"action": "add", "array": "a", "drive": "/dev/a"})).contains("a rebuild goes on by itself"));
+    }
 }
