@@ -298,7 +298,7 @@ pub struct ServeOptions {
     #[arg(long)]
     pub forget_checksums: bool,
     /// Start although data may be lost: degraded and not stopped cleanly, or with stale members.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long)]
     pub force: bool,
     /// Search the found arrays for another array on them, and serve that array: for nested arrays that mdadm made, and once for a
     /// 50 or 60 that Stria made before it marked spans. Repeat for each further level. Without it the content of an array never
@@ -463,7 +463,7 @@ pub struct Detach {
     #[arg(value_name = "ARRAY|DEVICE", value_hint = ValueHint::FilePath)]
     pub what: PathBuf,
     /// Detach it even if it is mounted or in use; its users' requests fail.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long)]
     pub force: bool,
 }
 
@@ -644,7 +644,7 @@ pub struct Stop {
     /// One array; by default all arrays of the running serve.
     pub name: Option<String>,
     /// Disconnect clients.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use stria_testkit::nvme;
 use support::{Place, may_skip};
@@ -71,11 +71,30 @@ fn guests_half() {
     for arguments in [&["firmware", "tank", "0"][..], &["firmware", "tank", "0", "--image", image, "--force"]] {
         place.run(arguments).refused(1, &["/dev/nvme0n1: its controller takes no firmware", "nothing was changed"]);
     }
-    place.run(&["firmware", "tank", "0", "--image", image]).refused(4, &["may make the drive unusable", "--force"]);
+    place.run(&["firmware", "tank", "0", "--image", image]).refused(4, &["may make the drive unusable", "add --yes"]);
     place.run(&["wipe", "--secure-erase", "--force", "/dev/nvme0n1"]).refused(1, &["in use"]);
+    caches(&place);
     place.ok(&["stop", "tank"]);
     serve.ended_well();
     erasures(&place);
+}
+
+/// The setting of write caches holds for a drive that joins, and the controllers say so themselves.
+fn caches(place: &Place) {
+    let [first, second] = ["/dev/nvme0n1", "/dev/nvme1n1"].map(Path::new);
+    let is_on = |drive| stria_health::write_cache(drive).expect("the controller tells");
+    for (switch, on) in [("on", true), ("off", false)] {
+        place.ok(&["set", "tank", "--drive-caches", switch]);
+        assert_eq!((is_on(first), is_on(second)), (on, on), "{switch}");
+    }
+    place.ok(&["fail", "tank", "/dev/nvme1n1", "--yes"]);
+    // As a reset of its controller does.
+    stria_health::set_write_cache(second, true).expect("it is switched");
+    assert!(is_on(second));
+    place.ok(&["add", "tank", "/dev/nvme1n1", "--wait"]);
+    assert!(!is_on(second), "it joined an array whose caches are off");
+    // Sysfs names the subsystem of each drive, which has no other namespace.
+    assert_eq!(stria_health::others_touched(first).expect("sysfs tells"), [""; 0].map(PathBuf::from));
 }
 
 /// By the drives' own means: QEMU's controller has Format NVM and unmaps, and does not have Sanitize.
@@ -93,10 +112,10 @@ fn erasures(place: &Place) {
         bytes
     };
     place.run(&["wipe", "--sanitize", "--force", drives[0]]).refused(1, &["does not offer Sanitize", "nothing was erased"]);
-    place.run(&["wipe", "--secure-erase", drives[0]]).refused(4, &["member of array \"tank\"", "for good", "--force"]);
+    place.run(&["wipe", "--secure-erase", drives[0]]).refused(4, &["member of array \"tank\"", "for good", "--yes"]);
     assert_eq!(bytes(drives[0]), [7; 4096]);
     assert!(place.ok(&["wipe", "--secure-erase", "--force", drives[0]]).contains("erased by NVMe's Format"));
-    assert!(place.ok(&["wipe", "--discard", "--force", drives[1]]).contains("read as zeros"));
+    assert!(place.ok(&["wipe", "--discard", "--force", drives[1]]).contains("was discarded and reads as zeros"));
     for drive in drives {
         assert_eq!(bytes(drive), [0; 4096], "{drive}");
         assert!(place.ok(&["examine", drive]).contains("no member of an array"));
@@ -129,8 +148,11 @@ fn what_has_no_health_is_told() {
     let serve = place.serve(&[image[1]]);
     place.run(&["firmware", "tank", "1"]).refused(1, &["firmware of NVMe drives only", "maker's tool"]);
     place.run(&["firmware", "tank", "1", "--slot", "2"]).refused(2, &["--image"]);
-    let refused = place.run(&["firmware", "tank", "1", "--force", "--image", "/nowhere/image"]);
-    refused.refused(1, &["/nowhere/image", "cannot be read", "nothing was changed"]);
+    // The drive is looked at before the image, and a question that --yes has answered is no doubt that --force skips.
+    for answer in ["--force", "--yes"] {
+        let refused = place.run(&["firmware", "tank", "1", answer, "--image", "/nowhere/image"]);
+        refused.refused(1, &["firmware of NVMe drives only", "nothing was changed"]);
+    }
     place.ok(&["stop", "tank"]);
     serve.ended_well();
     place.run(&["health", "/dev/stria-none"]).refused(1, &["No such file"]);

@@ -37,7 +37,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
 
     // Without a terminal the program refuses a command that takes redundancy; with --force it carries it out.
     place.run(&["fail", "tank", "nosuch"]).refused(1, &["does not use nosuch", drives[1]]);
-    place.run(&["fail", "tank", drives[1]]).refused(4, &["redundancy", "--force"]);
+    place.run(&["fail", "tank", drives[1]]).refused(4, &["redundancy", "--yes"]);
     place.ok(&["pause", "tank"]);
     place.ok(&["fail", "tank", drives[1], "--yes"]);
     let degraded = place.run(&["status", "tank"]);
@@ -244,6 +244,8 @@ fn stop_under_load_ends_clean() {
     let Some(mut fio) = tool("fio", &fio) else { return };
     place.wait_for("tank", "load", |status| status["clients"][0]["requests"].as_u64() > Some(1000));
     place.run(&["stop", "tank"]).refused(4, &["in use", "--force"]);
+    // It asks nothing, so there is nothing to say yes to.
+    place.run(&["stop", "tank", "--yes"]).refused(2, &["--yes"]);
     place.ok(&["stop", "tank", "--force"]);
     assert!(serve.ended_well().contains("has stopped: clean"));
     assert!(!fio.wait().expect("it ends").success(), "its server is gone");
@@ -285,7 +287,7 @@ fn trim_destroys_only_when_insisted_on() {
     let mut client = serve.client("tank");
     client.send_writes(&[(0, vec![3; 6 << 20])]).expect("it listens");
     assert_eq!(client.reply().expect("an answer"), (0, 0));
-    place.run(&["trim", "tank"]).refused(4, &["destroys", "--force"]);
+    place.run(&["trim", "tank"]).refused(4, &["destroys", "--yes"]);
     place.run(&["trim", "tank", "--range", "1:1", "--force"]).refused(2, &["aligned"]);
     place.run(&["trim", "tank", "--range", "1GiB:1MiB", "--force"]).refused(2, &["leaves"]);
     assert!(client.read(0, 4096).expect("an answer") == vec![3; 4096]);

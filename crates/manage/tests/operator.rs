@@ -129,7 +129,7 @@ fn a_repair_that_may_choose_the_wrong_side_asks() {
         file.sync_all().expect("it syncs");
         let found = place.run(&["scrub", "tank", "--wait"]);
         assert!(found.code == 3, "RAID {level}: {found:?}");
-        place.run(&["scrub", "tank", "--repair"]).refused(4, &[words, "may keep the wrong data", "--force"]);
+        place.run(&["scrub", "tank", "--repair"]).refused(4, &[words, "may keep the wrong data", "--yes"]);
         assert_eq!(place.run(&["status", "tank"]).code, 3, "RAID {level}: still so");
         let mended = place.run(&["scrub", "tank", "--repair", "--force", "--wait"]);
         assert_eq!(mended.code, 0, "RAID {level}: {mended:?}");

@@ -30,6 +30,8 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     assert!(client.flush().expect("it flushes"));
     // If a client may not reconnect, the command asks first.
     place.run(&["set", "tank", "--bitmap", "none"]).refused(4, &["pause", "in use", "--force"]);
+    // Who says yes to a question has not agreed to disconnect anybody.
+    place.run(&["set", "tank", "--bitmap", "none", "--yes"]).refused(4, &["pause", "in use", "--force"]);
     assert!(place.status("tank")["bitmap"].is_object(), "nothing has changed");
     drop(client);
     for (arguments, has_bitmap, has_log) in [
@@ -73,7 +75,7 @@ fn the_write_policy_holds_at_once_and_says_what_a_power_cut_costs() {
     assert!(shown(&place).contains("through: a power cut costs no write that was acknowledged"), "{}", shown(&place));
     let mut client = serve.client("tank");
     assert!(client.write(0, &example(3)).expect("it writes"));
-    place.run(&["set", "tank", "--write", "back"]).refused(4, &["power cut", "--force"]);
+    place.run(&["set", "tank", "--write", "back"]).refused(4, &["power cut", "--yes"]);
     place.ok(&["set", "tank", "--write", "back", "--force"]);
     assert!(shown(&place).contains("A POWER CUT COSTS THE WRITES OF THE LAST SECONDS"), "{}", shown(&place));
     assert_eq!(place.status("tank")["write"], "back");

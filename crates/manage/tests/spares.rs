@@ -37,7 +37,7 @@ fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
     arrays(&place, &images, 2);
     let _daemon = Daemon::start(&place);
     // A drive that carries something is wiped only when that is confirmed.
-    place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--force"]);
+    place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--yes"]);
     // A drive that is named twice was called in use.
     place.run(&["spare", "add", &images[4], &images[4]]).refused(1, &["same drive", "name it once"]);
     assert_eq!(pool(&place).len(), 0);

@@ -92,7 +92,7 @@ fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     place.run(&["grow", "tank", &images[4]]).refused(1, &["cannot grow by more drives yet", "because", "mdadm --grow"]);
     place.ok(&["stop", "tank"]);
     let before = contents(&tank);
-    place.run(&all(&["destroy"], &tank)).refused(4, &["all its data", &tank[3], "--force"]);
+    place.run(&all(&["destroy"], &tank)).refused(4, &["all its data", &tank[3], "--yes"]);
     assert_eq!(contents(&tank), before);
     let told = place.ok(&all(&["destroy", "--yes"], &tank));
     assert!(told.contains("4 drives carry nothing"), "{told}");
@@ -102,10 +102,10 @@ fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     assert!(!config().contains("[[array]]"), "{}", config());
     // The drives are as new: nothing has to be overwritten.
     place.ok(&all(&["create", "tank", "--level", "5"], &tank));
-    place.run(&["wipe", &tank[0], &images[5]]).refused(4, &["member of array \"tank\"", "--force"]);
+    place.run(&["wipe", &tank[0], &images[5]]).refused(4, &["member of array \"tank\"", "--yes"]);
     place.ok(&["wipe", "--force", &tank[0], &images[5]]);
     // A discard leaves nothing at all, so it asks although no signature tells of data.
-    place.run(&["wipe", "--discard", &tank[0]]).refused(4, &[&tank[0], "All data is lost", "--force"]);
+    place.run(&["wipe", "--discard", &tank[0]]).refused(4, &[&tank[0], "All data is lost", "--yes"]);
     place.run(&["wipe", "--discard", "--sanitize", &tank[0]]).refused(2, &["cannot be used with"]);
     place.ok(&["wipe", "--discard", "--force", &tank[0], &tank[1]]);
     for image in &tank[..2] {

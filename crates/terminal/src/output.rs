@@ -88,7 +88,7 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
     }
     if !can_ask() {
         return Err(Failure::Unsafe(format!(
-            "{question} There is no terminal to confirm it on: add --force to do it without asking."
+            "{question} There is no terminal to confirm it on: add --yes to do it without asking."
         )));
     }
     eprint!("{} [y/N] ", shown_sentence(question));

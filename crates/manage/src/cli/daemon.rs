@@ -101,7 +101,7 @@ pub struct Start {
     /// The array's name or UUID.
     pub name: String,
     /// Start although data may be lost: degraded and not stopped cleanly, or with stale members.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

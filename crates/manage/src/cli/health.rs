@@ -55,8 +55,12 @@ pub struct Firmware {
     /// How the new firmware comes to run; by default without a reset if the drive offers that, else by a reset.
     #[arg(long, value_enum, value_name = "HOW", requires = "image")]
     pub activate: Option<FirmwareActivation>,
-    /// Do not ask, and go on although data may be lost if the new firmware fails.
-    #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "image")]
+    /// Do not ask.
+    #[arg(long, short = 'y', requires = "image")]
+    pub yes: bool,
+    /// Do not ask, and go on although data may be lost if the new firmware fails: without redundancy, during a sweep, or with other
+    /// users of the same controller.
+    #[arg(long, requires = "image")]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

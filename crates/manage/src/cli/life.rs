@@ -126,8 +126,11 @@ pub struct Set {
     /// have.
     #[arg(long, value_name = "on|off", value_parser = settings::switch)]
     pub integrity: Option<bool>,
+    /// Do not ask.
+    #[arg(long, short = 'y')]
+    pub yes: bool,
     /// Do not ask, and disconnect clients if a change needs a pause.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]

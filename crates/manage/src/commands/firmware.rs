@@ -30,7 +30,7 @@ pub fn firmware(command: &cli::Firmware, json: bool) -> Result<(), Failure> {
         image.display(),
         path.display()
     );
-    confirm(&question, command.force)?;
+    confirm(&question, command.yes || command.force)?;
     let (slot, activate, force) = (command.slot, command.activate, command.force);
     let body = FirmwareRequest { path, image: absolute(image), slot, activate, force };
     let done: Done = client.send_long(Method::POST, &array_path(&array.name, "/members/firmware"), &body)?;

@@ -22,7 +22,7 @@ use stria_terminal::{Failure, absolute};
 pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     let request = command.request();
     if command.write == Some(WriteMode::Back) {
-        confirm(BACK_COSTS, command.force)?;
+        confirm(BACK_COSTS, command.yes || command.force)?;
     }
     let socket = command.control.socket.as_deref();
     let (services, _) = client::survey(None)?;
