@@ -481,6 +481,9 @@ export const catalogue = of({
   act_create: ["Create an array", "Verbund anlegen", "Создать массив"],
   act_destroy: ["Destroy", "Vernichten", "Уничтожить"],
   act_wipe: ["Wipe", "Löschen", "Стереть"],
+  act_discard: ["Wipe by discard", "Löschen durch Discard", "Стереть командой discard"],
+  act_secure_erase: ["Erase securely (Format)", "Sicher löschen (Format)", "Безопасно стереть (Format)"],
+  act_sanitize: ["Sanitize", "Löschen mit Sanitize", "Стереть командой Sanitize"],
   act_adopt: ["Adopt", "Übernehmen", "Принять"],
   act_release: ["Release", "Freigeben", "Освободить"],
   act_start: ["Start", "Starten", "Запустить"],
@@ -504,7 +507,7 @@ export const catalogue = of({
   act_spare_remove: ["Out of the pool", "Aus dem Vorrat", "Убрать из резерва"],
   act_locate: ["Switch the light", "Leuchte schalten", "Переключить индикатор"],
   act_cancel: ["Cancel", "Abbrechen", "Отменить"],
-  act_other: ["Change", "Ändern", "Изменить"],
+  act_firmware: ["Update the firmware", "Firmware aktualisieren", "Обновить прошивку"],
   steps: ["Steps", "Schritte", "Шаги"],
   step_of: ["Step {n} of {all}", "Schritt {n} von {all}", "Шаг {n} из {all}"],
 

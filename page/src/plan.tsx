@@ -13,6 +13,7 @@ import { type Key, t } from "./words.ts";
 export const planned = signal<{ action: Action; title?: string } | null>(null);
 export const open_plan = (action: Action, title?: string) => (planned.value = { action, title });
 
+// Without a cast: the compiler asks for the word of every action that the server knows.
 const NAMES: Record<Action["action"], Key> = {
   create: "act_create",
   destroy: "act_destroy",
@@ -26,6 +27,7 @@ const NAMES: Record<Action["action"], Key> = {
   remove: "act_remove",
   add: "act_add",
   replace: "act_replace",
+  firmware: "act_firmware",
   scrub: "act_scrub",
   cancel_scrub: "act_cancel_scrub",
   pause: "act_pause",
@@ -37,10 +39,20 @@ const NAMES: Record<Action["action"], Key> = {
   spare_add: "act_spare_add",
   spare_remove: "act_spare_remove",
   locate: "act_locate",
-} as Record<Action["action"], Key>;
+};
 
-export const action_word = (action: Action) =>
-  t(action.action === "scrub" && action.repair ? "act_repair" : (NAMES[action.action] ?? "act_other"));
+const ERASURES: Record<NonNullable<(Action & { action: "wipe" })["means"]>, Key> = {
+  signatures: "act_wipe",
+  discard: "act_discard",
+  secure_erase: "act_secure_erase",
+  sanitize: "act_sanitize",
+};
+
+export const action_word = (action: Action) => {
+  if (action.action === "scrub" && action.repair) return t("act_repair");
+  if (action.action === "wipe") return t(ERASURES[action.means ?? "signatures"]);
+  return t(NAMES[action.action]);
+};
 
 const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
 
