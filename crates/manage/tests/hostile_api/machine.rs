@@ -2,11 +2,13 @@
 
 use super::requests::Operations;
 use super::stream::Choices;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A longer answer is a hang.
@@ -26,6 +28,26 @@ pub struct Machine {
     folder: PathBuf,
     pub drives: Vec<String>,
     operations: Operations,
+    /// How many plans that need an admin an operator has tried to carry out.
+    pub refused_jobs: AtomicU64,
+}
+
+/// What a client needs of the offer of a plan.
+struct PlanOffer {
+    token: String,
+    confirm: Option<String>,
+    needs_admin: bool,
+}
+
+impl PlanOffer {
+    fn of(answer: &str) -> Option<Self> {
+        let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        Some(Self {
+            token: body["token"].as_str()?.to_owned(),
+            confirm: body["plan"]["confirm"].as_str().map(str::to_owned),
+            needs_admin: body["plan"]["role"] == "admin",
+        })
+    }
 }
 
 impl Machine {
@@ -54,7 +76,7 @@ impl Machine {
             stria(&[&["adopt"], &members[..], &["--config", &path("stria.toml"), "--socket", &path("control.sock")]].concat());
         }
         let words: Vec<String> = ARRAYS.iter().map(|(name, ..)| (*name).to_owned()).chain(drives.iter().cloned()).collect();
-        Self { folder: folder.to_owned(), operations: Operations::new(&words), drives }
+        Self { folder: folder.to_owned(), operations: Operations::new(&words), drives, refused_jobs: AtomicU64::new(0) }
     }
 
     pub fn config(&self) -> PathBuf {
@@ -70,18 +92,31 @@ impl Machine {
             "admin" => String::new(),
             role => format!("authorization: Bearer stria-of-{role}\r\n"),
         };
-        let (mut plan, mut statuses) = (None, Vec::new());
+        let (mut plan, mut statuses) = (None::<PlanOffer>, Vec::new());
         for _ in 0..=choices.below(REQUESTS_MAX) {
             // Root may destroy arrays, so it plans only.
-            let offered = plan.as_deref().filter(|_| role == "operate");
-            let request = self.operations.request(choices, &authorization, offered);
+            let offered = plan.take_if(|_| role == "operate" && choices.rarely(2));
+            let request = match &offered {
+                Some(PlanOffer { token, confirm, .. }) => {
+                    self.operations.post("/jobs", &json!({"token": token, "confirm": confirm}), &authorization)
+                }
+                // Chance alone hardly ever makes a plan that somebody may carry out: an operator the one, an admin the other.
+                None if role == "operate" && choices.rarely(6) => {
+                    let (action, drive) = choices.pick(&[("wipe", DRIVES - 1), ("spare_add", DRIVES - 2)]);
+                    self.operations.post("/plans", &json!({"action": action, "drives": [self.drives[drive]]}), &authorization)
+                }
+                None => self.operations.request(choices, &authorization, plan.as_ref().map(|plan| &*plan.token)),
+            };
             let answer = self.ask(&request.bytes, request.is_damaged);
             let words = || format!("{} got {answer}", String::from_utf8_lossy(&request.bytes));
             let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
             assert!(request.is_damaged || status.is_some(), "no answer: {}", words());
             assert!(status != Some(500) && !answer.contains("internal error"), "a fault: {}", words());
+            let is_beyond = offered.is_some_and(|offered| offered.needs_admin);
+            assert!(!is_beyond || status == Some(403), "an operator carries out the plan of an admin: {}", words());
+            self.refused_jobs.fetch_add(u64::from(is_beyond), Ordering::Relaxed);
             statuses.extend(status);
-            plan = answer.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned).or(plan);
+            plan = PlanOffer::of(&answer).or(plan);
         }
         statuses
     }

@@ -52,6 +52,18 @@ impl Operations {
         }
     }
 
+    /// A request that is as it should be.
+    pub fn post(&self, path: &str, body: &Value, authorization: &str) -> Request {
+        let (template, _) =
+            self.all.iter().find(|(known, method)| known.ends_with(path) && method == "POST").expect("it is described");
+        let body = body.to_string();
+        let head = format!(
+            "host: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        Request { bytes: format!("POST {template} HTTP/1.1\r\n{authorization}{head}{body}").into_bytes(), is_damaged: false }
+    }
+
     /// One request. `authorization`: the line with the token of its user, which no damage meets. `plan`: the token of a plan.
     pub fn request(&self, choices: &mut Choices, authorization: &str, plan: Option<&str>) -> Request {
         let (template, method) = &self.all[choices.below(self.all.len() as u64) as usize];
