@@ -1861,8 +1861,8 @@ export interface components {
             /**
              * @description `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
              *     `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-             *     `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `stopping`, `stopped`, `warning`, `alarm`,
-             *     `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
+             *     `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `paused`, `resumed`, `stopping`, `stopped`,
+             *     `warning`, `alarm`, `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
              *     `foreseen`, `pool_spare_taken`.
              */
             kind: string;

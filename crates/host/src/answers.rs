@@ -26,24 +26,26 @@ pub(crate) fn open_each(paths: &[PathBuf], access: Access, io: IoOptions) -> Vec
     });
     let told = |(path, opened): (&PathBuf, Result<Result<_, DriveError>, NotInTime>)| match opened {
         Ok(opened) => opened.map_err(HostError::from),
-        Err(error) => Err(HostError::Refused(not_in_time(path, "to be opened and read", &error))),
+        Err(error) => Err(not_in_time(path, "to be opened and read", &error)),
     };
     paths.iter().zip(opened).map(told).collect()
 }
 
-/// True if the drive might have answered later. With any other error it may not be read, or is no drive.
-pub(crate) fn is_silent(error: &HostError) -> bool {
-    matches!(error, HostError::Refused(_) | HostError::Drive(DriveError::Silent { .. }))
-}
-
-/// The sentence for a drive that did not answer in time. `for_what`: the purpose of the time, and the state of the drive now.
-pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> String {
-    let (path, seconds) = (path.display(), ANSWERS_WITHIN.as_secs());
+/// The error for a drive that did not answer in time. `for_what`: the purpose of the time, and the state of the drive now.
+pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> HostError {
+    let (shown, seconds) = (path.display(), ANSWERS_WITHIN.as_secs());
     match error {
-        NotInTime::Late => format!(
-            "{path} does not answer: it was given {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
-        ),
-        NotInTime::NoThread(error) => format!("{path}: no thread could be started to reach it: {error}; try again"),
-        NotInTime::Panicked => format!("{path}: it could not be read because of an internal error; please report it"),
+        NotInTime::Late => {
+            let text = format!(
+                "{shown} does not answer: it was given {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
+            );
+            HostError::Silent { path: path.to_owned(), text }
+        }
+        NotInTime::NoThread(error) => {
+            HostError::Refused(format!("{shown}: no thread could be started to reach it: {error}; try again"))
+        }
+        NotInTime::Panicked => {
+            HostError::Refused(format!("{shown}: it could not be read because of an internal error; please report it"))
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Which arrays a command line means: by drives, by names, or all.
 
-use crate::answers::is_silent;
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -64,6 +63,11 @@ pub fn stays_out(assembly: &Assembly) -> Vec<String> {
     assembly.drives.iter().filter_map(told).collect()
 }
 
+/// True if the error of a drive is worth a word: it may answer later. With any other one it may not be read, or is no drive.
+fn is_told(error: &HostError) -> bool {
+    error.silent_drive().is_some() || matches!(error, HostError::Refused(_))
+}
+
 /// The arrays that were asked for, all of which can start. They are searched for on these drives, or on all block devices if none
 /// are named. `warn` receives a sentence for each array or drive that stays out.
 ///
@@ -77,7 +81,7 @@ pub fn choose(
 ) -> Result<Vec<PlannedArray>, HostError> {
     let scanned = drives.is_empty();
     let (found, refused) = if scanned { find_everywhere(options)? } else { (find(drives, options)?, Vec::new()) };
-    refused.iter().filter(|error| is_silent(error)).for_each(|error| warn(format!("left out: {error}")));
+    refused.iter().filter(|error| is_told(error)).for_each(|error| warn(format!("left out: {error}")));
     let Found { mut arrays, assemblies, strangers } = found;
     // A drive without an array may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);

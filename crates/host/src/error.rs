@@ -1,5 +1,6 @@
 //! Why an array could not be created, opened or changed: one sentence each.
 
+use std::path::{Path, PathBuf};
 use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
@@ -27,6 +28,24 @@ pub enum HostError {
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),
+    /// A drive did not answer in time, and may do so later.
+    #[error("{text}")]
+    Silent {
+        /// As it was given.
+        path: PathBuf,
+        /// The sentence.
+        text: String,
+    },
+}
+
+impl HostError {
+    /// The drive that did not answer in time, if that is the error.
+    pub fn silent_drive(&self) -> Option<&Path> {
+        match self {
+            Self::Silent { path, .. } | Self::Drive(DriveError::Silent { path, .. }) => Some(path),
+            Self::Drive(_) | Self::Io(_) | Self::Lane(_) | Self::Unsafe(_) | Self::Usage(_) | Self::Refused(_) => None,
+        }
+    }
 }
 
 impl From<AssembleError> for HostError {

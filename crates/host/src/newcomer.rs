@@ -115,6 +115,6 @@ fn in_time<T: Send + 'static>(
     let told = Arc::clone(&is_late);
     within(ANSWERS_WITHIN, move || work(&told)).unwrap_or_else(|error| {
         is_late.store(true, Ordering::SeqCst);
-        Err(HostError::Refused(not_in_time(path, for_what, &error)))
+        Err(not_in_time(path, for_what, &error))
     })
 }

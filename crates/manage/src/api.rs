@@ -446,8 +446,8 @@ pub struct EventView {
     pub array: String,
     /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `stopping`, `stopped`, `warning`, `alarm`,
-    /// `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
+    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `changed`, `paused`, `resumed`, `stopping`, `stopped`,
+    /// `warning`, `alarm`, `alarm_over`; of the daemon `waiting`, `member_returned`, `ordered`, `routine`, `self_test`,
     /// `foreseen`, `pool_spare_taken`.
     pub kind: String,
     /// The reason in words.
@@ -651,7 +651,8 @@ impl From<HostError> for ApiError {
                 | DriveError::Unfit { .. }
                 | DriveError::NoPassthrough { .. },
             )
-            | HostError::Refused(_) => ApiErrorKind::Refused,
+            | HostError::Refused(_)
+            | HostError::Silent { .. } => ApiErrorKind::Refused,
             HostError::Drive(DriveError::System { .. } | DriveError::Ring { .. } | DriveError::Lane { .. })
             | HostError::Io(_)
             | HostError::Lane(_) => ApiErrorKind::Failed,

@@ -23,6 +23,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The pause between two looks whether the file system of the folder is mounted.
 const LOOK_FOR_MOUNT: Duration = Duration::from_millis(500);
 
+/// The pause before a disk that took no events is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
 fn newer(folder: &Path) -> PathBuf {
     folder.join("events.jsonl")
 }
@@ -33,12 +36,12 @@ fn older(folder: &Path) -> PathBuf {
 
 /// The thread that keeps events.
 pub struct Recorder {
-    /// The last event that it has written, or given up.
+    /// The last event that it has written.
     written: Arc<AtomicU64>,
 }
 
 /// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported once; the
-/// arrays go on. While the file system of the folder is yet to be mounted, events wait in memory.
+/// arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in memory.
 pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
     let mut record = Record { folder: folder.to_owned(), is_reported: false };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
@@ -56,7 +59,10 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
             }
             let events = service.events().since(last.load(Ordering::SeqCst));
             drop(service);
-            record.write(&events);
+            if !record.write(&events) {
+                std::thread::sleep(TRY_AGAIN);
+                continue;
+            }
             if let Some(event) = events.last() {
                 last.store(event.sequence, Ordering::SeqCst);
             }
@@ -85,11 +91,17 @@ struct Record {
 }
 
 impl Record {
-    fn write(&mut self, events: &[EventView]) {
-        match self.try_write(events) {
+    /// Returns false if they are to be tried again.
+    fn write(&mut self, events: &[EventView]) -> bool {
+        let outcome = self.try_write(events);
+        match &outcome {
             Ok(()) => self.is_reported = false,
-            Err(error) => self.report(&format!("events are not kept in {}: {error}", self.folder.display())),
+            Err(error) => {
+                let folder = self.folder.display();
+                self.report(&format!("events are not kept in {folder}: {error}; they wait in memory, make space there"));
+            }
         }
+        outcome.is_ok()
     }
 
     fn report(&mut self, text: &str) {
@@ -112,7 +124,8 @@ impl Record {
         let mut lines = Vec::new();
         // A crash or a full disk may have cut the last line.
         let mut end = [b'\n'];
-        if file.metadata()?.len() > 0 {
+        let before = file.metadata()?.len();
+        if before > 0 {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut end)?;
         }
@@ -124,7 +137,10 @@ impl Record {
             lines.push(b'\n');
         }
         // One write: a line is never torn by another, and by a full disk only at its end.
-        file.write_all(&lines)
+        file.write_all(&lines).inspect_err(|_| {
+            // All of them are written again later.
+            let _ = file.set_len(before);
+        })
     }
 }
 

@@ -11,6 +11,7 @@ mod drives;
 mod judge;
 mod opening;
 mod spares;
+mod watch;
 
 pub use drives::{files, is_mapped};
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
@@ -31,8 +32,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stria_drive::SyncDrive;
 use stria_format::md::Verdict;
-use stria_host::{OpenOptions, find, short_name};
+use stria_host::{HostError, OpenOptions, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
+use watch::Watch;
 
 /// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -96,6 +98,8 @@ impl Keeper {
             reloaded: Box::new(reloaded),
             held: Vec::new(),
             in_need: Vec::new(),
+            watch: Watch::new(wishes.clone()),
+            released: Vec::new(),
         };
         tell_of_members(&service, &wishes);
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
@@ -169,7 +173,9 @@ fn tell_of_members(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>
     let tell = move || {
         loop {
             match live.blocking_recv() {
-                Ok(event) if !matches!(event.kind.as_str(), "member_failed" | "member_gone" | "started") => continue,
+                Ok(event) if !matches!(event.kind.as_str(), "member_failed" | "member_gone" | "started" | "resumed") => {
+                    continue;
+                }
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -256,6 +262,10 @@ struct Work {
     held: Vec<SyncDrive>,
     /// What was last said of arrays that the pool has no spare for.
     in_need: Vec<String>,
+    /// Drives that did not answer.
+    watch: Watch,
+    /// Arrays that a reload took out of the configuration, and that are served until they are stopped.
+    released: Vec<Entry>,
 }
 
 impl Work {
@@ -322,7 +332,7 @@ impl Work {
 
     /// Arrays that were stopped by a command are not started again by themselves.
     fn note_stops(&mut self) {
-        for entry in &mut self.arrays {
+        for entry in self.arrays.iter_mut().chain(&mut self.released) {
             if let State::Served(opened) = &entry.state
                 && !self.service.serves(&opened.name)
             {
@@ -337,12 +347,30 @@ impl Work {
 
     /// Looks at all drives.
     fn scan(&mut self) {
-        let errors: Vec<String> =
-            self.drives.scan(&self.config.daemon, &self.config.spares.drives).iter().map(ToString::to_string).collect();
+        let is_silent = |path: &Path| self.watch.is_silent(path);
+        let errors = self.drives.scan(&self.config.daemon, &self.config.spares.drives, is_silent);
+        errors.iter().filter_map(HostError::silent_drive).for_each(|path| self.wait_for(path));
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         for error in errors.iter().filter(|error| !self.told.contains(error)) {
             tracing::debug!("not looked at: {error}");
         }
         self.told = errors;
+    }
+
+    /// The drive has not answered: it is looked at again once it does.
+    fn wait_for(&self, path: &Path) {
+        if self.watch.wait_for(path) {
+            tracing::warn!("{} does not answer; it is looked at again when it does", path.display());
+        }
+    }
+
+    /// An array waits for a drive of its own that does not answer.
+    fn wait_for_drive(&mut self, index: usize, path: &Path) {
+        self.wait_for(path);
+        self.arrays[index].busy = 0;
+        let text =
+            format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
+        self.wait(index, text, None);
     }
 
     fn consider_all(&mut self) {
@@ -381,7 +409,12 @@ impl Work {
         let judged = self.judge(index, how);
         let (judgement, warnings) = match judged {
             None => return self.arrays[index].state = State::Absent,
-            Some(Err(error)) => return self.refuse(index, error),
+            Some(Err(error)) => {
+                return match error.silent_drive() {
+                    Some(path) => self.wait_for_drive(index, path),
+                    None => self.refuse(index, error.to_string()),
+                };
+            }
             Some(Ok(judged)) => judged,
         };
         let entry = &mut self.arrays[index];
@@ -412,7 +445,7 @@ impl Work {
     }
 
     /// `None`: none of its drives is here.
-    fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<String>), String>> {
+    fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<String>), HostError>> {
         let entry = &mut self.arrays[index];
         entry.drives = self.drives.of(&entry.array);
         if entry.drives.is_empty() {
@@ -420,7 +453,7 @@ impl Work {
         }
         let found = match find(&entry.drives, how) {
             Ok(found) => found,
-            Err(error) => return Some(Err(error.to_string())),
+            Err(error) => return Some(Err(error)),
         };
         if let Some(assembly) = found.assemblies.iter().find(|assembly| assembly.uuid == entry.array.uuid.0) {
             entry.name_on_disk = Some(assembly.name.clone());
@@ -464,6 +497,7 @@ impl Work {
                 let text = format!("{}; it is tried again", failure.text);
                 self.wait(index, text, Some(Instant::now() + AGAIN_AFTER));
             }
+            Err(opening::Refused { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
             Err(failure) => {
                 entry.busy = 0;
                 let again = format!("{} (`stria start {name}` tries again)", failure.text);
@@ -476,7 +510,12 @@ impl Work {
         let refuse = |kind, text: String| drop(answer.send(Err(ApiError::new(kind, text))));
         let (path, membership) = match self.drives.look(path) {
             Ok(looked) => looked,
-            Err(error) => return refuse(ApiErrorKind::Failed, error.to_string()),
+            Err(error) => {
+                if let Some(path) = error.silent_drive() {
+                    self.wait_for(path);
+                }
+                return refuse(ApiErrorKind::Failed, error.to_string());
+            }
         };
         let shown = path.display();
         let Some(membership) = membership else {
@@ -571,7 +610,12 @@ impl Work {
         let how = OpenOptions { force, ..self.arrays[index].array.how() };
         let (judgement, warnings) = match self.judge(index, how) {
             None => return refuse(format!("array \"{name}\" cannot start: none of its drives is here")),
-            Some(Err(error)) => return refuse(error),
+            Some(Err(error)) => {
+                if let Some(path) = error.silent_drive() {
+                    self.wait_for_drive(index, path);
+                }
+                return refuse(error.to_string());
+            }
             Some(Ok(judged)) => judged,
         };
         match judgement {
@@ -581,7 +625,8 @@ impl Work {
                 match &self.arrays[index].state {
                     State::Served(opened) => Ok(format!("array \"{}\" is served at {}", opened.name, opened.ways.join(" and "))),
                     State::Refused(text) => refuse(text.clone()),
-                    State::Absent | State::Waiting(..) | State::Stopped => refuse(format!("array \"{name}\" did not start")),
+                    State::Waiting(text, _) => refuse(format!("array \"{name}\" did not start: {text}")),
+                    State::Absent | State::Stopped => refuse(format!("array \"{name}\" did not start")),
                 }
             }
             Judgement::Impossible { reason, is_unsafe: true } => {
@@ -615,7 +660,9 @@ impl Work {
         if config.nbd != self.config.nbd {
             notes.push("[nbd] applies when the daemon restarts".to_owned());
         }
+        // An array that is in the configuration again may still be served from before.
         let mut old = std::mem::take(&mut self.arrays);
+        old.append(&mut self.released);
         for array in &config.arrays {
             let Some(index) = old.iter().position(|entry| entry.array.uuid == array.uuid) else {
                 self.arrays.push(Entry::new(array.clone()));
@@ -642,9 +689,11 @@ impl Work {
             }
             self.arrays.push(entry);
         }
-        for entry in old.iter().filter(|entry| matches!(entry.state, State::Served(_))) {
+        old.retain(|entry| matches!(entry.state, State::Served(_)));
+        for entry in &old {
             notes.push(format!("array \"{}\" is no longer Stria's, and is served until it is stopped", entry.name()));
         }
+        self.released = old;
         (self.reloaded)(&config);
         self.config = config;
         self.scan();

@@ -532,8 +532,12 @@ impl Service {
     pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         served.lanes.pause(paused)?;
-        served.paused.store(paused, Ordering::SeqCst);
-        self.done(sequence, format!("sweeps of \"{name}\" {}", if paused { "are held" } else { "go on" }))
+        let message = format!("sweeps of \"{name}\" {}", if paused { "are held" } else { "go on" });
+        if served.paused.swap(paused, Ordering::SeqCst) != paused {
+            let kind = if paused { "paused" } else { "resumed" };
+            self.events.push(view::plain_event(&served.name, kind, message.clone()));
+        }
+        self.done(sequence, message)
     }
 
     /// Bounds the speed of sweeps. A daemon remembers that.

@@ -280,3 +280,39 @@ fn the_supervisor_hears_what_it_must() {
     hear("STOPPING=1");
     daemon.ended_well();
 }
+
+/// A configuration that was cut short is valid if the cut is between two keys. When it is whole again, the arrays are the daemon's as before.
+#[test]
+fn an_array_that_is_in_the_configuration_again_is_still_served() {
+    let (place, _, _) = machine();
+    let daemon = Daemon::start(&place);
+    let whole = fs::read_to_string(place.config()).expect("a configuration");
+    fs::write(place.config(), whole.split("[[array]]").next().expect("a part")).expect("a file");
+    assert!(place.ok(&["reload"]).contains("served until it is stopped"));
+    fs::write(place.config(), whole).expect("a file");
+    assert!(place.ok(&["reload"]).contains("2 arrays, 2 served"));
+    let shown = place.ok(&["status"]);
+    assert!(!shown.contains("NOT SERVED"), "{shown}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// Events wait in memory while the disk takes none, and none is lost.
+#[test]
+fn events_that_the_disk_did_not_take_are_written_when_it_does() {
+    let (place, tank, _) = machine();
+    let file = place.path("state/events.jsonl");
+    // A folder in its place takes no events, as a full disk.
+    fs::create_dir_all(&file).expect("a folder");
+    let daemon = Daemon::start(&place);
+    place.ok(&["fail", "tank", &tank[0], "--force"]);
+    wait_for(&place, "tank", "the loss", |view| view["health"] == "degraded");
+    fs::remove_dir(&file).expect("a folder");
+    let end = Instant::now() + support::PATIENCE;
+    while !fs::read_to_string(&file).is_ok_and(|events| events.contains("member_failed") && events.contains("\"started\"")) {
+        assert!(Instant::now() < end, "{:?}", fs::read_to_string(&file));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    daemon.signal("-TERM");
+    assert!(daemon.ended_well().contains("events are not kept"));
+}

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use support::daemon::Daemon;
 use support::hanging::Hanging;
 use support::nbd::Client;
 use support::{PATIENCE, Place, may_skip};
@@ -397,4 +398,52 @@ fn stop_waits_for_no_speed_bound() {
         let log = serve.ended_well();
         assert!(log.contains("goes on from there"), "{log}");
     }
+}
+
+/// A drive that does not answer while the daemon starts is waited for, and nobody need say `stria start`: an array that needs it starts
+/// when it answers, and one that started without it takes it back.
+#[test]
+fn a_drive_that_is_silent_at_the_start_joins_when_it_answers() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(device) = LoopOver::new(&hanging.file()) else { return };
+    place.is_a_machine();
+    place.configure("degraded-after = \"1s\"");
+    place.configure(&format!("search = [{:?}]", device.0));
+    let images = place.images(2, 24 << 20);
+    for (level, drives, is_needed) in
+        [("0", vec![&*images[0], &*device.0], true), ("5", vec![&*images[0], &*images[1], &*device.0], false)]
+    {
+        place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
+        place.ok(&[&["adopt"], &drives[..]].concat());
+        hanging.signal("-STOP");
+        // The kernel knows the file's state for a second.
+        std::thread::sleep(Duration::from_secs(2));
+        let daemon = Daemon::start(&place);
+        let list = || place.run(&["--json", "status"]).stdout;
+        if is_needed {
+            assert!(place.run(&["status"]).stdout.contains("NOT SERVED"), "{}", list());
+        } else {
+            let end = Instant::now() + PATIENCE;
+            while !list().contains("DEGRADED") {
+                assert!(Instant::now() < end, "it does not start without the drive: {}", list());
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+        hanging.signal("-CONT");
+        let end = Instant::now() + PATIENCE;
+        while !list().contains("\"health\": \"optimal\"") && !list().contains("\"health\":\"optimal\"") {
+            assert!(Instant::now() < end, "level {level}: {}\n{}", list(), place.ok(&["events"]));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        daemon.signal("-TERM");
+        let log = daemon.ended_well();
+        assert!(log.contains(&format!("{} does not answer", device.0)), "{log}");
+        place.ok(&["release", "tank"]);
+        place.ok(&[&["destroy", "--force"], &drives[..]].concat());
+    }
+    drop(device);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
 }

@@ -24,8 +24,9 @@ pub struct Membership {
 pub struct Drives(BTreeMap<PathBuf, Membership>);
 
 impl Drives {
-    /// Looks at all drives again, at those of the pool of spares, and at those that were reported. Returns why some could not be read.
-    pub fn scan(&mut self, config: &config::Daemon, pool: &[PathBuf]) -> Vec<HostError> {
+    /// Looks at all drives again, at those of the pool of spares, and at those that were reported; but for those that are known not to
+    /// answer (`is_silent`). Returns why some could not be read.
+    pub fn scan(&mut self, config: &config::Daemon, pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> Vec<HostError> {
         let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
         paths.retain(|path| !is_mapped(path));
         paths.extend(config.search.iter().flat_map(|path| files(path)));
@@ -34,6 +35,7 @@ impl Drives {
         paths.extend(self.0.keys().filter(|path| path.exists()).cloned());
         paths.sort();
         paths.dedup();
+        paths.retain(|path| !is_silent(path));
         self.0.clear();
         examine(&paths).into_iter().filter_map(|examined| examined.map(|examined| self.note(&examined)).err()).collect()
     }

@@ -5,6 +5,7 @@ use crate::lane_spec::LaneSpec;
 use crate::serve::disk_serial;
 use crate::service::Service;
 use crate::ublk::BlockSpec;
+use std::path::{Path, PathBuf};
 use stria_drive::DriveError;
 use stria_front::{Closing, SocketAccess, VhostUserServer};
 use stria_host::{HostError, OpenOptions, PlannedArray};
@@ -23,17 +24,23 @@ pub struct Refused {
     pub text: String,
     /// True if another program uses a drive, which may pass.
     pub is_busy: bool,
+    /// The drive that did not answer.
+    pub silent: Option<PathBuf>,
 }
 
 impl Refused {
     fn new(error: impl std::fmt::Display) -> Self {
-        Self { text: error.to_string(), is_busy: false }
+        Self { text: error.to_string(), is_busy: false, silent: None }
     }
 }
 
 impl From<HostError> for Refused {
     fn from(error: HostError) -> Self {
-        Self { is_busy: matches!(&error, HostError::Drive(DriveError::Busy { .. })), text: error.to_string() }
+        Self {
+            is_busy: matches!(&error, HostError::Drive(DriveError::Busy { .. })),
+            silent: error.silent_drive().map(Path::to_owned),
+            text: error.to_string(),
+        }
     }
 }
 
@@ -51,7 +58,7 @@ pub fn open(
 ) -> Result<Opened, Refused> {
     if service.serves(name) {
         let text = format!("another array is served as \"{name}\": give one of the two another name (`stria rename`)");
-        return Err(Refused { text, is_busy: false });
+        return Err(Refused::new(text));
     }
     for path in &array.vhost_user {
         VhostUserServer::check(path).map_err(Refused::new)?;
