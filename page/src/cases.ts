@@ -2,7 +2,7 @@
 //
 // The server says which matters stand, and the worst first; here each kind has its sentences. Each sentence is a key of the catalogue. A matter of
 // a kind that has none is shown in the server's words.
-import type { Action, ArrayEntry, ArrayView, Matter, MemberView, State } from "./types.ts";
+import type { Action, ArrayEntry, ArrayView, Matter, MatterKind, MemberView, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
 export type Severity = "critical" | "warning" | "notice";
@@ -72,59 +72,78 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
 }
 
 type Words = { what: Key; means: Key; todo: Key[]; avoid: Key[] };
+/** `x` where the catalogue has `case_x` and `case_x_means`. */
+type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
+type Steps = { todo: Key[]; avoid: Key[] };
+/** A function where the words depend on the array; its null: the server's words. */
+type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter) => Words | null);
 
-function words_of({ kind }: Matter, view: ArrayView | null, entry: ArrayEntry | undefined): Words | null {
-  const is_bare = view?.losses_survived === 0;
-  switch (kind) {
-    case "not_served":
-      switch (entry?.state) {
-        case "absent":
-          return { what: "case_not_served", means: "case_absent_means", todo: ["do_cables", "do_release"], avoid: ["not_create"] };
-        case "waiting":
-          return { what: "case_not_served", means: "case_waiting_means", todo: ["do_attach", "do_start_without"], avoid: ["not_force"] };
-        default:
-          return { what: "case_not_served", means: "case_waiting_means", todo: ["do_remove_cause"], avoid: ["not_end_user"] };
-      }
-    case "silent":
-      return view && { what: "case_silent", means: "case_silent_means", todo: ["do_silent"], avoid: ["not_kill"] };
-    case "failed":
-      return { what: "case_failed", means: "case_failed_means", todo: ["do_stop_clients", "do_bring_back"], avoid: ["not_force_failed"] };
-    case "rebuilding":
-      return is_bare
-        ? { what: "case_rebuilding_bare", means: "means_rebuilding_bare", todo: ["do_wait", "do_faster"], avoid: ["not_pull_another", "not_restart"] }
-        : { what: "case_rebuilding", means: "means_rebuilding", todo: ["do_wait", "do_faster"], avoid: ["not_pull_another", "not_restart"] };
-    case "paused":
-      return { what: "case_paused", means: is_bare ? "means_none_left" : "means_some_left", todo: ["do_resume"], avoid: ["not_leave_paused"] };
-    case "degraded":
-      return {
-        what: is_bare ? "case_degraded_bare" : "case_degraded",
-        means: is_bare ? "means_none_left" : "means_some_left",
-        todo: ["do_look_serial", "do_new_drive", "do_plan"],
-        avoid: ["not_pull_uncompared", "not_restart"],
-      };
-    case "read_only":
-      return { what: "case_read_only", means: "case_read_only_means", todo: ["do_remove_cause"], avoid: ["not_force_failed"] };
-    case "mismatch":
-      return { what: "case_mismatch", means: "case_mismatch_means", todo: ["do_mismatch"], avoid: ["not_repair_blind"] };
-    case "member_silent":
-      return { what: "case_member_silent", means: "case_member_silent_means", todo: ["do_member_silent"], avoid: ["not_kill"] };
-    case "no_space":
-      return { what: "case_no_room", means: "case_no_room_means", todo: ["do_room"], avoid: ["not_delete_image"] };
-    case "replaced":
-      return { what: "case_replaced", means: "case_replaced_means", todo: ["do_take_out"], avoid: ["not_reuse"] };
-    case "DriveReplace":
-      return { what: "case_replace", means: "case_replace_means", todo: ["do_replace_before"], avoid: ["not_pull_working"] };
-    case "DriveWatch":
-      return { what: "case_watch", means: "case_watch_means", todo: ["do_watch"], avoid: ["not_ignore_watch"] };
-    case "SlowMember":
-      return { what: "case_slow", means: "case_slow_means", todo: ["do_slow"], avoid: ["not_pull_working"] };
-    case "SparesMissing":
-      return { what: "case_spares", means: "case_spares_means", todo: ["do_add_spare"], avoid: ["not_take_spare"] };
-    case "FailSpare":
-      return { what: "case_spare_failed", means: "case_spare_failed_means", todo: ["do_take_out"], avoid: ["not_reuse"] };
-    case "Unreadable":
-      return { what: "case_unreadable", means: "case_unreadable_means", todo: ["do_restore"], avoid: ["not_pull_any"] };
-    default:
-      return null;
-  }
+const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
+const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
+const regular = (stem: Stem, steps: Steps): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
+const not_served = (means: Key, todo: Key[], avoid: Key[]): Words => ({ what: "case_not_served", means, todo, avoid });
+
+const STATES: Record<MatterKind, Wording> = {
+  not_served: (_, entry) =>
+    entry?.state === "absent"
+      ? not_served("case_absent_means", ["do_cables", "do_release"], ["not_create"])
+      : entry?.state === "waiting"
+        ? not_served("case_waiting_means", ["do_attach", "do_start_without"], ["not_force"])
+        : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),
+  silent: (view) => view && regular("silent", { todo: ["do_silent"], avoid: ["not_kill"] }),
+  failed: { stem: "failed", todo: ["do_stop_clients", "do_bring_back"], avoid: ["not_force_failed"] },
+  rebuilding: (view) => ({
+    ...(is_bare(view)
+      ? { what: "case_rebuilding_bare", means: "means_rebuilding_bare" }
+      : { what: "case_rebuilding", means: "means_rebuilding" }),
+    todo: ["do_wait", "do_faster"],
+    avoid: ["not_pull_another", "not_restart"],
+  }),
+  paused: (view) => ({
+    what: "case_paused",
+    means: left(view),
+    todo: [view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
+    avoid: ["not_leave_paused"],
+  }),
+  degraded: (view) => ({
+    what: is_bare(view) ? "case_degraded_bare" : "case_degraded",
+    means: left(view),
+    todo: ["do_look_serial", "do_new_drive", "do_plan"],
+    avoid: ["not_pull_uncompared", "not_restart"],
+  }),
+  read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
+  mismatch: { stem: "mismatch", todo: ["do_mismatch"], avoid: ["not_repair_blind"] },
+  // The server offers to fail a member only if the array can do without it.
+  member_silent: (view, _, matter) =>
+    regular("member_silent", {
+      todo: [
+        matter.remedies.length === 0
+          ? "do_member_silent_wait"
+          : view && spares_of(view).length > 0
+            ? "do_member_silent"
+            : "do_member_silent_no_spare",
+      ],
+      avoid: ["not_kill"],
+    }),
+  no_space: { stem: "no_room", todo: ["do_room"], avoid: ["not_delete_image"] },
+  replaced: { stem: "replaced", todo: ["do_take_out"], avoid: ["not_reuse"] },
+};
+
+/** Alarms of which the state of the array says nothing. Others, such as that of a rebuild's progress, are no matters. */
+const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
+  DriveReplace: { stem: "replace", todo: ["do_replace_before"], avoid: ["not_pull_working"] },
+  DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_ignore_watch"] },
+  SlowMember: { stem: "slow", todo: ["do_slow"], avoid: ["not_pull_working"] },
+  SparesMissing: { stem: "spares", todo: ["do_add_spare"], avoid: ["not_take_spare"] },
+  FailSpare: { stem: "spare_failed", todo: ["do_take_out"], avoid: ["not_reuse"] },
+  Unreadable: { stem: "unreadable", todo: ["do_restore"], avoid: ["not_pull_any"] },
+};
+
+const WORDINGS: Partial<Record<string, Wording>> = { ...STATES, ...ALARMS };
+
+function words_of(matter: Matter, view: ArrayView | null, entry: ArrayEntry | undefined): Words | null {
+  // A newer server may know more kinds.
+  const wording = WORDINGS[String(matter.kind)];
+  if (!wording) return null;
+  return typeof wording === "function" ? wording(view, entry, matter) : regular(wording.stem, wording);
 }

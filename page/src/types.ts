@@ -21,6 +21,7 @@ export type Job = Schemas["Job"];
 export type Login = { token: string } | { user: string; password: string };
 export type LoginWays = operations["get_login"]["responses"]["200"]["content"]["application/json"];
 export type Matter = Schemas["MatterView"];
+export type MatterKind = Schemas["MatterKind"];
 export type MemberRate = Schemas["MemberRate"];
 export type MemberView = Full<Schemas["MemberView"]>;
 export type Plan = Schemas["Plan"];

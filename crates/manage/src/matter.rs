@@ -36,7 +36,7 @@ pub enum MatterKind {
     Rebuilding,
     /// More is lost than redundancy covers.
     Failed,
-    /// A spare could fill the gap, but sweeps are paused.
+    /// Redundancy is lost, and while sweeps are paused no spare fills the gap, nor is one of the pool taken.
     Paused,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
@@ -132,12 +132,18 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
 /// The matters of an array that is served, and of its spans.
 pub fn of_array(array: &ArrayView) -> Vec<Matter> {
     let mut matters = Vec::new();
-    collect(array, &array.name, &mut matters);
+    collect(array, &array.name, array.paused, &mut matters);
     matters
 }
 
-/// The matters of an array and its spans. `name`: the array's, which commands take.
-fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
+/// True if the array loses no data when the member of this path is failed.
+pub fn can_lose(array: &ArrayView, path: &str) -> bool {
+    let own = array.members.iter().any(|member| member.path == path && (member.role != "in sync" || array.losses_survived > 0));
+    own || array.spans.iter().any(|span| can_lose(span, path))
+}
+
+/// The matters of an array and its spans. `name`: the array's, which commands take; `is_paused`: its sweeps are.
+fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Matter>) {
     let left = array.losses_survived;
     let mut say = |kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str| {
         let failure = |path: &String| {
@@ -157,7 +163,7 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     let rebuilds = array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
     // A span tells its own.
     let own = array.spans.is_empty();
-    let waits_for_resume = array.paused && array.members.iter().any(|member| member.role == "spare");
+    let has_spare = array.members.iter().any(|member| member.role == "spare");
     if let Some(seconds) = array.silent_s {
         say(
             MatterKind::Silent,
@@ -182,12 +188,20 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` gives the rebuild more"),
             "do not pull or replace another drive, and do not restart the machine without need",
         ),
-        HealthView::Degraded if own && waits_for_resume => say(
+        HealthView::Degraded if own && is_paused && has_spare => say(
             MatterKind::Paused,
             failed(),
             array.headline.clone(),
-            "the spare is not being filled",
+            "sweeps are paused, so the spare is not being filled",
             format!("`stria resume {name}`"),
+            "do not leave it paused over night",
+        ),
+        HealthView::Degraded if own && is_paused => say(
+            MatterKind::Paused,
+            failed(),
+            array.headline.clone(),
+            "sweeps are paused, so the array takes no spare of the pool, and fills none",
+            format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
             "do not leave it paused over night",
         ),
         HealthView::Degraded if own => say(
@@ -239,12 +253,20 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
     // What a silent array last told of its members is old.
     for member in array.members.iter().filter(|_| array.silent_s.is_none()) {
         if let Some(waiting_ms) = view::unanswered_ms(member) {
+            let path = &member.path;
+            let then = match (can_lose(array, path), has_spare) {
+                (true, true) if member.role == "in sync" => {
+                    format!("if it stays silent, `stria fail {name} {path}`: then a spare is filled")
+                }
+                (true, _) => format!("if it stays silent, `stria fail {name} {path}`"),
+                (false, _) => "then wait: the array cannot do without it, so do not fail it".to_owned(),
+            };
             say(
                 MatterKind::MemberSilent,
                 vec![member.path.clone()],
                 format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
                 "other members are asked where redundancy allows it; writes wait for it",
-                format!("look at the drive, its cable and its slot; if it stays silent, `stria fail {name} {}`", member.path),
+                format!("look at the drive, its cable and its slot; {then}"),
                 "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
             );
         }
@@ -270,7 +292,7 @@ fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
             "do not reuse the drive elsewhere before it was tested",
         );
     }
-    array.spans.iter().for_each(|span| collect(span, name, matters));
+    array.spans.iter().for_each(|span| collect(span, name, is_paused, matters));
 }
 
 #[cfg(test)]
@@ -302,6 +324,10 @@ mod tests {
 
     /// The kinds and urgencies for an array of three members with these changes to its view.
     fn told(changes: serde_json::Value) -> Vec<(MatterKind, Urgency)> {
+        matters(changes).into_iter().map(|matter| (matter.kind, matter.urgency)).collect()
+    }
+
+    fn matters(changes: serde_json::Value) -> Vec<Matter> {
         let member = |slot: usize| {
             serde_json::json!({"slot": slot, "path": format!("/dev/{slot}"), "role": "in sync", "read_errors": 0, "hedged_reads": 0,
                 "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
@@ -315,7 +341,7 @@ mod tests {
             let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
             view.pointer_mut(parent).expect("it is there")[name] = value.clone();
         }
-        of_array(&serde_json::from_value(view).expect("a view")).into_iter().map(|matter| (matter.kind, matter.urgency)).collect()
+        of_array(&serde_json::from_value(view).expect("a view"))
     }
 
     #[test]
@@ -334,8 +360,8 @@ mod tests {
         assert_eq!(degraded(1, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Warning)]);
         assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Critical)]);
         assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("scrub")})), [(Degraded, Critical)]);
-        // A pause matters where a spare waits for its end.
-        assert_eq!(degraded(0, json(r#"{"/paused": true}"#)), [(Degraded, Critical)]);
+        // A pause matters where redundancy is lost: a spare waits for its end, the array's or one of the pool.
+        assert_eq!(degraded(0, json(r#"{"/paused": true}"#)), [(Paused, Critical)]);
         assert_eq!(degraded(0, json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), [(Paused, Critical)]);
         assert_eq!(told(json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), []);
         assert_eq!(told(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
@@ -347,5 +373,27 @@ mod tests {
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
+    }
+    #[test]
+    fn a_silent_member_is_failed_only_if_the_array_can_do_without_it() {
+        let action = |changes: &str| {
+            let mut changes: serde_json::Value = serde_json::from_str(changes).expect("JSON");
+            changes["/members/0/waiting_ms"] = 9000.into();
+            matters(changes).pop().map(|matter| matter.action).unwrap_or_default()
+        };
+        let spare = action(r#"{"/members/1/role": "spare"}"#);
+        assert!(spare.contains("stria fail tank /dev/0") && spare.contains("spare"), "{spare}");
+        let none = action("{}");
+        assert!(none.contains("stria fail tank /dev/0") && !none.contains("spare"), "{none}");
+        let bare = action(r#"{"/losses_survived": 0, "/members/1/role": "spare"}"#);
+        assert!(!bare.contains("stria fail") && bare.contains("wait"), "{bare}");
+        let filled = action(r#"{"/losses_survived": 0, "/members/0/role": "rebuilding"}"#);
+        assert!(filled.contains("stria fail tank /dev/0"), "what it holds is elsewhere: {filled}");
+    }
+
+    #[test]
+    fn a_pause_that_keeps_spares_of_the_pool_away_is_named() {
+        let paused = matters(serde_json::json!({"/health": "degraded", "/paused": true, "/members/2/role": "failed"}));
+        assert!(paused[0].means.contains("pool") && paused[0].action.contains("stria resume tank"), "{paused:?}");
     }
 }

@@ -111,7 +111,10 @@ impl Rest {
         let Parts { service, keeper, monitor, routine, config_path, state } = parts;
         let mut past = stored(&state).unwrap_or_default();
         past.retain(|event| {
-            matches!(event.kind.as_str(), "member_failed" | "member_gone" | "mismatch" | "sweep_finished" | "no_room")
+            matches!(
+                event.kind.as_str(),
+                "member_failed" | "member_gone" | "member_in_sync" | "mismatch" | "sweep_finished" | "no_room"
+            )
         });
         Arc::new(Self {
             service,

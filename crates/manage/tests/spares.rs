@@ -137,3 +137,25 @@ fn a_daemon_that_is_killed_while_a_spare_moves_loses_neither() {
         failing.clone_from(spare);
     }
 }
+
+/// A paused array takes no spare. The end of the pause is the time to look again: nothing else happens to an array that waits.
+#[test]
+fn an_array_that_failed_while_it_was_paused_takes_a_spare_when_it_resumes() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(3, 32 * MIB);
+    arrays(&place, &images, 1);
+    let _daemon = Daemon::start(&place);
+    place.ok(&["spare", "add", &images[2]]);
+    place.ok(&["pause", "a"]);
+    place.ok(&["fail", "a", &images[0], "--force"]);
+    let explained = place.run(&["explain", "a"]);
+    assert!(explained.stdout.contains("stria resume a") && explained.stdout.contains("pool"), "{explained:?}");
+    // The daemon has looked by then.
+    place.ok(&["reload"]);
+    assert_eq!(pool(&place)[0]["free"], true);
+    place.ok(&["resume", "a"]);
+    place.wait_for("a", "the spare of the pool", |status| status["health"] == "optimal");
+    let events = place.ok(&["events"]);
+    assert!(events.contains("are held") && events.contains("go on"), "{events}");
+}

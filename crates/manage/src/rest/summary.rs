@@ -1,9 +1,10 @@
 //! The machine in one sentence, and what is wrong, the worst first: `stria explain` and the standing alarms together.
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
-use crate::api::{AdoptedState, AdoptedView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, not_served, of_array};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
+use crate::matter::{Matter, MatterKind, can_lose, not_served, of_array};
 use crate::monitor::StandingView;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
 
@@ -57,19 +58,24 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
     let last = |kinds: &[&str]| {
         events.iter().rev().find(|event| is_here(&event.array) && kinds.contains(&event.kind.as_str())).map(|event| event.time_ms)
     };
+    let part = array.view.as_ref().and_then(|view| part(view, &matter.array));
+    let lost = || first_loss(events, is_here, part);
+    let may_fail = |path: &&String| array.view.as_ref().is_some_and(|view| can_lose(view, path));
     let (began, alarm, remedies): (_, &[Event], Vec<Action>) = match matter.kind {
         MatterKind::NotServed => {
             let start = Action::Start { array: name(), force: false };
             (last(&["waiting", "stopped"]), &[], if array.state == AdoptedState::Absent { vec![] } else { vec![start] })
         }
         MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
-        MatterKind::MemberSilent => (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().map(fail).collect()),
+        MatterKind::MemberSilent => {
+            (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().filter(may_fail).map(fail).collect())
+        }
         MatterKind::Degraded => {
             let span = (matter.array != array.name).then(|| matter.array.clone());
-            (first_loss(events, is_here), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
+            (lost(), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
         }
-        MatterKind::Rebuilding | MatterKind::Failed => (first_loss(events, is_here), DEGRADED, vec![]),
-        MatterKind::Paused => (first_loss(events, is_here), DEGRADED, vec![Action::Resume { array: name() }]),
+        MatterKind::Rebuilding | MatterKind::Failed => (lost(), DEGRADED, vec![]),
+        MatterKind::Paused => (lost(), DEGRADED, vec![Action::Resume { array: name() }]),
         MatterKind::ReadOnly => (None, &[Event::ReadOnly], vec![]),
         MatterKind::Mismatch => {
             let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
@@ -98,13 +104,29 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
 /// The alarms about lost redundancy.
 const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
 
-/// The time of the first loss since the array was last complete.
-fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool) -> Option<u64> {
-    events.iter().filter(|event| is_here(&event.array)).fold(None, |first, event| match event.kind.as_str() {
-        "member_failed" | "member_gone" => first.or(Some(event.time_ms)),
-        "member_in_sync" | "started" => None,
-        _ => first,
-    })
+/// The array of this name: this one, or a span of it.
+fn part<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {
+    if view.name == name { Some(view) } else { view.spans.iter().find_map(|span| part(span, name)) }
+}
+
+/// The time of the first loss that still holds: that of a slot which has no member in sync now, since it last had one.
+fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option<&ArrayView>) -> Option<u64> {
+    let is_whole = |slot: usize| {
+        let holds = |view: &ArrayView| {
+            view.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync" && member.failure.is_none())
+        };
+        view.is_some_and(holds)
+    };
+    let mut lost = BTreeMap::new();
+    for event in events.iter().filter(|event| is_here(&event.array)) {
+        match (event.kind.as_str(), event.slot) {
+            // A member without a slot was a spare.
+            ("member_failed" | "member_gone", Some(slot)) => drop(lost.entry(slot).or_insert(event.time_ms)),
+            ("member_in_sync", Some(slot)) => drop(lost.remove(&slot)),
+            _ => {}
+        }
+    }
+    lost.into_iter().filter(|(slot, _)| !is_whole(*slot)).map(|(_, time_ms)| time_ms).min()
 }
 
 /// The matter of an alarm of which the state of its array says nothing.
@@ -225,17 +247,39 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// RAID 6 lost A, then B; A is rebuilt: B has been away since its own loss, also if the daemon was restarted since.
     #[test]
-    fn redundancy_is_lost_since_the_first_loss_after_the_array_was_last_complete() {
-        let event = |(time_ms, kind): &(u64, &str)| EventView {
+    fn redundancy_is_lost_since_the_first_loss_of_a_slot_that_has_no_member_in_sync() {
+        let event = |(time_ms, kind, slot): &(u64, &str, Option<usize>)| EventView {
             time_ms: *time_ms,
+            slot: *slot,
             ..crate::view::plain_event("tank", kind, String::new())
         };
-        let since = |events: &[(u64, &str)]| first_loss(&events.iter().map(event).collect::<Vec<_>>(), |name| name == "tank");
-        let history =
-            [(1, "member_failed"), (2, "member_in_sync"), (3, "member_gone"), (4, "sweep_started"), (5, "member_failed")];
-        assert_eq!(since(&history), Some(3));
-        assert_eq!(since(&history[..2]), None);
-        assert_eq!(first_loss(&[event(&(1, "member_gone"))], |name| name == "lake"), None);
+        let events = |events: &[(u64, &str, Option<usize>)]| events.iter().map(event).collect::<Vec<_>>();
+        let since = |known: &[(u64, &str, Option<usize>)]| first_loss(&events(known), |name| name == "tank", None);
+        let history = [
+            (1, "member_failed", Some(0)),
+            (2, "member_gone", Some(1)),
+            (3, "member_failed", None),
+            (4, "sweep_started", None),
+            (5, "member_in_sync", Some(0)),
+            (6, "started", None),
+            (7, "member_failed", Some(1)),
+            (8, "member_in_sync", Some(1)),
+        ];
+        assert_eq!(since(&history[..4]), Some(1));
+        assert_eq!(since(&history[..5]), Some(2));
+        assert_eq!(since(&history[..7]), Some(2), "neither a start nor the failure of what was filled there ends it");
+        assert_eq!(since(&history), None);
+        assert_eq!(first_loss(&events(&history[..2]), |name| name == "lake", None), None);
+        // A member that came back while the daemon was off is in sync without an event.
+        let member = serde_json::json!({"slot": 0, "path": "/d", "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+            "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0});
+        let view = serde_json::json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "6", "layout": "", "size_bytes": 0,
+            "health": "degraded", "state": "", "clean": true, "read_only": false, "paused": false, "members": [member],
+            "missing_slots": [1], "spans": [], "resync_pending": false, "in_flight": 0, "events": 0, "created_s": 0, "exports": [],
+            "clients": []});
+        let view: ArrayView = serde_json::from_value(view).expect("a view");
+        assert_eq!(first_loss(&events(&history[..2]), |name| name == "tank", Some(&view)), Some(2));
     }
 }
