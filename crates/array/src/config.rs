@@ -204,11 +204,13 @@ pub enum Flaw {
     RepairedBeforeLog,
     /// R16: the requests of a member whose slot its replacement has taken wait until the member answers.
     ReplacedKeepsRequests,
+    /// R40: a write that a member has no space for leaves redundancy as it is.
+    LackOfSpaceIgnored,
 }
 
 impl Flaw {
     /// Every one.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ReadsUnaligned,
         Self::DegradedParityLeft,
         Self::StaleAccepted,
@@ -225,5 +227,6 @@ impl Flaw {
         Self::SuspectParityTrusted,
         Self::RepairedBeforeLog,
         Self::ReplacedKeepsRequests,
+        Self::LackOfSpaceIgnored,
     ];
 }

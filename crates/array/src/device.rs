@@ -192,7 +192,13 @@ impl<R: MetadataWriter> ArrayDevice<R> {
 
     /// The array's state.
     pub fn status(&self) -> ArrayStatus {
-        self.driver.borrow().engine.status()
+        let driver = self.driver.borrow();
+        let mut status = driver.engine.status();
+        // Where no lane owns rows, all know the same bad blocks.
+        if !driver.is_divided && driver.relay.as_ref().is_some_and(|relay| relay.partition.lane > 0) {
+            status.members.iter_mut().for_each(|member| member.bad_sectors = 0);
+        }
+        status
     }
 
     /// The number of consecutive sectors that belong to one of several lanes, from the coordinator on. `None`: no lane owns any.

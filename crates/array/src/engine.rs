@@ -26,15 +26,17 @@
 mod commands;
 mod lanes;
 
+use crate::address::Sectors as _;
 use crate::core::{Core, Fate, Then, array_range, has_unsynced_slots, is_no_space, lost};
 use crate::log::StartStage;
+use crate::member::Member;
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::partition::Partition;
 use crate::personality::{Personality, Zeroing};
 use crate::plan::Presence;
 use crate::refill::refill_forever;
-use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
+use crate::status::{ArrayStatus, Event, Health, MemberState, MemberStatus, Refusal};
 use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
@@ -413,6 +415,16 @@ impl Engine {
         self.core.outbox.take_events()
     }
 
+    /// A lane counts the bad blocks that it owns: it does not hear of those that others fill.
+    fn member_status(&self, member: &Member) -> MemberStatus {
+        let mut status = member.status(self.core.now());
+        if let (Some(slot), true) = (member.slot, self.core.partition.lane_count > 1) {
+            let own = |rows| of_level!(self.core, P => P::recoverable(&self.core, slot, rows));
+            status.bad_sectors = member.config.bad_blocks.iter().flat_map(own).map(|(rows, _)| rows.sectors()).sum();
+        }
+        status
+    }
+
     /// The array's state.
     pub fn status(&self) -> ArrayStatus {
         let members = self.core.members.borrow();
@@ -423,7 +435,7 @@ impl Engine {
             unreplayed: self.core.log.overlay.unreplayed(),
             clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
             synced: self.core.consistency.resync_from(),
-            members: members.iter().map(|member| member.status(self.core.now())).collect(),
+            members: members.iter().map(|member| self.member_status(member)).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
             mismatch_sectors: self.sweeper.last_mismatch().map(|(sectors, _)| sectors),
@@ -536,6 +548,8 @@ async fn flush(core: Rc<Core>, parent: usize) {
 
 async fn flush_all(core: &Core) -> Result<(), IoError> {
     core.log.behind.wait_for_present(&core.ready).await;
+    // What was written over bad blocks must be readable after a power cut.
+    core.metadata.bad_blocks_written(&core.ready).await;
     let result = core.flush_volatile().await.and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
     result

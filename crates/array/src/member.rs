@@ -91,6 +91,12 @@ impl Member {
         self.config.bad_blocks.iter().any(|bad| bad.overlaps(rows))
     }
 
+    /// The bad blocks among these rows.
+    pub fn bad_rows(&self, rows: &Range<MemberSector>) -> Vec<Range<MemberSector>> {
+        let bad = self.config.bad_blocks.iter().filter(|bad| bad.overlaps(rows));
+        bad.map(|bad| bad.start.max(rows.start)..bad.end.min(rows.end)).collect()
+    }
+
     /// Removes rows from the bad blocks. Returns whether any were among them.
     pub fn mark_good(&mut self, rows: &Range<MemberSector>) -> bool {
         if !self.has_bad(rows) {

@@ -41,7 +41,8 @@ struct BadBlockUpdates {
     wanted: RefCell<BTreeSet<MemberId>>,
     is_busy: Cell<bool>,
     /// The format had no space for the last list.
-    is_refused: Cell<bool>,
+    /// Members whose last list the format has no space for.
+    refused: RefCell<BTreeSet<MemberId>>,
     changed: Waiters,
 }
 
@@ -182,10 +183,14 @@ impl MetadataUpdates {
 
     /// Waits until all bad blocks are durable. Returns `false` if the format has no space for those of `member`.
     pub async fn bad_blocks_durable(&self, ready: &Ready, member: MemberId) -> bool {
-        self.bad.is_refused.set(false);
         self.want_bad_blocks(ready, member);
+        self.bad_blocks_written(ready).await;
+        !self.bad.refused.borrow().contains(&member)
+    }
+
+    /// Waits until no list of bad blocks is still to be written.
+    pub async fn bad_blocks_written(&self, ready: &Ready) {
         ready.until(&self.bad.changed, || self.bad.wanted.borrow().is_empty() && !self.bad.is_busy.get()).await;
-        !self.bad.is_refused.get()
     }
 
     /// Waits for a member whose bad blocks have changed.
@@ -201,9 +206,14 @@ impl MetadataUpdates {
     }
 
     /// Ends that update.
-    pub fn end_bad_blocks(&self, ready: &Ready, end: UpdateEnd) {
+    pub fn end_bad_blocks(&self, ready: &Ready, member: MemberId, end: UpdateEnd) {
         self.bad.is_busy.set(false);
-        self.bad.is_refused.set(end == UpdateEnd::NoSpace);
+        let mut refused = self.bad.refused.borrow_mut();
+        match end == UpdateEnd::NoSpace {
+            true => refused.insert(member),
+            false => refused.remove(&member),
+        };
+        drop(refused);
         self.bad.changed.wake_all(ready);
     }
 

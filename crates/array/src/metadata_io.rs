@@ -114,8 +114,10 @@ impl Core {
             let lock = self.metadata.lock(&self.ready).await;
             let Some(member) = self.metadata.begin_bad_blocks() else { continue };
             let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
+            // Rows that are no longer bad must not lose in a cache what was written to them. A member whose flush fails is dropped (R8).
+            let _ = self.flush_members().await;
             let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks }).await;
-            self.metadata.end_bad_blocks(&self.ready, end);
+            self.metadata.end_bad_blocks(&self.ready, member, end);
             drop(lock);
         }
     }

@@ -3,6 +3,7 @@
 use crate::address::{Sectors, SweepSector, array_of_sync, sync_of_array};
 use crate::core::{Core, FailedPart, array_range};
 use crate::mirror_io::{self, choose, choose_for_all, read_runs, readable};
+use crate::parity_io::PAGE_SECTORS;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::status::SweepKind;
 use crate::window::{Found, WINDOW_SECTORS, Work};
@@ -77,6 +78,11 @@ impl Personality for Mirror {
     async fn recover_rows(core: &Core, _: usize, _: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer> {
         let (copies, sectors) = core.geometry.copies_of(array_of_sync(sync).start, sync.sectors());
         mirror_io::read_any(core, &copies, sectors, &mut SmallVec::new()).await
+    }
+
+    fn recoverable(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(Range<MemberSector>, Range<SyncSector>)> {
+        let pages = rows.in_steps(PAGE_SECTORS).flat_map(|page| mirror_sweep::member_runs(core, slot, &page));
+        pages.map(|(row, range)| (row.run(range.sectors()), sync_of_array(&range))).collect()
     }
 
     fn resync_piece(_: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {

@@ -31,7 +31,7 @@ fn array_range(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<R
 }
 
 /// Rows of a slot and the array sectors that they are copies of, as far as this lane owns them.
-fn member_runs(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(MemberSector, Range<ArraySector>)> {
+pub(crate) fn member_runs(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(MemberSector, Range<ArraySector>)> {
     let mut found = Vec::new();
     let mut row = rows.start;
     while row < rows.end {

@@ -14,7 +14,7 @@ mod straight;
 pub(crate) use straight::end;
 
 use crate::address::{Sectors, sync_of_array};
-use crate::core::{Core, drop_failed, is_no_space, lost};
+use crate::core::{Core, drop_failed, lost};
 use crate::lock::Mode;
 use crate::member_requests::MemberIo;
 use crate::mirror_io::runs;
@@ -85,7 +85,8 @@ async fn finish<'a>(
     let failed: SmallVec<[MemberId; 4]> =
         results.clone().filter(|(_, result)| result.is_err()).map(|(member, _)| member).collect();
     let mut result = drop_failed(core, results);
-    if result.as_ref().is_err_and(is_no_space) {
+    if result.is_err() {
+        // A copy that could not be dropped may hold what others do not.
         result = reconcile_copies(core, range, &failed).await.and(result);
     }
     core.write_end(&sync_of_array(range)).await;

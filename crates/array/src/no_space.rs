@@ -20,7 +20,7 @@
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
-use crate::address::{Sectors, sync_of_array};
+use crate::address::Sectors;
 use crate::core::{Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, MemberIo, write_io};
 use crate::mirror_io::{alike_sectors, readable};
@@ -28,7 +28,7 @@ use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Rectangle, Strips};
 use crate::segments::one_piece;
-use crate::{ArraySector, MemberId, MemberSector, MemberState};
+use crate::{ArraySector, Flaw, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation};
@@ -43,15 +43,27 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
         let there = readable(core, &copies, sectors);
         let took_it = there.iter().any(|(_, member)| !failed.contains(member));
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
-        for (copy, member) in there {
+        let source = there.iter().copied().find(|(_, member)| counts == Some(*member) || !failed.contains(member));
+        for &(copy, member) in &there {
             if failed.contains(&member) && counts != Some(member) {
                 let rows = copy.start_sector.run(sectors);
                 if core.mark_bad(member, rows.clone()).await {
-                    core.refill_later(member, &rows, sync_of_array(&next.run(sectors)));
+                    core.refill_later(member, &rows);
                 } else {
                     // Only dropping the member keeps it from being read.
                     core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
                 }
+            }
+        }
+        if let Some((source, member)) = source {
+            let mut filled: SmallVec<[(MemberId, MemberSector); 4]> = SmallVec::new();
+            for copy in &copies {
+                let targets = core.members.borrow().targets(copy.slot);
+                filled.extend(targets.into_iter().map(|target| (target, copy.start_sector)));
+            }
+            filled.retain(|(target, _)| there.iter().all(|(_, member)| member != target));
+            if !filled.is_empty() {
+                align_filled(core, (member, source.start_sector), sectors, &filled).await?;
             }
         }
         next += sectors;
@@ -59,9 +71,35 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
     Ok(())
 }
 
+/// Gives members that are being filled what the copy that counts holds: they may have taken a write that it has not.
+async fn align_filled(
+    core: &Core,
+    source: (MemberId, MemberSector),
+    sectors: u64,
+    filled: &[(MemberId, MemberSector)],
+) -> Result<(), IoError> {
+    let (member, start_sector) = source;
+    let mut read = core.io(std::iter::once(core.read_io(member, start_sector, sectors)).collect()).await;
+    let held = match read.pop() {
+        Some((Ok(()), Operation::Read { mut into })) => into.pop(),
+        _ => None,
+    };
+    for &(target, start_sector) in filled {
+        let rows = start_sector.run(sectors);
+        match &held {
+            Some(held) => write_if_other(core, target, &rows, held).await?,
+            None => mark_half_written(core, target, rows).await?,
+        }
+    }
+    Ok(())
+}
+
 /// Makes parity of the rows of a part of a stripe match the data, under the rows' lock, after members had no space for their parts
 /// of a write. `failed`: their requests; where parity cannot follow, their rows become bad blocks.
 pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<(), IoError> {
+    if core.has(Flaw::LackOfSpaceIgnored) {
+        return Ok(());
+    }
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
@@ -79,6 +117,13 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         return Ok(());
     };
     let parity = computed_parity(core, map, &data);
+    for index in part.strips.clone() {
+        // A member that is being filled may have taken new data that the one in sync has not.
+        let targets = core.members.borrow().targets(usize::from(map.data[index]));
+        for member in targets.into_iter().skip(1) {
+            write_if_other(core, member, rows, &data[index]).await?;
+        }
+    }
     data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     for (index, right) in parity.into_iter().enumerate() {
         let targets = core.members.borrow().targets(usize::from(map.parity[index]));
@@ -176,7 +221,8 @@ pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<Membe
 }
 
 /// Brings data of a stripe that is in parity alone to its place, before the next write to these rows. Otherwise parity would move on
-/// with that write; if a second member then had no space for its part, neither could be recovered.
+/// with that write; if a second member then had no space for its part, neither could be recovered. What the member can read beside its
+/// bad blocks stays (R34).
 ///
 /// # Errors
 /// There is still no space for it.
@@ -189,8 +235,11 @@ pub(crate) async fn write_in_place(core: &Core, stripe: u64, rows: &Range<Member
         };
         let holder = core.members.borrow().slots()[usize::from(slot)].member;
         let Some(member) = holder.filter(lacks) else { continue };
-        if let Ok(right) = reconstruct(core, stripe, index, rows, &mut Strips::new()).await {
-            write_back(core, member, rows, right).await?;
+        let bad = core.members.borrow().get(member).bad_rows(rows);
+        for rows in bad {
+            if let Ok(right) = reconstruct(core, stripe, index, &rows, &mut Strips::new()).await {
+                write_back(core, member, &rows, right).await?;
+            }
         }
     }
     Ok(())

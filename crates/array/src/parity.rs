@@ -4,7 +4,7 @@ use crate::address::{Sectors, SweepSector, rows_of_sweep, rows_of_sync, sync_of_
 use crate::coalesce::Part;
 use crate::core::{Core, FailedPart};
 use crate::log_record::LogRecord;
-use crate::parity_io;
+use crate::parity_io::{self, PAGE_SECTORS};
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
 use crate::status::SweepKind;
@@ -145,6 +145,20 @@ impl Personality for Parity {
 
     async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
         parity_io::recover_rows(core, slot, rows).await
+    }
+
+    fn recoverable(core: &Core, _: usize, rows: &Range<MemberSector>) -> Vec<(Range<MemberSector>, Range<SyncSector>)> {
+        let strip = core.geometry.strip_sectors();
+        let mut pieces = Vec::new();
+        for part in core.partition.parts(sync_of_rows(rows)) {
+            let Range { start: mut next, end } = rows_of_sync(&part);
+            while next < end {
+                let piece = next.run((end - next).min(strip - next.get() % strip).min(PAGE_SECTORS));
+                next = piece.end;
+                pieces.push((piece.clone(), sync_of_rows(&piece)));
+            }
+        }
+        pieces
     }
 
     fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {

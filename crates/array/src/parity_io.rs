@@ -1,7 +1,7 @@
 //! Reads, corrections and zeroing on RAID 4, 5 and 6, stripe by stripe. [`parity_write`](crate::parity_write) writes.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, FailedPart, drop_failed_writes, is_no_space, mark_half_written, rewrite};
+use crate::core::{Core, FailedPart, drop_failed_writes, mark_half_written, rewrite};
 use crate::lock::Mode;
 use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
@@ -264,7 +264,8 @@ pub(crate) async fn zero_members(
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
     let result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    if result.as_ref().is_err_and(is_no_space) {
+    if result.is_err() {
+        // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
         for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
             mark_half_written(core, member, rows.clone()).await?;
         }

@@ -38,15 +38,31 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
         return Ok(found);
     }
     let mut all = Found::default();
-    for page in rows.in_steps(PAGE_SECTORS) {
-        all.mismatch_sectors += piece(core, work, page, true).await?.map_or(0, |found| found.mismatch_sectors);
+    let mut next = rows.start;
+    while next < rows.end {
+        let page = next.run(alike_sectors(core, &next.run(PAGE_SECTORS.min(rows.end - next))));
+        // `None`: bad blocks have changed while it waited for the lock.
+        if let Some(found) = piece(core, work, page.clone(), true).await? {
+            all.mismatch_sectors += found.mismatch_sectors;
+            next = page.end;
+        }
     }
     Ok(all)
 }
 
-/// Processes some stripes, or some rows of one. Returns `None` if not all could be read and `rows` is more than a page.
+/// As far as each slot has either all or nothing of these rows: a bad block must not hide what its member holds beside it (R34).
+fn alike_sectors(core: &Core, rows: &Range<MemberSector>) -> u64 {
+    let members = core.members.borrow();
+    (0..core.geometry.slot_count()).map(|slot| members.alike_sectors(slot, rows)).min().unwrap_or(rows.sectors())
+}
+
+/// Processes some stripes, or some rows of one. Returns `None` if a slot has only a part of them, or if not all could be read and `rows`
+/// is more than a page.
 async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
+    if alike_sectors(core, &rows) < rows.sectors() {
+        return Ok(None);
+    }
     let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
     let mut known = loop {
         if let Some(known) = read_all(core, &rows, &mut unreadable).await {

@@ -117,6 +117,10 @@ pub(crate) trait Personality {
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
     async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
 
+    /// What this lane owns of `rows` of a slot, in pieces for [`recover_rows`](Personality::recover_rows), with their places in the sync
+    /// space.
+    fn recoverable(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(Range<MemberSector>, Range<SyncSector>)>;
+
     /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and
     /// its length.
     fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64);

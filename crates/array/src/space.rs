@@ -1,8 +1,9 @@
 //! The knowledge about [members without space](crate::no_space).
 
 use crate::task::Waiters;
-use crate::{MemberId, MemberSector, SyncSector};
+use crate::{MemberId, MemberSector};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_block::{IoError, Nanos};
 
@@ -18,8 +19,8 @@ pub(crate) struct NoSpace {
     unflushed: RefCell<Option<IoError>>,
     /// Some member is a file with holes.
     is_expected: Cell<bool>,
-    /// Bad blocks for lack of space, which a task fills.
-    unfilled: RefCell<Vec<Unfilled>>,
+    /// Bad blocks for lack of space, which a task fills: member and first row, and the end.
+    unfilled: RefCell<BTreeMap<(MemberId, MemberSector), MemberSector>>,
     pub refill: Waiters,
 }
 
@@ -47,8 +48,10 @@ impl NoSpace {
     }
 
     /// Rows of a member are to be filled later.
-    pub fn add_unfilled(&self, piece: Unfilled) {
-        self.unfilled.borrow_mut().push(piece);
+    pub fn add_unfilled(&self, member: MemberId, rows: Range<MemberSector>) {
+        let mut unfilled = self.unfilled.borrow_mut();
+        let end = unfilled.entry((member, rows.start)).or_insert(rows.end);
+        *end = rows.end.max(*end);
     }
 
     /// True if some rows are to be filled.
@@ -57,8 +60,8 @@ impl NoSpace {
     }
 
     /// Takes the rows that are to be filled.
-    pub fn take_unfilled(&self) -> Vec<Unfilled> {
-        self.unfilled.take()
+    pub fn take_unfilled(&self) -> Vec<(MemberId, Range<MemberSector>)> {
+        self.unfilled.take().into_iter().map(|((member, start), end)| (member, start..end)).collect()
     }
 
     /// True if writes may be acknowledged early, since their places have their space.
@@ -70,12 +73,4 @@ impl NoSpace {
     pub fn take_unflushed(&self) -> Result<(), IoError> {
         self.unflushed.borrow_mut().take().map_or(Ok(()), Err)
     }
-}
-
-/// Bad blocks of a member, and where in the sync space they lie.
-#[derive(Clone)]
-pub(crate) struct Unfilled {
-    pub member: MemberId,
-    pub rows: Range<MemberSector>,
-    pub sync: Range<SyncSector>,
 }

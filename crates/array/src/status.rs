@@ -186,7 +186,7 @@ impl MemberStatus {
         self.hedged_count += other.hedged_count;
         self.wrong_sectors += other.wrong_sectors;
         self.repaired_sectors += other.repaired_sectors;
-        self.bad_sectors = self.bad_sectors.max(other.bad_sectors);
+        self.bad_sectors += other.bad_sectors;
         self.has_no_space = (self.has_no_space || other.has_no_space) && self.state != MemberState::Failed;
     }
 }

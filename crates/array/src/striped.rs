@@ -124,6 +124,10 @@ impl Personality for Striped {
         None
     }
 
+    fn recoverable(_: &Core, _: usize, _: &Range<MemberSector>) -> Vec<(Range<MemberSector>, Range<SyncSector>)> {
+        Vec::new()
+    }
+
     fn resync_piece(_: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {
         (SyncSector::ZERO..SyncSector::ZERO, range.sectors())
     }

@@ -107,7 +107,7 @@ pub(crate) struct Sweeper {
     /// The speed that is kept to because clients work.
     held: Cell<Option<u64>>,
     /// A rebuild that failed is not tried again with the same members.
-    gave_up: Cell<bool>,
+    gave_up: RefCell<SmallVec<[crate::MemberId; 4]>>,
 }
 
 impl Sweeper {
@@ -125,7 +125,7 @@ impl Sweeper {
             bounds: Cell::new(0),
             pace_changed: Waiters::default(),
             held: Cell::new(None),
-            gave_up: Cell::new(false),
+            gave_up: RefCell::default(),
         }
     }
 
@@ -294,10 +294,10 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     while let Some((member, slot)) = core.take_spare() {
         core.event(Event::SpareTaken { member, slot });
         core.request_commit();
-        sweeper.gave_up.set(false);
     }
     let (targets, from, by_bitmap) = rebuild_targets(core);
-    if !targets.is_empty() && !sweeper.gave_up.get() {
+    let is_new = || targets.iter().any(|target| !sweeper.gave_up.borrow().contains(&target.member));
+    if !targets.is_empty() && is_new() {
         return Some((SweepKind::Rebuild, targets, from, by_bitmap, 0));
     }
     let resync = core.consistency.resync_from();
@@ -407,7 +407,9 @@ async fn run(
 async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
     let kind = sweep.kind;
     let no_space = core.no_space.is_careful(core.now());
-    sweeper.gave_up.set(kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space);
+    let gives_up = kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space;
+    let targets = sweep.targets.iter().map(|target| target.member).filter(|_| gives_up);
+    *sweeper.gave_up.borrow_mut() = targets.collect();
     core.event(Event::SweepStopped { kind, reason });
     let due = core.now() + AGAIN_AFTER;
     let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;

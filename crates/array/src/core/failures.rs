@@ -1,10 +1,8 @@
 //! Member requests that failed: what that costs the member and the client.
 
 use super::{Core, lost};
-use crate::address::sync_of_rows;
 use crate::member_requests::write_io;
-use crate::space::Unfilled;
-use crate::{Event, MemberId, MemberSector, MemberState, SyncSector};
+use crate::{Event, MemberId, MemberSector, MemberState};
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
 
@@ -64,7 +62,7 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
         return Ok(());
     }
     if core.mark_bad(member, rows.clone()).await {
-        core.refill_later(member, &rows, sync_of_rows(&rows));
+        core.refill_later(member, &rows);
         return Ok(());
     }
     Err(lost(
@@ -109,9 +107,9 @@ impl Core {
     }
 
     /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
-    pub fn refill_later(&self, member: MemberId, rows: &Range<MemberSector>, sync: Range<SyncSector>) {
+    pub fn refill_later(&self, member: MemberId, rows: &Range<MemberSector>) {
         if self.no_space.is_careful(self.now()) {
-            self.no_space.add_unfilled(Unfilled { member, rows: rows.clone(), sync });
+            self.no_space.add_unfilled(member, rows.clone());
             self.no_space.refill.wake_all(&self.ready);
         }
     }

@@ -50,7 +50,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let (map, plan) = (core.map(stripe), core.straight_writes.plan(index));
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
-    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) {
+    // Content that is in parity alone is brought to its place first, by a task (R40).
+    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().have_bad_blocks() {
         return false;
     }
     let Some(lock) = core.locks.try_lock(&sync) else { return false };
