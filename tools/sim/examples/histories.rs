@@ -39,6 +39,9 @@ struct Arguments {
     /// Drives hang while members are rebuilt or replaced.
     #[arg(long)]
     hangs: bool,
+    /// A member's file system is full for a while.
+    #[arg(long)]
+    full: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until it is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -65,6 +68,7 @@ fn main() {
         partial_parity: arguments.partial_parity,
         changes: arguments.changes,
         hangs: arguments.hangs,
+        full: arguments.full,
     };
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));

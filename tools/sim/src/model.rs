@@ -53,6 +53,8 @@ struct Sector {
     listed: bool,
     /// True if a crash may have torn it: it may have any content if a member is lost now.
     torn: bool,
+    /// True if a write failed, and none has succeeded since: a crash may turn old into new, or the reverse.
+    undecided: bool,
 }
 
 impl Sector {
@@ -137,7 +139,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
 impl Model {
     /// An array of zeros.
     pub fn new(sectors: u64) -> Self {
-        let sector = Sector { versions: smallvec![Version::zeros()], listed: false, torn: false };
+        let sector = Sector { versions: smallvec![Version::zeros()], listed: false, torn: false, undecided: false };
         Self {
             sectors: vec![sector; sectors as usize],
             now: 1,
@@ -187,6 +189,7 @@ impl Model {
         for index in range {
             let sector = &mut self.sectors[index as usize];
             sector.torn = false;
+            sector.undecided = false;
             let versions = &mut sector.versions;
             for version in versions.iter_mut() {
                 if version.begun == begun && version.write == write {
@@ -200,6 +203,17 @@ impl Model {
         }
     }
 
+    /// A write has failed: each of its sectors is old or new. The next read decides, until a crash.
+    pub fn fail_write(&mut self, write: u32, range: Range<u64>, begun: Moment) {
+        let now = self.tick();
+        for index in range {
+            let sector = &mut self.sectors[index as usize];
+            sector.undecided = true;
+            let versions = sector.versions.iter_mut();
+            versions.filter(|version| version.begun == begun && version.write == write).for_each(|version| version.ended = now);
+        }
+    }
+
     /// A flush that began at `begun` has ended.
     pub fn end_flush(&mut self, begun: Moment) {
         self.tick();
@@ -208,7 +222,7 @@ impl Model {
         self.loose.retain(|&index| {
             let sector = &mut sectors[index as usize];
             for version in &mut sector.versions {
-                version.dead |= version.replaced < begun || version.over < begun;
+                version.dead |= version.replaced < begun || version.over < begun && !sector.undecided;
             }
             sector.versions.retain(|version| !(version.dead && version.over < oldest_read));
             sector.listed = sector.versions.len() > 1;
@@ -290,7 +304,7 @@ impl Model {
                 several && sector.versions.iter().any(|version| version.large && (power_cut || version.ended == NEVER));
             for version in &mut sector.versions {
                 version.ended = version.ended.min(now);
-                if power_cut {
+                if power_cut || sector.undecided && version.replaced == NEVER {
                     (version.over, version.replaced) = (NEVER, NEVER);
                 }
             }

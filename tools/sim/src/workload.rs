@@ -99,6 +99,15 @@ pub enum Step {
     },
     /// As `FailHung`; the member may also be one that is being filled.
     FailHanging,
+    /// A member has no space for data.
+    Full {
+        /// The member.
+        which: u64,
+        /// So many of eight writes fail.
+        eighths: u8,
+    },
+    /// It has space again.
+    Space,
     /// Some sectors become unreadable, and more with each read that fails.
     Grow {
         /// The drive.

@@ -3,6 +3,7 @@
 mod changes;
 mod commands;
 mod faults;
+mod full;
 mod hanging;
 mod leaving;
 mod starts;
@@ -163,6 +164,12 @@ pub struct World<'a> {
     left: BTreeSet<usize>,
     /// Random numbers for starts.
     start_chance: Chance,
+    /// The drive that has no space for data.
+    full: Option<usize>,
+    /// The drive that had none, and may still have bad blocks for it.
+    refilling: Option<usize>,
+    /// Until when some drive had no space, if one ever had none.
+    full_until: Option<Nanos>,
     /// The time of the next check of the sizes of drives.
     look_due: Option<Nanos>,
     /// The last time at which a drive in use hung.
@@ -283,6 +290,9 @@ impl<'a> World<'a> {
             crash_again: None,
             left: BTreeSet::new(),
             start_chance: Chance::new(history.seed, 18),
+            full: None,
+            refilling: None,
+            full_until: None,
             look_due: None,
             hung_at: 0,
             answer_took: 0,
@@ -496,6 +506,11 @@ impl<'a> World<'a> {
         let Range { start, end } = pending.range;
         self.tell_client(&(start..end), || format!("request {} ends: {:?}", completion.tag, completion.result));
         if let Err(error) = &completion.result {
+            if matches!(pending.kind, Kind::Write { .. } | Kind::Discard) && self.may_lack_space(pending.since, error) {
+                self.meet("write without space");
+                self.model.fail_write(pending.write, start..end, pending.begun);
+                return Ok(());
+            }
             return Err(Stop::Wrong(format!("a client's request for sectors {start}..{end} failed: {error}")));
         }
         match (pending.kind, completion.operation) {
@@ -662,6 +677,7 @@ impl<'a> World<'a> {
     /// Reads the state of the array, and decides which faults are allowed now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
+        self.watch_full();
         let statuses = self.statuses();
         // Entries of a partial parity log replace a resync, once they are replayed.
         let replays = |status: &ArrayStatus| status.log.is_some_and(|log| log.newest_only && log.replaying);
@@ -903,6 +919,11 @@ impl<'a> World<'a> {
             Step::FailHung => self.fail_hung(),
             Step::Hang { who, eighths, pause, keeps } => self.hang(who, eighths, pause, keeps),
             Step::FailHanging => self.fail_hanging(),
+            Step::Full { which, eighths } => self.fill_up(which, eighths),
+            Step::Space => {
+                self.free_space();
+                Ok(())
+            }
             Step::Rot { drive, at, rot } => self.rot(drive, at, rot),
             Step::LoseSuperblock(which) => {
                 self.superblock_to_lose = Some(which);
@@ -1199,6 +1220,7 @@ impl<'a> World<'a> {
     }
 
     fn stop(&mut self) -> Outcome {
+        self.free_space();
         let power = Rc::clone(&self.power);
         let stopped = self.node.as_mut().expect("an array runs").stop(&power);
         match stopped {
@@ -1276,6 +1298,7 @@ impl<'a> World<'a> {
         let free: Vec<bool> = (0..self.drives.len()).map(|drive| self.may_be_held(drive)).collect();
         let left = self.left_before();
         self.node = None;
+        self.free_space();
         match (lost, short) {
             (None, _) => {}
             (Some(drive), Some((_, end))) => self.cut_short(drive, end),
@@ -1411,6 +1434,7 @@ impl<'a> World<'a> {
         self.phase = "before all is at rest";
         self.read_all()?;
         self.settle()?;
+        self.fill_bad_blocks()?;
         self.phase = "when all is at rest";
         self.read_all()?;
         self.agree("when all is at rest")?;

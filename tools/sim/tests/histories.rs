@@ -34,6 +34,13 @@ fn histories_with_changes_of_metadata_and_policy_lose_nothing() {
     none_fails(&FAMILIES, 1, 30, Extras { changes: true, ..Extras::default() });
 }
 
+/// R40: a member has no space, also beside a missing one where the level survives two.
+#[test]
+fn histories_with_members_without_space_lose_nothing() {
+    none_fails(&FAMILIES, 1, 60, Extras { full: true, ..Extras::NONE });
+    none_fails(&FAMILIES, 1, 20, Extras { full: true, ..MORE_AND_CHANGES });
+}
+
 /// R16: nothing waits for a member that has lost its slot.
 #[test]
 fn histories_with_drives_that_hang_beside_rebuilds_lose_nothing() {
@@ -336,7 +343,7 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
     }
 }
 
-const MORE: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false, hangs: false };
+const MORE: Extras = Extras { more_faults: true, ..Extras::NONE };
 const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
 
 /// Seeds that once failed with the present extras, each with its bug.

@@ -4,11 +4,12 @@ use stria_array::Flaw;
 use stria_sim::campaign::{first_failure, try_history};
 use stria_sim::{Extras, History, Mutant, Rules, Step};
 
-const MORE_FAULTS: Extras = Extras { more_faults: true, repeats: false, partial_parity: false, changes: false, hangs: false };
-const REPEATS: Extras = Extras { more_faults: false, repeats: true, partial_parity: false, changes: false, hangs: false };
-const PARTIAL_PARITY: Extras = Extras { more_faults: false, repeats: false, partial_parity: true, changes: false, hangs: false };
-const CHANGES: Extras = Extras { more_faults: false, repeats: false, partial_parity: false, changes: true, hangs: false };
-const HANGS: Extras = Extras { changes: false, hangs: true, ..CHANGES };
+const MORE_FAULTS: Extras = Extras { more_faults: true, ..Extras::NONE };
+const REPEATS: Extras = Extras { repeats: true, ..Extras::NONE };
+const PARTIAL_PARITY: Extras = Extras { partial_parity: true, ..Extras::NONE };
+const CHANGES: Extras = Extras { changes: true, ..Extras::NONE };
+const HANGS: Extras = Extras { hangs: true, ..Extras::NONE };
+const FULL: Extras = Extras { full: true, ..Extras::NONE };
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     is_found_with(Extras::default(), mutant, family, seeds);
@@ -225,6 +226,14 @@ fn a_superblock_that_counts_because_it_is_younger_is_found() {
 #[test]
 fn metadata_that_are_changed_in_one_step_are_found() {
     is_found_with(CHANGES, Mutant::ChangedAtOnce, "5", 200);
+}
+
+/// R40: what lacked space was told to the client, and redundancy stayed as it was.
+#[test]
+fn redundancy_that_a_write_without_space_leaves_inconsistent_is_found() {
+    for (family, seeds) in [("5", 40), ("6", 40)] {
+        is_found_with(FULL, Mutant::Engine(Flaw::LackOfSpaceIgnored), family, seeds);
+    }
 }
 
 /// R16: the engine of 24 November 2026. A request waited for the drive, and for ever if the drive never answered.

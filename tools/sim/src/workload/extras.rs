@@ -21,6 +21,14 @@ pub struct Extras {
     pub changes: bool,
     /// Drives hang while members are filled.
     pub hangs: bool,
+    /// A member's file system is full for a while.
+    pub full: bool,
+}
+
+impl Extras {
+    /// None of them.
+    pub const NONE: Self =
+        Self { more_faults: false, repeats: false, partial_parity: false, changes: false, hangs: false, full: false };
 }
 
 /// The options that ask for them.
@@ -32,6 +40,7 @@ impl fmt::Display for Extras {
             (self.partial_parity, " --partial-parity"),
             (self.changes, " --changes"),
             (self.hangs, " --hangs"),
+            (self.full, " --full"),
         ];
         options.iter().filter(|(set, _)| *set).try_for_each(|(_, option)| f.write_str(option))
     }
@@ -56,6 +65,9 @@ impl History {
         }
         if extras.hangs {
             history = history.with_hangs();
+        }
+        if extras.full {
+            history = history.with_full_members();
         }
         history
     }
@@ -85,6 +97,21 @@ impl History {
         self.setup.hangs = true;
         for _ in 0..1 + chance.below(2) {
             let cluster = hang_beside_a_rebuild(&mut chance);
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(place..place, cluster);
+        }
+        self
+    }
+
+    /// The same with members that have no space for a while.
+    #[must_use]
+    pub fn with_full_members(mut self) -> Self {
+        if !self.setup.level.is_redundant() {
+            return self;
+        }
+        let mut chance = Chance::new(self.seed, 21);
+        for _ in 0..1 + chance.below(2) {
+            let cluster = full_member(&mut chance);
             let place = chance.below(self.steps.len() as u64 + 1) as usize;
             self.steps.splice(place..place, cluster);
         }
@@ -173,6 +200,42 @@ impl History {
         }
         if chance.one_in(2) { self.with_troubled_starts() } else { self }
     }
+}
+
+/// Clients write where a member has no space, a crash may come, and there is space again at some time.
+fn full_member(chance: &mut Chance) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if chance.one_in(3) {
+        steps.push(Step::Fail(chance.any()));
+    }
+    steps.push(Step::Full { which: chance.any(), eighths: chance.pick(&[2, 4, 8]) });
+    let at = chance.below(192);
+    let clients = |chance: &mut Chance, steps: &mut Vec<Step>| {
+        for _ in 0..2 + chance.below(10) {
+            let (at, sectors) = (at + chance.below(96), 1 + chance.below(64));
+            steps.push(match chance.below(8) {
+                0 | 1 => Step::Read { at, sectors },
+                2 => Step::Flush,
+                3 => Step::Zero { at, sectors, fua: chance.one_in(4), unmap: chance.one_in(2) },
+                _ => Step::Write { at, sectors, fua: chance.one_in(8) },
+            });
+        }
+    };
+    clients(chance, &mut steps);
+    match chance.below(6) {
+        0 => steps.push(Step::Crash { after: chance.below(40), kill: true }),
+        1 => steps.push(Step::Crash { after: chance.below(40), kill: false }),
+        2 => steps.push(Step::Fail(chance.any())),
+        3 => steps.push(Step::Pause(3_000_000_000)),
+        _ => {}
+    }
+    clients(chance, &mut steps);
+    steps.extend((0..10).map(|part| Step::Read { at: at + 16 * part, sectors: 16 }));
+    if chance.one_in(2) {
+        steps.push(Step::Space);
+        clients(chance, &mut steps);
+    }
+    steps
 }
 
 /// A member is replaced, or a lost one rebuilt. A drive hangs with requests in its hands, and is waited for, failed by command, or

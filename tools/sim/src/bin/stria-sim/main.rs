@@ -72,6 +72,9 @@ struct Sim {
     /// Let drives hang while members are rebuilt or replaced, with requests in their hands.
     #[arg(long)]
     hangs: bool,
+    /// Let a member's file system be full for a while: its writes fail with "no space".
+    #[arg(long)]
+    full: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Losses are then counted, not failures.
     #[arg(long)]
     lying_flush: bool,
@@ -100,6 +103,7 @@ impl Sim {
             partial_parity: self.partial_parity,
             changes: self.changes,
             hangs: self.hangs,
+            full: self.full,
         }
     }
 }

@@ -1,0 +1,98 @@
+//! A member whose file system is full for a while (R40). Writes of data find no space there, all or some of them; metadata have theirs.
+//! The drive counts as lost until nothing of it is a bad block any more.
+
+use super::{Outcome, Stop, World};
+use crate::drive::Refusal;
+use stria_array::MemberState;
+use stria_block::{ErrorKind, IoError, Nanos};
+
+/// Writes that were acknowledged early are in place by then.
+const IN_PLACE: Nanos = 100_000_000;
+
+/// Bad blocks are filled by then if there is space: it is tried every 2 s.
+const FILLED: Nanos = 10_000_000_000;
+
+impl World<'_> {
+    /// A member has no space for data until [`free_space`](Self::free_space). Of its writes so many eighths fail.
+    pub(super) fn fill_up(&mut self, which: u64, eighths: u8) -> Outcome {
+        if self.full.is_some() {
+            return Ok(());
+        }
+        self.drain()?;
+        self.settle()?;
+        // As for files with holes: a write that was acknowledged early, and then has no space, is lost with the next flush.
+        self.node().leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.expect_no_space()));
+        self.pause(IN_PLACE)?;
+        let found = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false));
+        let Some((_, drive)) = found.filter(|&(_, drive)| !self.is_harmed(drive)) else { return Ok(()) };
+        self.meet("member full");
+        let from_sector = self.drives[drive].borrow().data_start_sector();
+        let refusal = Refusal { kind: ErrorKind::NoSpace, eighths, from_sector };
+        self.drives[drive].borrow_mut().refuse(Some(refusal));
+        self.suspect[drive] = true;
+        self.full = Some(drive);
+        self.refilling = None;
+        self.full_until = Some(Nanos::MAX);
+        Ok(())
+    }
+
+    /// There is space again. What became a bad block is filled soon.
+    pub(super) fn free_space(&mut self) {
+        if let Some(drive) = self.full.take() {
+            self.drives[drive].borrow_mut().refuse(None);
+            self.refilling = Some(drive);
+            self.full_until = Some(self.power.now());
+        }
+    }
+
+    /// A drive that lost its slot has space for whatever it becomes next; one without bad blocks counts again.
+    pub(super) fn watch_full(&mut self) {
+        if self.full.is_some_and(|drive| self.leaf_of(drive).is_none()) {
+            self.free_space();
+        }
+        let Some(drive) = self.refilling else { return };
+        let is_filled = self.leaf_of(drive).is_some_and(|leaf| {
+            let leaf = self.node().leaf(leaf);
+            let member = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].clone());
+            member.is_some_and(|member| member.state == MemberState::InSync && member.bad_sectors == 0)
+        });
+        if is_filled {
+            let harmed = {
+                let drive = self.drives[drive].borrow();
+                drive.grows_bad() || drive.is_failing() || drive.is_spoiled() || drive.is_cut()
+            };
+            self.suspect[drive] = harmed;
+            self.refilling = None;
+        }
+    }
+
+    /// True if a request that began at `since` may fail with this error.
+    pub(super) fn may_lack_space(&self, since: Nanos, error: &IoError) -> bool {
+        error.kind == ErrorKind::NoSpace && self.full_until.is_some_and(|until| since <= until)
+    }
+
+    /// Once there is space, bad blocks are filled, also those that a crash left.
+    pub(super) fn fill_bad_blocks(&mut self) -> Outcome {
+        self.free_space();
+        let left = |world: &Self| -> Vec<String> {
+            let members = world.statuses().into_iter().flat_map(|status| status.members);
+            let left = members.filter(|member| member.bad_sectors > 0 && member.state != MemberState::Failed);
+            left.map(|member| format!("{} of {} ({:?})", member.bad_sectors, member.name, member.state)).collect()
+        };
+        if self.full_until.is_none() || left(self).is_empty() {
+            return Ok(());
+        }
+        self.pause(FILLED)?;
+        if !left(self).is_empty() {
+            // A write that failed for another reason is tried again at the next start.
+            self.restart()?;
+            self.settle()?;
+            self.pause(FILLED)?;
+        }
+        let left = left(self);
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Stop::Wrong(format!("bad blocks stay although there is space: {}", left.join(", ")))),
+        }
+    }
+}
