@@ -381,6 +381,21 @@ fn what_a_dead_server_had_in_flight_on_threads_is_done_again() {
     what_a_dead_server_had_in_flight_is_done_again(false);
 }
 
+/// A server that is killed after it ended a request and before it interrupted the driver leaves the driver waiting.
+#[test]
+fn a_driver_is_interrupted_when_a_queue_starts_and_when_it_gets_a_new_eventfd() {
+    let mut service = Service::start(true);
+    let mut machine = service.machine();
+    assert_eq!(machine.ask(0, WRITE, 5, &pattern(5, 512), 0).0, OK);
+    while machine.was_interrupted(0) {}
+    machine.set_call(0);
+    assert!(machine.was_interrupted(0), "by a new eventfd");
+    service.restart(false);
+    while machine.was_interrupted(0) {}
+    machine.connect(&service.path);
+    assert!(machine.was_interrupted(0), "by the start");
+}
+
 /// Marks of a driver that has begun anew since are no requests.
 #[test]
 fn stale_marks_are_not_done_again() {

@@ -228,6 +228,18 @@ impl Machine {
         frontend.set_vring_enable(index, true).expect("enabled");
     }
 
+    /// Gives a running queue its eventfd for interrupts again, as QEMU does when it has set the device up.
+    pub fn set_call(&mut self, index: usize) {
+        let Self { frontend, queues, .. } = self;
+        let frontend = frontend.as_mut().expect("it is connected");
+        frontend.set_vring_call(index, &queues[index].call).expect("a call");
+    }
+
+    /// True if the driver has been interrupted since the last look, or is within a second.
+    pub fn was_interrupted(&self, index: usize) -> bool {
+        Self::sleep(&self.queues[index].call)
+    }
+
     /// Stops a queue; returns where it would go on.
     pub fn stop(&mut self, index: usize) -> u16 {
         self.frontend().get_vring_base(index).expect("a base") as u16

@@ -146,8 +146,11 @@ impl Line {
         self.is_enabled.store(enabled, Ordering::SeqCst);
     }
 
+    /// The driver is interrupted at once: it may have missed an interrupt before it got this file, and with event indexes it gets no
+    /// other one for what it has missed.
     pub fn set_call(&self, file: Option<OwnedFd>) {
         *lock(&self.call) = file;
+        signal(&self.call);
     }
 
     pub fn set_error(&self, file: Option<OwnedFd>) {
@@ -238,6 +241,8 @@ impl Run {
         let line = &common.queues[index];
         line.is_stopping.store(false, Ordering::SeqCst);
         *lock(&line.run) = Running::Yes;
+        // An earlier server may have been killed after it ended requests and before it interrupted the driver.
+        signal(&line.call);
         let slots = (0..queue.size()).map(|_| None).collect();
         let (lease, map) = (common.budget.lease(common.share_bytes), common.memory());
         Self {
