@@ -104,8 +104,11 @@ impl NbdDevice {
         };
         let last = candidates.last().copied().unwrap_or_default();
         for index in candidates {
+            // Before its note is touched: it may be the device of another array whose server is away.
+            if is_connected(index) {
+                continue;
+            }
             let Some(note) = take_note(&options.notes, index)? else { continue };
-            write_note(&options.notes, index, array, options.connections)?;
             let backend = backend(&array.uuid);
             let device = Self { index, backend, options: options.clone(), note, requests_released: false };
             let order = Order {
@@ -113,19 +116,15 @@ impl NbdDevice {
                 server_flags: Some(offer.flags),
                 ..device.order(&sockets)
             };
-            match driver.ask(command::CONNECT, &order) {
+            let connected = noted(&options.notes, index, array, options.connections, || driver.ask(command::CONNECT, &order))?;
+            match connected {
                 Ok(()) => {
                     device.set_look_after();
                     announce(index);
                     return Ok(device);
                 }
-                Err(error) => {
-                    let _ = fs::remove_file(note_path(&options.notes, index));
-                    match Errno::from_io_error(&error) {
-                        Some(Errno::BUSY) => {}
-                        _ => return Err(refused("attach", index, error)),
-                    }
-                }
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {}
+                Err(error) => return Err(refused("attach", index, error)),
             }
         }
         Err(NbdDeviceError::Busy(path(last)))
@@ -418,6 +417,25 @@ fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) ->
     write().map_err(|source| file_error(&path, source))
 }
 
+/// Connects a device whose note is locked, with the note written before, so that udev finds it. If that fails, the note is as before: the
+/// device may be another array's.
+fn noted(
+    notes: &Path,
+    index: u32,
+    array: &NbdArray,
+    connections: usize,
+    connect: impl FnOnce() -> io::Result<()>,
+) -> Result<io::Result<()>, NbdDeviceError> {
+    let path = note_path(notes, index);
+    let before = fs::read(&path).unwrap_or_default();
+    let written = write_note(notes, index, array, connections);
+    let connected = written.map(|()| connect());
+    if !matches!(connected, Ok(Ok(()))) {
+        let _ = if before.is_empty() { fs::remove_file(&path) } else { fs::write(&path, before) };
+    }
+    connected
+}
+
 /// A note without that key may be of a device with several: then no request counts as lost too early.
 fn noted_connections(note: &Path) -> usize {
     let text = fs::read_to_string(note).unwrap_or_default();
@@ -488,4 +506,26 @@ fn greeted(mut socket: impl Stream, target: &NbdTarget) -> Result<(OwnedFd, Offe
     // Linux waits on it without limit.
     socket.set_patience(None)?;
     Ok((socket.into(), offer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_connected_keeps_the_note_of_its_array() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notes = folder.path();
+        let array = |name: &str| NbdArray { uuid: [name.len() as u8; 16], name: name.to_owned() };
+        let busy = || Err(Errno::BUSY.into());
+        let locked = take_note(notes, 3).expect("a folder").expect("it is free");
+        assert!(noted(notes, 3, &array("new"), 1, busy).expect("written").is_err());
+        assert!(!note_path(notes, 3).exists(), "a device of no array has none");
+        drop(locked);
+        let _locked = take_note(notes, 3).expect("a folder").expect("it is free");
+        noted(notes, 3, &array("tank"), 4, || Ok(())).expect("written").expect("connected");
+        assert!(noted(notes, 3, &array("other"), 1, busy).expect("written").is_err());
+        let note = Note::read(&note_path(notes, 3)).expect("a note");
+        assert_eq!((&*note.name, noted_connections(&note_path(notes, 3))), ("tank", 4));
+    }
 }
