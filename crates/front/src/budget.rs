@@ -98,6 +98,11 @@ impl Lease {
         self.waits
     }
 
+    /// True if it has more than its share.
+    pub fn is_borrowing(&self) -> bool {
+        self.loan > 0
+    }
+
     /// True if others wait for memory, and it has borrowed some.
     pub fn is_wanted(&self) -> bool {
         self.loan > 0 && self.budget.waiting.load(Ordering::Relaxed) > 0

@@ -499,15 +499,19 @@ impl Session {
 
     /// True if nothing is in flight, but memory is held for the client's next request.
     pub fn keeps_warm(&self) -> bool {
-        self.requests_in_flight == 0 && self.start == self.end && !self.staging.is_empty()
+        let is_idle = self.requests_in_flight == 0 && !self.blocked;
+        is_idle
+            && (self.pool.kept_bytes() > 0 || self.lease.is_borrowing() || (self.start == self.end && !self.staging.is_empty()))
     }
 
-    /// Returns the memory that an idle client does not need.
+    /// Returns the memory that an idle client does not need. A part of a header stays, which the client may never complete.
     pub fn cool(&mut self) {
         if self.keeps_warm() {
             self.pool = Pool::default();
             self.lease.shrink_to(0);
-            (self.staging, self.start, self.end) = (Vec::new(), 0, 0);
+            if self.start == self.end {
+                (self.staging, self.start, self.end) = (Vec::new(), 0, 0);
+            }
         }
     }
 

@@ -337,6 +337,25 @@ fn a_partly_received_header_is_not_lost_to_cooling() {
     assert_eq!(bench.received.len(), 16 + 512);
 }
 
+/// The first bytes of a header keep no memory from other clients.
+#[test]
+fn a_partly_received_header_keeps_no_loan() {
+    let budget = Budget::new(1 << 20);
+    let agreement = Agreement { facts: Arc::new(facts()), structured: false, allocation: false };
+    let mut bench = Bench::with(Session::new(agreement, CAPS, budget.lease(0), &[]));
+    bench.run(&request(command::READ, 0, 1, 0, 512), 100, 1000).expect("a sound stream");
+    let bytes = request(command::READ, 0, 2, 0, 512);
+    bench.give(&bytes[..1], 100).expect("a sound stream");
+    let mut other = budget.lease(0);
+    assert!(!other.reach(1 << 20) && bench.session.keeps_warm());
+    bench.session.cool();
+    assert!(!bench.session.keeps_warm());
+    assert!(other.reach(1 << 20));
+    drop(other);
+    bench.run(&bytes[1..], 100, 1000).expect("a sound stream");
+    assert_eq!(bench.received.len(), 2 * (16 + 512));
+}
+
 /// Command, flags, first block, blocks; a little more than the export, in blocks of 512 bytes.
 fn operations() -> impl Strategy<Value = Vec<(u16, u16, u64, u32)>> {
     let command = prop::sample::select(vec![0u16, 0, 1, 1, 1, 3, 4, 5, 6, 7]);
