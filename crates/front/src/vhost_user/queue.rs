@@ -301,6 +301,9 @@ impl Run {
         outcome?;
         let takes = self.line().is_enabled.load(Ordering::SeqCst) && !self.line().is_stopping.load(Ordering::SeqCst);
         let taken = if takes { self.take_requests(requests)? } else { Taken::All };
+        if !takes {
+            self.give_memory_back();
+        }
         if !requests.is_empty() {
             self.idle_since = now;
         }
@@ -507,9 +510,16 @@ impl Run {
         Ok(())
     }
 
+    /// A queue that takes no requests keeps only the memory of those that the device has, and waits for no more.
+    fn give_memory_back(&mut self) {
+        self.lease.withdraw();
+        self.pool.shrink_to(0);
+        self.lease.shrink_to(self.bytes_in_flight);
+    }
+
     /// Gives the memory of a queue that has been idle for long enough back to the system. Returns until when memory is kept, if some is.
     fn cool(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.in_flight > 0 || self.pool.kept_bytes() == 0 {
+        if self.in_flight > 0 || self.pool.kept_bytes() == 0 && !self.lease.is_borrowing() {
             return None;
         }
         let until = self.idle_since.saturating_add(COOL_AFTER);
@@ -534,10 +544,11 @@ impl Run {
     /// A request of a broken ring has ended.
     fn forget(&mut self, completion: &Completion) {
         let slot = &mut self.slots[completion.tag as usize];
-        if let Some(Slot { pending, .. }) = slot {
+        if let Some(Slot { pending, charge_bytes, .. }) = slot {
             *pending -= 1;
             if *pending == 0 {
                 self.in_flight -= 1;
+                self.bytes_in_flight -= *charge_bytes;
                 *slot = None;
             }
         }
@@ -546,6 +557,7 @@ impl Run {
     /// A broken ring is not used any more. Requests at the device end without an answer.
     fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         ended.drain(..).for_each(|completion| self.forget(&completion));
+        self.give_memory_back();
         match self.line().is_stopping.load(Ordering::SeqCst) {
             true => self.leave(now),
             false => KeepOn::Wait { readable: false, writable: false, until: None },
