@@ -14,6 +14,7 @@ pub enum Access {
 pub struct IoOptions {
     /// Poll for the completions of reads and writes, instead of taking interrupts.
     pub poll: bool,
-    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that is impossible.
+    /// Send reads, writes and flushes as NVMe commands, past the block layer. Refused where that is impossible. Zeroing and discards go
+    /// through the block device.
     pub passthrough: bool,
 }

@@ -69,7 +69,7 @@ pub enum Way {
     Usual,
     /// Through the block layer; completions are polled for.
     Polled,
-    /// As NVMe commands past the block layer, discards included. Flushes too, unless completions are polled for.
+    /// As NVMe commands past the block layer. Flushes too, unless completions are polled for. Zeroing and discards go through the block device.
     Passthrough {
         /// Completions are polled for.
         polled: bool,
