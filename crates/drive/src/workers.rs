@@ -5,6 +5,9 @@
 //! would occupy those that the healthy drives need. Two files can also share one of their queues. Here each drive has its own
 //! threads, so a drive that hangs delays only itself.
 //!
+//! Requests to zero have a queue of their own and only some of the threads. Otherwise flushes, those of metadata updates too, would wait
+//! behind any amount of zeroing that a client asks for.
+//!
 //! Threads are started as needed and end after a while without work. A thread owns its request with all memory, and a handle of
 //! the drive, until the system call returns. So a call that hangs keeps everything it uses.
 
@@ -16,10 +19,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::DirEntry;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_block::{ErrorKind, IoError, Nanos, Request};
+use stria_block::{ErrorKind, IoError, Nanos, Operation, Request};
 
 /// The most system calls of one drive that may wait at once; later requests wait for a thread.
 const THREADS_MAX: usize = 16;
+/// The most of them that zero at once: zeroing may take seconds, and a flush must not wait for it.
+const ZEROING_MAX: usize = 4;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// The time that dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
@@ -45,6 +50,12 @@ pub(crate) struct Work {
     pub part_of: Option<PartOf>,
 }
 
+impl Work {
+    fn zeroes(&self) -> bool {
+        matches!(self.request.operation, Operation::WriteZeroes { .. })
+    }
+}
+
 struct Shared {
     state: Mutex<State>,
     /// There is work, or no more will come.
@@ -55,14 +66,41 @@ struct Shared {
     waker: Waker,
 }
 
+/// A request with its number and its drive.
+type Queued = (u64, SyncDrive, Work);
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<(u64, SyncDrive, Work)>,
+    queue: VecDeque<Queued>,
+    /// Requests to zero that wait, and the number that run.
+    zeroes: VecDeque<Queued>,
+    zeroing: usize,
     done: Vec<(u64, Work, Result<(), IoError>)>,
     threads: usize,
     idle: usize,
     /// The drive was dropped.
     closed: bool,
+}
+
+impl State {
+    fn queue_for(&mut self, zeroes: bool) -> &mut VecDeque<Queued> {
+        if zeroes { &mut self.zeroes } else { &mut self.queue }
+    }
+
+    /// The number of waiting requests that a thread may begin.
+    fn ready(&self) -> usize {
+        self.queue.len() + self.zeroes.len().min(ZEROING_MAX - self.zeroing)
+    }
+
+    /// The next request for a thread.
+    fn take(&mut self) -> Option<Queued> {
+        if let Some(queued) = self.queue.pop_front() {
+            return Some(queued);
+        }
+        let queued = if self.zeroing < ZEROING_MAX { self.zeroes.pop_front() } else { None };
+        self.zeroing += usize::from(queued.is_some());
+        queued
+    }
 }
 
 /// `drive sdb`, for tools that list threads, and for [`held_by`]. The kernel keeps 15 bytes.
@@ -107,8 +145,9 @@ impl Workers {
         self.count += 1;
         self.open.insert((work.since, number));
         let mut state = self.shared.lock();
-        state.queue.push_back((number, drive.clone(), work));
-        if state.queue.len() > state.idle && state.threads < THREADS_MAX {
+        let zeroes = work.zeroes();
+        state.queue_for(zeroes).push_back((number, drive.clone(), work));
+        if state.ready() > state.idle && state.threads < THREADS_MAX {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name(thread_name(drive.info())).stack_size(STACK_BYTES);
             match thread.spawn(move || shared.work()) {
@@ -119,7 +158,7 @@ impl Workers {
                 // The existing threads will run it.
                 Err(_) if state.threads > 0 => {}
                 Err(error) => {
-                    let (number, drive, work) = state.queue.pop_back().expect("just put there");
+                    let (number, drive, work) = state.queue_for(zeroes).pop_back().expect("just put there");
                     let context = format!(
                         "member {}: cannot start a thread for a request: {error}; raise the limit that `ulimit -u` shows",
                         drive.name()
@@ -167,6 +206,7 @@ impl Drop for Workers {
         let mut state = self.shared.lock();
         state.closed = true;
         state.queue.clear();
+        state.zeroes.clear();
         self.shared.changed.notify_all();
         let end = Instant::now() + LAST_CALLS;
         while state.threads > state.idle {
@@ -185,7 +225,7 @@ impl Shared {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            let Some((number, drive, mut work)) = state.queue.pop_front() else {
+            let Some((number, drive, mut work)) = state.take() else {
                 if state.closed {
                     break;
                 }
@@ -193,7 +233,7 @@ impl Shared {
                 let (next, wait) = self.changed.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
                 state = next;
                 state.idle -= 1;
-                if wait.timed_out() && state.queue.is_empty() {
+                if wait.timed_out() && state.ready() == 0 {
                     break;
                 }
                 continue;
@@ -203,6 +243,7 @@ impl Shared {
             // The owner may rely on this: an ended request does not keep the drive open.
             drop(drive);
             state = self.lock();
+            state.zeroing -= usize::from(work.zeroes());
             state.done.push((number, work, result));
             drop(state);
             self.waker.wake();
@@ -211,5 +252,32 @@ impl Shared {
         state.threads -= 1;
         drop(state);
         self.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Access;
+
+    #[test]
+    fn zeroing_leaves_threads_for_flushes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive");
+        std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let drive = SyncDrive::open(&path, Access::Exclusive).unwrap();
+        let mut state = State::default();
+        let push = |state: &mut State, number, operation| {
+            let work = Work { request: Request { tag: 0, start_sector: 0, sectors: 8, operation }, since: 0, part_of: None };
+            state.queue_for(work.zeroes()).push_back((number, drive.clone(), work));
+        };
+        (0..100).for_each(|number| push(&mut state, number, Operation::WriteZeroes { fua: false, unmap: false, fast: false }));
+        assert_eq!(state.ready(), ZEROING_MAX);
+        assert_eq!(std::iter::from_fn(|| state.take()).count(), ZEROING_MAX);
+        push(&mut state, 100, Operation::Flush);
+        assert_eq!(state.ready(), 1);
+        assert_eq!(state.take().map(|(number, ..)| number), Some(100));
+        state.zeroing -= 1;
+        assert_eq!(state.take().map(|(number, ..)| number), Some(ZEROING_MAX as u64), "one has ended");
     }
 }

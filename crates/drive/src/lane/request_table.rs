@@ -13,6 +13,8 @@ use stria_block::{Completion, ErrorKind, IoError, Mailbox, Nanos, Operation, Req
 const REQUEST_COST: usize = 4 << 10;
 /// 512 KiB, 64 requests of 4 KiB: a client with at most this cost at the device never waits.
 const SMALL_COST: usize = 512 << 10;
+/// 4 MiB, half of the smallest window: the most that zeroing costs besides. Many drives zero faster than they write.
+const ZEROES_COST_MAX: usize = 4 << 20;
 /// 8 MiB: the smallest window; four milliseconds at two gigabytes a second, and far more than a drive needs to stay busy. With
 /// 4 MiB four clients that write 1 MiB at a time to a RAM device took a fifth more processor time.
 const WINDOW_COST_MIN: usize = 8 << 20;
@@ -342,7 +344,11 @@ impl Period {
 fn cost_of(request: &Request) -> usize {
     match request.operation {
         Operation::Read { .. } | Operation::Write { .. } => REQUEST_COST + request.sectors as usize * SECTOR_BYTES,
-        Operation::Flush | Operation::WriteZeroes { .. } | Operation::Extents { .. } => REQUEST_COST,
+        Operation::WriteZeroes { .. } => {
+            let sectors_max = (ZEROES_COST_MAX / SECTOR_BYTES) as u64;
+            REQUEST_COST + request.sectors.min(sectors_max) as usize * SECTOR_BYTES
+        }
+        Operation::Flush | Operation::Extents { .. } => REQUEST_COST,
     }
 }
 

@@ -80,6 +80,24 @@ fn a_small_request_waits_for_a_window_at_most() {
 }
 
 #[test]
+fn zeroing_costs_by_its_length_up_to_a_bound() {
+    let mut bench = Bench::new();
+    let [greedy, small] = [0, 1].map(|seat| bench.request_table.admit(seat));
+    assert!(bench.ask(small, read(0, 4096)));
+    let sectors = (256 * MIB / SECTOR_BYTES) as u64;
+    (0..64).for_each(|tag| {
+        let operation = Operation::WriteZeroes { fua: false, unmap: false, fast: false };
+        bench.ask(greedy, Request { tag, start_sector: 0, sectors, operation });
+    });
+    assert!(bench.device.len() <= 1 + WINDOW_COST_MIN / ZEROES_COST_MAX, "{} requests", bench.device.len());
+    let mut ended = 0;
+    while bench.end_one().is_some() {
+        ended += 1;
+    }
+    assert_eq!(ended, 65, "those beyond the bound have their turn too");
+}
+
+#[test]
 fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
     let mut bench = Bench::new();
     let sizes = [MIB, 64 << 10, 256 << 10];
