@@ -97,6 +97,12 @@ pub trait RemoteDevice: Send + Sync {
         Err(client)
     }
 
+    /// True if the device's thread has broken off on an internal error. Requests that it had then end with an error, which says nothing about
+    /// them: they may be done or not.
+    fn broke_off(&self) -> bool {
+        false
+    }
+
     /// Gives every on-lane client a turn: one of them has something new to look at.
     fn stir(&self) {}
 }

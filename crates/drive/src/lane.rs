@@ -9,7 +9,8 @@
 //!
 //! Invariant: every request taken from the mailbox is answered exactly once. The [`RequestTable`] remembers the client and its
 //! tag, and gives the request the number of a slot as its tag. When the thread ends, normally or by a panic, the table answers
-//! all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox itself.
+//! all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox itself. On-lane clients
+//! of a lane that broke off are dropped without answers, so that their requests are left to the next server, as after a crash.
 //!
 //! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 
@@ -379,6 +380,10 @@ impl<D: 'static> RemoteDevice for Shared<D> {
         Ok(())
     }
 
+    fn broke_off(&self) -> bool {
+        self.panicked.load(Ordering::SeqCst)
+    }
+
     fn stir(&self) {
         self.send([Message::Stir]);
     }
@@ -401,6 +406,10 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     request_table.close();
     request_table.send(|seat| clients.call(seat));
     shared.refuse(&mut inbox);
+    // After a break-off they are dropped without answers: their requests are left to the next server, as after a crash.
+    if broke_off {
+        return;
+    }
     // On-lane clients send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
     // interrupted an on-lane client's turn, so a second one is caught here.
     let _ = catch_unwind(AssertUnwindSafe(|| clients.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));

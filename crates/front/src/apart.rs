@@ -35,7 +35,8 @@ impl AsFd for Wake {
     }
 }
 
-/// Runs a client on a thread of its own, with the device behind a mailbox, until it leaves. The device is dropped before the client,
+/// Runs a client on a thread of its own, with the device behind a mailbox, until it leaves or the device breaks off. Then its requests are
+/// left without answers to the next server, as after a crash. The device is dropped before the client,
 /// as other threads wait for the client's end.
 ///
 /// # Errors
@@ -49,6 +50,10 @@ pub(crate) fn live(mut client: Box<dyn LaneClient>, device: Arc<dyn RemoteDevice
     loop {
         let now = started.elapsed().as_nanos() as Nanos;
         mailbox.take(&mut completions);
+        // Looked at after the answers: errors of a device that broke off are not passed on.
+        if device.broke_off() {
+            return Ok(());
+        }
         let stay = client.turn(now, std::mem::take(&mut signalled), &mut completions, &mut requests);
         device.submit(&mut requests, &mailbox);
         match stay {

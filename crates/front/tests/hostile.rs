@@ -38,6 +38,19 @@ fn nonsense_ends_only_its_own_connection() {
 }
 
 #[test]
+fn a_panic_of_the_device_closes_connections_without_answers() {
+    let service = Service::start(Options::default());
+    let mut client = service.client();
+    service.device.set_hold(true);
+    client.write_all(&request(0, 1, 0, 4096)).expect("a read");
+    service.device.wait_for_kept(1);
+    service.device.break_off();
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "an answer: {rest:?}");
+}
+
+#[test]
 fn clients_that_vanish_midway_leave_nothing_behind() {
     let service = Service::start(Options::default());
     for cut in [1, 17, 27, 28, 29, 1000, 28 + 4095] {

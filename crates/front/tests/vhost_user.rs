@@ -7,7 +7,7 @@ mod support;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stria_block::Limits;
+use stria_block::{Limits, RemoteDevice};
 use stria_front::{SocketAccess, VhostUserDisk, VhostUserServer};
 use stria_testkit::vhost_user::*;
 use support::device::LaneDevice;
@@ -394,6 +394,35 @@ fn a_driver_is_interrupted_when_a_queue_starts_and_when_it_gets_a_new_eventfd() 
     while machine.was_interrupted(0) {}
     machine.connect(&service.path);
     assert!(machine.was_interrupted(0), "by the start");
+}
+
+/// A lane that ends by a panic leaves what it had to the next server: no driver sees an error.
+fn a_panic_of_the_device_is_a_pause(on_lane: bool) {
+    let mut service = Service::start(on_lane);
+    let mut machine = service.machine();
+    assert_eq!(machine.ask(0, WRITE, 5, &pattern(5, 512), 0).0, OK);
+    service.device.set_hold(true);
+    let slot = machine.send(0, WRITE, 7, &pattern(70, 512), 0);
+    service.device.wait_for_kept(1);
+    service.device.break_off();
+    service.server = None;
+    assert_eq!(machine.open(0), 1, "it is not answered");
+    let limits = service.device.limits();
+    service.device = Arc::new(LaneDevice::spawn(limits, on_lane));
+    service.restart(false);
+    machine.connect(&service.path);
+    assert_eq!(machine.wait(0, slot), OK);
+    assert_eq!(machine.ask(0, READ, 7, &[], 512), (OK, pattern(70, 512)));
+}
+
+#[test]
+fn a_panic_of_the_device_on_its_lane_is_a_pause() {
+    a_panic_of_the_device_is_a_pause(true);
+}
+
+#[test]
+fn a_panic_of_the_device_on_threads_is_a_pause() {
+    a_panic_of_the_device_is_a_pause(false);
 }
 
 /// Marks of a driver that has begun anew since are no requests.

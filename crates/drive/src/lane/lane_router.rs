@@ -60,6 +60,10 @@ impl RemoteDevice for LaneRouter {
         self.lanes[lane].take_in(Box::new(RoutedClient { _place: place, client }))
     }
 
+    fn broke_off(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.broke_off())
+    }
+
     fn stir(&self) {
         self.lanes.iter().for_each(|lane| lane.stir());
     }

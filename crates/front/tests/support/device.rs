@@ -80,6 +80,15 @@ impl LaneDevice {
         }
     }
 
+    /// Ends the lane by a panic.
+    pub fn break_off(&self) {
+        let panic = |_: &mut Gate| panic!("told to panic (this message belongs to a test that passes)");
+        self.lane.call(panic).expect_err("it has ended");
+        while self.lane.is_running() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Requests that begin at this sector wait, others do not.
     pub fn set_held_sector(&self, sector: Option<u64>) {
         self.held_sector.store(sector.unwrap_or(u64::MAX), Ordering::SeqCst);
@@ -89,6 +98,9 @@ impl LaneDevice {
 
 impl Drop for LaneDevice {
     fn drop(&mut self) {
+        if !self.lane.is_running() {
+            return;
+        }
         self.set_held_sector(None);
         self.set_hold(false);
     }
@@ -105,6 +117,10 @@ impl RemoteDevice for LaneDevice {
 
     fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
         self.lane.remote().take_in(client)
+    }
+
+    fn broke_off(&self) -> bool {
+        self.lane.remote().broke_off()
     }
 
     fn stir(&self) {
