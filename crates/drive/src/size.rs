@@ -5,7 +5,8 @@
 //! error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all requests
 //! of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter than before
 //! until its very last block is written. For that case, and for a file that other software makes long again, the occupied space
-//! is compared as well ([`SeenSpace`]).
+//! is compared as well ([`SeenSpace`]). Of a file with holes on XFS that shares blocks with another, the space says nothing: XFS reserves
+//! more space for their copies, and frees it when it likes.
 //!
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
@@ -19,7 +20,7 @@
 use crate::info::Sysfs;
 use crate::{DriveInfo, DriveKind};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags, statx};
-use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
@@ -31,6 +32,20 @@ use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
 /// 232 bytes: `struct loop_info64`.
 type LoopInfo = [u64; 29];
+
+/// linux/fs.h: `FS_IOC_FIEMAP`, whose structure is followed by the extents: [`EXTENTS`] of 56 bytes.
+const FIEMAP: Opcode = opcode::read_write::<[u64; 4]>(b'f', 11);
+const EXTENTS: usize = 128;
+type ExtentMap = [u64; 4 + 7 * EXTENTS];
+/// linux/fiemap.h: `FIEMAP_EXTENT_LAST` and `FIEMAP_EXTENT_SHARED`.
+const EXTENT_LAST: u32 = 1;
+const EXTENT_SHARED: u32 = 0x2000;
+/// linux/fs.h: `FS_IOC_FSGETXATTR`, `struct fsxattr`, and the flag `FS_XFLAG_COWEXTSIZE` in it: space is reserved around each copied block.
+const FSGETXATTR: Opcode = opcode::read::<[u32; 7]>(b'X', 31);
+const COPIES_ARE_LARGE: u32 = 0x1_0000;
+
+/// linux/magic.h: xfs.
+const XFS: u64 = 0x5846_5342;
 
 /// Space that a file may lose between two checks without suspicion: file systems merge blocks of their own.
 const SPACE_SLACK_BYTES: u64 = 64 << 10;
@@ -148,6 +163,7 @@ impl Size {
         let kept = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
         if let Some(Seen { space_bytes: before, .. }) = before.filter(kept)
             && let Some(left) = is_still_lacking(file, least_space_bytes(before, bytes), space_bytes)
+            && (before >= bytes || !reserves_for_copies(file, bytes))
         {
             self.lose(format!(
                 "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
@@ -192,10 +208,45 @@ fn is_still_lacking(file: &File, least_bytes: u64, mut space_bytes: u64) -> Opti
     (space_bytes < least_bytes).then_some(space_bytes)
 }
 
+/// True if the file is on XFS and shares blocks, or has a hint for copies: then the file system reserves space that it frees at any time. In a
+/// file without holes that space is beyond its length, see [`least_space_bytes`].
+fn reserves_for_copies(file: &File, bytes: u64) -> bool {
+    if !rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == XFS) {
+        return false;
+    }
+    // SAFETY: the ioctl writes no more than the structure's size.
+    let attributes = unsafe { ioctl(file, Getter::<FSGETXATTR, [u32; 7]>::new()) };
+    attributes.is_ok_and(|found| found[0] & COPIES_ARE_LARGE != 0) || shares_blocks(file, bytes)
+}
+
+/// False also if the file system does not say.
+fn shares_blocks(file: &File, bytes: u64) -> bool {
+    let mut at = 0;
+    while at < bytes {
+        let mut map: ExtentMap = [0; 4 + 7 * EXTENTS];
+        // Start, length; flags and the number found; space for extents.
+        (map[0], map[1], map[3]) = (at, bytes - at, EXTENTS as u64);
+        // SAFETY: the ioctl writes the structure and as many extents as there is space for.
+        if unsafe { ioctl(file, Updater::<FIEMAP, _>::new(&mut map)) }.is_err() {
+            return false;
+        }
+        // The second half of a word of two numbers, as they lie in memory.
+        let found = u32::from_ne_bytes(map[2].to_ne_bytes()[4..].try_into().expect("4 bytes")) as usize;
+        let flags = |extent: &[u64]| u32::from_ne_bytes(extent[5].to_ne_bytes()[..4].try_into().expect("4 bytes"));
+        let mut extents = map[4..].chunks_exact(7).take(found);
+        if extents.clone().any(|extent| flags(extent) & EXTENT_SHARED != 0) {
+            return true;
+        }
+        let Some(last) = extents.next_back().filter(|last| flags(last) & EXTENT_LAST == 0) else { return false };
+        at = last[0].saturating_add(last[2]);
+    }
+    false
+}
+
 /// True if the file system reports the space of a file exactly and at once: no compression, no delayed counting.
 fn counts_exactly(file: &File) -> bool {
     /// linux/magic.h: ext4, xfs, tmpfs.
-    const EXACT: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+    const EXACT: [u64; 3] = [0xef53, XFS, 0x0102_1994];
     rustix::fs::fstatfs(file).is_ok_and(|found| EXACT.contains(&(found.f_type as u64)))
 }
 

@@ -7,6 +7,7 @@ mod common;
 
 use common::*;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, ErrorKind, Operation, Request, Segments};
@@ -165,6 +166,36 @@ fn room_that_we_give_back_is_not_missed() {
             }
         }
     });
+}
+
+/// XFS reserves space around each block that it copies for a file that shares blocks, and frees it at any time.
+#[test]
+fn space_that_was_only_reserved_for_copies_is_not_missed() {
+    let disk = Folder::on_disk();
+    let image = disk.file("xfs", 400 << 20);
+    if !is_root("a mount") || run("mkfs.xfs", &["-q", image.to_str().unwrap()]).is_err() {
+        return println!("skipped: no xfs of our own");
+    }
+    let Some(mount) = Mount::new(&disk, &["-o", "loop", image.to_str().unwrap()]) else { return };
+    for is_sparse in [false, true] {
+        let path = file_in(&mount.0);
+        let (ring, mut drive) = full(&path);
+        if is_sparse {
+            let zeroes = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+            carry_out(&ring, &mut drive, SECTORS / 2, SECTORS / 2, zeroes).result.unwrap();
+        }
+        let copy = mount.0.join("copy");
+        run("cp", &["--reflink=always", path.to_str().unwrap(), copy.to_str().unwrap()]).unwrap();
+        (0..4).for_each(|part| write(&ring, &mut drive, part * SECTORS / 8, &[2; 4096]).unwrap());
+        read(&ring, &mut drive, 0, 8).unwrap();
+        let space = || std::fs::metadata(&path).unwrap().blocks();
+        let reserved = space();
+        run("xfs_spaceman", &["-c", "prealloc -s", mount.0.to_str().unwrap()]).unwrap();
+        assert!(space() + (256 << 10) / 512 < reserved, "it was freed");
+        assert_eq!(read(&ring, &mut drive, 0, 8).unwrap()[0], 2, "sparse: {is_sparse}");
+        drop(drive);
+        std::fs::remove_file(&copy).unwrap();
+    }
 }
 
 #[test]
