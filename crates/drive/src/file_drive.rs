@@ -95,6 +95,8 @@ struct Watched {
     timings: RefCell<Timings>,
     /// The arrival time of the oldest request that the drive's threads carry out.
     oldest_of_workers: Cell<Option<Nanos>>,
+    /// The time at which the last request ended.
+    last_end: Cell<Nanos>,
 }
 
 /// Reports how a drive answers, also while other code owns the drive.
@@ -130,6 +132,11 @@ impl DriveWatch {
     /// The arrival time of the oldest request that it has not answered, by the clock of its lane.
     pub fn oldest(&self) -> Option<Nanos> {
         self.ring.oldest(&self.jobs).into_iter().chain(self.watched.oldest_of_workers.get()).min()
+    }
+
+    /// The time at which it last ended a request, by the clock of its lane; 0: never.
+    pub fn last_end(&self) -> Nanos {
+        self.watched.last_end.get()
     }
 }
 
@@ -329,6 +336,7 @@ impl FileDrive {
     }
 
     fn time(&self, operation: &Operation, since: Nanos) {
+        self.watched.last_end.set(self.ring.now());
         let time = self.ring.now().saturating_sub(since);
         match operation {
             Operation::Read { .. } => self.watched.timings.borrow_mut().read.record(time),

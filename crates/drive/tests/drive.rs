@@ -50,6 +50,22 @@ fn looking_changes_nothing_and_opening_no_byte() {
 }
 
 #[test]
+fn a_watch_tells_when_the_last_request_ended() {
+    let folder = Folder::on_disk();
+    let (ring, mut drive) = on(&folder.file("member", 1 << 20));
+    let watch = drive.watch();
+    assert_eq!(watch.last_end(), 0);
+    let mut last = 0;
+    let transfer = Operation::Write { from: smallvec::smallvec![Buffer::zeroed(4096).freeze()], fua: false };
+    for (sectors, operation) in [(8, transfer), (0, Operation::Flush), (8, unmap())] {
+        std::thread::sleep(Duration::from_millis(2));
+        carry_out(&ring, &mut drive, 0, sectors, operation).result.unwrap();
+        assert!(watch.last_end() > last && watch.oldest().is_none());
+        last = watch.last_end();
+    }
+}
+
+#[test]
 fn same_drive_is_recognised_through_links() {
     let folder = Folder::on_disk();
     let path = folder.file("member", 1 << 20);

@@ -23,8 +23,10 @@ use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// The time that looking up a path may take; a file system that hangs does not answer.
 const LOOK_UP: Duration = Duration::from_secs(1);
-/// The time that a stop waits for a drive that does not answer, before it goes on without it.
+/// The time that a stop waits for a drive that ends no request, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
+/// The time between two checks whether a drive has been silent for that long.
+const LOOK_FOR_SILENCE: Duration = Duration::from_secs(1);
 
 /// What a lane tells of itself.
 #[derive(Clone, Copy, Debug)]
@@ -378,7 +380,7 @@ impl ArrayLanes {
         (longest.stands_still(), name, place)
     }
 
-    /// Drives in use that have left a request unanswered for long, with the time in seconds.
+    /// Drives in use that have requests and have ended none for long, with the time in seconds.
     fn silent_drives(&self) -> Result<Vec<(PathBuf, u64)>, HostError> {
         let (report, now) = (self.report()?, monotonic_now());
         let mut silent = Vec::new();
@@ -386,10 +388,10 @@ impl ArrayLanes {
             for (member, status) in array.members.iter().zip(&array.status.members) {
                 if let MemberReport::Drive(drive) = member
                     && status.state != MemberState::Failed
-                    && let Some(seconds) = drive.oldest.map(|oldest| now.saturating_sub(oldest) / 1_000_000_000)
-                    && seconds >= STOP_WITHOUT.as_secs() / 2
+                    && let silence = Duration::from_nanos(drive.silence(now))
+                    && silence >= STOP_WITHOUT
                 {
-                    silent.push((drive.info.path.clone(), seconds));
+                    silent.push((drive.info.path.clone(), silence.as_secs()));
                 }
             }
         }
@@ -398,14 +400,24 @@ impl ArrayLanes {
 
     /// Fails drives that do not answer, so that a stop can go on without them. Returns those that redundancy cannot replace.
     fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(PathBuf, u64)>, HostError> {
-        let mut needed = Vec::new();
-        for (path, seconds) in self.silent_drives()? {
-            match self.fail_known(path.clone()) {
-                Ok(()) => told(format!(
-                    "{} has not answered for {seconds} s, and the array stops without it: it counts as failed; `add` brings it back",
-                    path.display()
-                )),
-                Err(_) => needed.push((path, seconds)),
+        let mut needed = self.silent_drives()?;
+        loop {
+            let before = needed.len();
+            needed.retain(|(path, seconds)| {
+                let failed = self.fail_known(path.clone()).is_ok();
+                if failed {
+                    told(format!(
+                        "{} has not answered for {seconds} s, and the array stops without it: it counts as failed; `add` brings it back",
+                        path.display()
+                    ));
+                }
+                !failed
+            });
+            // The array itself may have failed one meanwhile, and one may be dispensable now that another has failed.
+            let silent = self.silent_drives()?;
+            needed.retain(|(path, _)| silent.iter().any(|(silent, _)| silent == path));
+            if needed.is_empty() || needed.len() == before {
+                break;
             }
         }
         Ok(needed)
@@ -422,7 +434,7 @@ impl ArrayLanes {
         let mut look_at = Instant::now() + STOP_WITHOUT;
         while !self.on_coordinator(|array| array.is_stopped())? {
             if Instant::now() >= look_at {
-                look_at = Instant::now() + STOP_WITHOUT;
+                look_at = Instant::now() + LOOK_FOR_SILENCE;
                 let needed = self.stop_without(&mut told)?;
                 if let Some((path, seconds)) = needed.first() {
                     self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?;

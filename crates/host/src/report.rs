@@ -47,8 +47,17 @@ pub struct DriveReport {
     pub timings: Timings,
     /// The arrival time of the oldest request that it has not answered, by the clock of lanes.
     pub oldest: Option<Nanos>,
+    /// The time at which it last ended a request, by the same clock; 0: never.
+    pub last_end: Nanos,
     /// The findings of its checksums; `None`: it has none.
     pub checksums: Option<Counts>,
+}
+
+impl DriveReport {
+    /// The time since the drive has requests and has ended none, by the clock of lanes. A drive with a long queue ends one now and then.
+    pub fn silence(&self, now: Nanos) -> Nanos {
+        self.oldest.map_or(0, |oldest| now.saturating_sub(oldest.max(self.last_end)))
+    }
 }
 
 impl ArrayReport {
@@ -63,6 +72,7 @@ impl ArrayReport {
                 way: drive.watch.way(),
                 timings: drive.watch.timings(),
                 oldest: drive.watch.oldest(),
+                last_end: drive.watch.last_end(),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
             })),
             Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_coordinator))),
@@ -95,6 +105,7 @@ impl ArrayReport {
                     (MemberReport::Drive(known), MemberReport::Drive(other)) => {
                         known.timings.add(&other.timings);
                         known.oldest = known.oldest.into_iter().chain(other.oldest).min();
+                        known.last_end = known.last_end.max(other.last_end);
                     }
                     (MemberReport::Array(_), MemberReport::Array(other)) => {
                         spans.resize_with(spans.len().max(index + 1), Vec::new);
@@ -135,5 +146,22 @@ impl ArrayReport {
         let mut found = vec![self];
         found.extend(self.spans().flat_map(Self::tree));
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_ends_requests_is_not_silent() {
+        let info = stria_drive::probe(&std::env::current_exe().expect("this test")).expect("a file");
+        let (way, timings) = (Way::default(), Timings::default());
+        let mut drive = DriveReport { info, way, timings, oldest: None, last_end: 70, checksums: None };
+        assert_eq!(drive.silence(100), 0, "nothing is asked of it");
+        drive.oldest = Some(20);
+        assert_eq!(drive.silence(100), 30, "its queue is long, and it works");
+        drive.oldest = Some(90);
+        assert_eq!(drive.silence(100), 10, "it had nothing to do before");
     }
 }
