@@ -1,4 +1,4 @@
-//! The users of a block device: mounts, other devices, processes, and the kernel's NVMe target.
+//! The users of a block device: mounts, other devices, processes, loop devices, and the kernel's NVMe target.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 /// The subsystems of the kernel's NVMe target, which opens devices without holding them.
 const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
 
-/// Describes the mounts, processes and exports that use the block device or one of its partitions. udev, which opens every new device, is
-/// left out.
+/// The block devices that the kernel has.
+const BLOCK_DEVICES: &str = "/sys/block";
+
+/// Describes the mounts, processes, loop devices and exports that use the block device or one of its partitions. udev, which opens every new
+/// device, is left out.
 pub(crate) fn users(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     // Closed at once: this handle would otherwise count as a user.
@@ -18,10 +21,7 @@ pub(crate) fn users(path: &Path) -> Vec<String> {
         users.push("it is mounted, or another device or program holds it".to_owned());
     }
     let path = path.display().to_string();
-    let is_device = |link: &Path| {
-        let rest = link.to_str().and_then(|link| link.strip_prefix(&path));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
-    };
+    let is_device = |link: &Path| is_device_or_partition(&path, link);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let is_process = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
     for process in processes.filter(is_process) {
@@ -34,8 +34,26 @@ pub(crate) fn users(path: &Path) -> Vec<String> {
             }
         }
     }
+    users.extend(loop_devices(Path::new(BLOCK_DEVICES), is_device));
     users.extend(nvme_exports(Path::new(NVME_TARGET), is_device));
     users
+}
+
+/// True if `link` is the device at `path` or one of its partitions.
+fn is_device_or_partition(path: &str, link: &Path) -> bool {
+    let rest = link.to_str().and_then(|link| link.strip_prefix(path));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
+}
+
+/// Describes the loop devices in `block_devices` over one of these devices. The kernel has it open for them, and no process has.
+fn loop_devices(block_devices: &Path, is_device: impl Fn(&Path) -> bool) -> Vec<String> {
+    let entries = fs::read_dir(block_devices).into_iter().flatten().flatten();
+    let is_over = |device: &Path| {
+        let file = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+        is_device(Path::new(file.trim_end_matches('\n')))
+    };
+    let over = entries.filter(|device| is_over(&device.path()));
+    over.map(|device| format!("the loop device /dev/{}", device.file_name().display())).collect()
 }
 
 /// Describes the enabled namespaces of the kernel's NVMe target below `subsystems` whose device is one of these.
@@ -63,6 +81,21 @@ fn nvme_exports(subsystems: &Path, is_device: impl Fn(&Path) -> bool) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loop_devices_over_the_device_or_a_partition_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (device, file) in [("loop0", "/dev/ublkb1"), ("loop1", "/dev/ublkb10"), ("loop2", "/dev/ublkb1p2"), ("loop3", "/a b")]
+        {
+            let attributes = folder.path().join(device).join("loop");
+            fs::create_dir_all(&attributes).expect("a folder");
+            fs::write(attributes.join("backing_file"), format!("{file}\n")).expect("written");
+        }
+        fs::create_dir_all(folder.path().join("sda")).expect("a folder");
+        let mut found = loop_devices(folder.path(), |path| is_device_or_partition("/dev/ublkb1", path));
+        found.sort();
+        assert_eq!(found, ["the loop device /dev/loop0", "the loop device /dev/loop2"]);
+    }
 
     #[test]
     fn exports_of_the_nvme_target_count_while_they_are_enabled() {

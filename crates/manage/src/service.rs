@@ -277,7 +277,7 @@ impl Service {
             self.nbd.add_export(export).map_err(|error| error.to_string())
         });
         if let Err(reason) = outcome {
-            self.give_up_block(&served, Closing::Disconnect);
+            self.give_up_block(&served, true);
             let _ = self.end(&served);
             return Err(HostError::Refused(reason));
         }
@@ -610,7 +610,7 @@ impl Service {
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
-        let outcome = self.stop_served(&served, Closing::Shutdown);
+        let outcome = self.stop_served(&served, Closing::Shutdown, force);
         // Nothing is left to serve, even if this array did not stop cleanly.
         if self.all().is_empty() && !self.stays.load(Ordering::SeqCst) {
             self.shutdown.send_replace(true);
@@ -621,7 +621,7 @@ impl Service {
 
     /// Stops an array whose start failed half-way.
     pub fn give_up(&self, name: &str, closing: Closing) -> Result<(), ApiError> {
-        self.stop_served(&self.find(name)?, closing)
+        self.stop_served(&self.find(name)?, closing, true)
     }
 
     /// Stops everything by command. A process that stays goes on without arrays.
@@ -631,7 +631,7 @@ impl Service {
         }
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
-        all.iter().map(|served| self.stop_served(served, Closing::Shutdown)).fold(Ok(()), Result::and)?;
+        all.iter().map(|served| self.stop_served(served, Closing::Shutdown, force)).fold(Ok(()), Result::and)?;
         let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
         let what = if names.is_empty() { "nothing was served, so nothing".into() } else { names.join(", ") };
         self.done(sequence, format!("{what} stopped; the daemon goes on"))
@@ -644,11 +644,11 @@ impl Service {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
-        let outcome = all.iter().map(|served| self.stop_served(served, closing)).fold(Ok(()), Result::and);
+        let outcome = all.iter().map(|served| self.stop_served(served, closing, force)).fold(Ok(()), Result::and);
         // Some arrays were stopping already, or are started again after a change: the process must not end before they have stopped.
         while !self.all().is_empty() || !lock(&self.pausing).is_empty() {
             for served in self.all().iter().filter(|served| !served.stopping.load(Ordering::SeqCst)) {
-                let _ = self.stop_served(served, closing);
+                let _ = self.stop_served(served, closing, force);
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -686,8 +686,9 @@ impl Service {
         users
     }
 
-    /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes.
-    fn stop_served(&self, served: &Arc<Served>, closing: Closing) -> Result<(), ApiError> {
+    /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes. `force`: even if the block device
+    /// has users.
+    fn stop_served(&self, served: &Arc<Served>, closing: Closing, force: bool) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
         }
@@ -695,7 +696,7 @@ impl Service {
         served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
-        self.give_up_block(served, closing);
+        self.give_up_block(served, closing == Closing::Disconnect || !force);
         let outcome = self.end(served);
         lock(&served.locks).clear();
         lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
@@ -710,11 +711,12 @@ impl Service {
         outcome.map(|_| ())
     }
 
-    /// Removes the array's block device. If another process may go on with what is in use, it is left to that.
-    fn give_up_block(&self, served: &Served, closing: Closing) {
+    /// Removes the array's block device. `spares_users`: if it is in use, it is left to a process that serves the array later. Users are
+    /// looked for here once more, because one may have come since the stop was allowed.
+    fn give_up_block(&self, served: &Served, spares_users: bool) {
         let Some(block) = lock(&served.block).take() else { return };
         let path = block.path();
-        let users = if closing == Closing::Disconnect { block.users() } else { Vec::new() };
+        let users = if spares_users { block.users() } else { Vec::new() };
         let text = if users.is_empty() {
             match block.remove() {
                 Ok(()) => return,

@@ -190,7 +190,7 @@ impl Service {
     ) -> Result<Arc<Served>, ApiError> {
         let present = |block: &UblkDevice| BlockSpec { id: Some(block.id()), copier: block.copier() };
         let (name, block) = (&served.name, lock(&served.block).as_ref().map(present));
-        self.stop_served(served, Closing::Disconnect)?;
+        self.stop_served(served, Closing::Disconnect, false)?;
         let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
         let changed = match changes.is_empty() {
             true => Ok(false),
