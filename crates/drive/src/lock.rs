@@ -51,12 +51,25 @@ pub(crate) fn outlast<T>(path: &Path, mut attempt: impl FnMut() -> Option<T>, bu
 
 /// Takes the lock on `file`, held until [`File::unlock`] or until its last handle closes: a shared one on a device, which is open exclusively.
 pub(crate) fn lock(file: &File, path: &Path, is_device: bool) -> Result<(), DriveError> {
-    let attempt = || match if is_device { file.try_lock_shared() } else { file.try_lock() } {
+    match is_device {
+        true => take(file, path, true, File::try_lock_shared),
+        false => take(file, path, false, File::try_lock),
+    }
+}
+
+/// Takes the lock on the command device of an NVMe drive, see [`crate::passthrough`]: the drive's users that are partitions share it.
+pub(crate) fn lock_commands(file: &File, path: &Path, is_partition: bool) -> Result<(), DriveError> {
+    take(file, path, true, if is_partition { File::try_lock_shared } else { File::try_lock })
+}
+
+/// `patient`: whether the lock may be held for moments without a lasting user.
+fn take(file: &File, path: &Path, patient: bool, try_lock: impl Fn(&File) -> Result<(), TryLockError>) -> Result<(), DriveError> {
+    let attempt = || match try_lock(file) {
         Ok(()) => Some(Ok(())),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
-    let mut outcome = if is_device { patiently(attempt) } else { attempt() };
+    let mut outcome = if patient { patiently(attempt) } else { attempt() };
     let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
     if outcome.is_none() {
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {

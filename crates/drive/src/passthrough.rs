@@ -2,10 +2,11 @@
 //!
 //! This module does what the block layer would do for a request: it addresses logical blocks, respects the controller's largest
 //! transfer, and reads the status. The block device stays open, exclusively, so that nothing else uses the drive, and for requests
-//! that have no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
+//! that have no command here. But commands of a killed process keep only the command device open, so each exclusive user of the drive, with
+//! commands or without, has that locked. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
-use crate::{Access, DriveInfo, DriveKind, Identity};
+use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, lock};
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stria_block::{BLOCK_ALIGN, Buffer};
 
 /// `struct nvme_passthru_cmd`, and `struct nvme_uring_cmd`, which is the same except for a result at the end.
@@ -55,28 +56,21 @@ pub(crate) enum Memory {
 }
 
 impl Passthrough {
-    /// Opens the command device of the drive behind an open block device. The error says why there is none.
-    pub fn open(info: &DriveInfo, access: Access) -> Result<Self, String> {
+    /// The command device of the drive behind an open block device, which may be open and `locked` already. The error says why there is none.
+    pub fn open(info: &DriveInfo, access: Access, locked: Option<File>) -> Result<Self, String> {
         let Identity::BlockDevice { major, minor } = info.identity else { return Err("it is a file".into()) };
         let page = format!("/sys/dev/block/{major}:{minor}");
         if Path::new(&page).join("partition").exists() {
             return Err("it is a partition, and commands are for whole drives".into());
         }
         let no_nvme = || "it is no NVMe drive, or its driver is older than that of Linux 5.19".to_owned();
-        let device = Path::new(&page).canonicalize().map_err(|_| no_nvme())?;
         let sysfs = Sysfs::of(rustix::fs::makedev(major, minor)).ok_or_else(no_nvme)?;
-        let name = device.file_name().and_then(|name| name.to_str()?.strip_prefix("nvme")).map(|place| format!("ng{place}"));
-        let (name, namespace) = name.zip(sysfs.number("nsid")).ok_or_else(no_nvme)?;
-        let number = std::fs::read_to_string(device.with_file_name(&name).join("dev")).map_err(|_| no_nvme())?;
-        let path = Path::new("/dev").join(name);
+        let ((path, _), namespace) = command_device(&sysfs).zip(sysfs.number("nsid")).ok_or_else(no_nvme)?;
         let cannot = |errno: Errno| format!("{}: {}", path.display(), std::io::Error::from(errno));
-        let flags = if access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
-        let file = File::from(rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(cannot)?);
-        let found = file.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
-        let is_it = format!("{}:{}", rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())) == number.trim();
-        if !(found.file_type().is_char_device() && is_it) {
-            return Err(format!("{} is the device for commands of another drive", path.display()));
-        }
+        let file = match locked {
+            Some(file) => file,
+            None => open_command_device(&sysfs, access)?.ok_or_else(no_nvme)?,
+        };
         let namespace = u32::try_from(namespace).map_err(|_| no_nvme())?;
         let block_bytes = u64::from(info.limits.logical_block_bytes);
         check_format(&identify(&file, namespace).map_err(cannot)?, info)?;
@@ -105,6 +99,37 @@ impl Passthrough {
         whole[..COMMAND_BYTES].copy_from_slice(&bytes_of(number, self.namespace, at as u64, count as u32, words));
         opcode::UringCmd80::new(fd, operation).cmd(whole).build()
     }
+}
+
+/// The path of the command device beside a block device, and its number as sysfs shows it. `None`: there is none.
+fn command_device(sysfs: &Sysfs) -> Option<(PathBuf, String)> {
+    let name = format!("ng{}", sysfs.device().file_name()?.to_str()?.strip_prefix("nvme")?);
+    let number = std::fs::read_to_string(sysfs.device().with_file_name(&name).join("dev")).ok()?;
+    Some((Path::new("/dev").join(name), number.trim().to_owned()))
+}
+
+/// `Ok(None)`: there is none. The error says why it cannot be opened.
+fn open_command_device(sysfs: &Sysfs, access: Access) -> Result<Option<File>, String> {
+    let Some((path, number)) = command_device(sysfs) else { return Ok(None) };
+    let cannot = |error: std::io::Error| format!("{}: {error}", path.display());
+    let flags = if access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+    let file = File::from(rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| cannot(errno.into()))?);
+    let found = file.metadata().map_err(cannot)?;
+    let is_it = format!("{}:{}", rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())) == number;
+    if !(found.file_type().is_char_device() && is_it) {
+        return Err(format!("{} is the device for commands of another drive", path.display()));
+    }
+    Ok(Some(file))
+}
+
+/// Opens and locks the command device of the drive at `path`, for an exclusive user of the block device `number`. Without the lock, commands
+/// of a killed process could still be on their way. `None`: the drive has none, or this user may not open it.
+pub(crate) fn lock_command_device(path: &Path, number: u64) -> Result<Option<File>, DriveError> {
+    let Some(sysfs) = Sysfs::of(number) else { return Ok(None) };
+    let Ok(Some(file)) = open_command_device(&sysfs, Access::Exclusive) else { return Ok(None) };
+    let page = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    lock::lock_commands(&file, path, Path::new(&page).join("partition").exists())?;
+    Ok(Some(file))
 }
 
 /// A command as the kernel reads it.

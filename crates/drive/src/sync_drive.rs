@@ -5,7 +5,7 @@
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
-use crate::passthrough::Passthrough;
+use crate::passthrough::{Passthrough, lock_command_device};
 use crate::size::{SeenSpace, Size};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
@@ -42,6 +42,8 @@ struct Opened {
     file: Option<File>,
     /// Other paths to the same bytes, which no other software may use meanwhile.
     _other_paths: Vec<File>,
+    /// The locked command device of an NVMe drive, if `passthrough` does not have it.
+    _commands: Option<File>,
     info: DriveInfo,
     access: Access,
     io: IoOptions,
@@ -105,7 +107,7 @@ impl SyncDrive {
         if kind_of(path, &metadata)? != kind {
             return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
         }
-        let mut other_paths = Vec::new();
+        let (mut other_paths, mut commands) = (Vec::new(), None);
         if access == Access::Exclusive {
             if kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
                 return Err(write_protected(path));
@@ -113,19 +115,32 @@ impl SyncDrive {
             lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
             if kind == DriveKind::BlockDevice {
                 other_paths = other_paths::claim(path, metadata.rdev())?;
+                commands = lock_command_device(path, metadata.rdev())?;
             }
             if let Some(holder) = lock::loop_device_over(Identity::of(&metadata)) {
                 return Err(DriveError::Busy { path: path.to_owned(), holder });
             }
         }
         let mut info = inspect(path, kind, &file, &metadata, refusal, access)?;
-        let passthrough = io.passthrough.then(|| Passthrough::open(&info, access)).transpose();
+        let passthrough = match io.passthrough {
+            true => Passthrough::open(&info, access, commands.take()).map(Some),
+            false => Ok(None),
+        };
         let passthrough = passthrough.map_err(|reason| DriveError::NoPassthrough { path: path.to_owned(), reason })?;
         if let Some(passthrough) = &passthrough {
             info.transfer_bytes_max = passthrough.transfer_bytes_max;
         }
         let size = Size::of(&info, &file, &metadata);
-        Ok(Self(Arc::new(Opened { file: Some(file), _other_paths: other_paths, info, access, io, passthrough, size })))
+        Ok(Self(Arc::new(Opened {
+            file: Some(file),
+            _other_paths: other_paths,
+            _commands: commands,
+            info,
+            access,
+            io,
+            passthrough,
+            size,
+        })))
     }
 
     /// The kind of drive.

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,7 @@ fn guests_half() {
         a_lane_serves_beside_what_goes_aside(drive, io);
     }
     the_block_device_is_held_meanwhile(drive);
+    who_may_still_send_commands_holds_the_drive(drive);
     a_drive_that_is_pulled_out_is_gone(drive, BOTH);
     a_drive_that_is_pulled_out_is_gone(Path::new("/dev/nvme2n1"), COMMANDS);
 }
@@ -79,6 +81,26 @@ fn the_block_device_is_held_meanwhile(path: &Path) {
     let _drive = on(path, COMMANDS, &Ring::new().unwrap());
     let error = SyncDrive::open(path, Access::Exclusive).unwrap_err().to_string();
     assert!(error.contains("is in use by"), "{error}");
+}
+
+/// Commands of a killed process may be under way although the block device is free. They keep the command device open and locked.
+fn who_may_still_send_commands_holds_the_drive(path: &Path) {
+    let commands = File::open("/dev/ng0n1").unwrap();
+    commands.lock().unwrap();
+    for io in [IoOptions::default(), COMMANDS] {
+        let error = SyncDrive::open_with(path, Access::Exclusive, io).unwrap_err().to_string();
+        assert!(error.contains("is in use by"), "{error}");
+    }
+    drop(commands);
+    for io in [IoOptions::default(), COMMANDS] {
+        let _drive = SyncDrive::open_with(path, Access::Exclusive, io).unwrap();
+        assert!(File::open("/dev/ng0n1").unwrap().try_lock_shared().is_err());
+    }
+    // Other partitions may be in use.
+    let _part = SyncDrive::open("/dev/nvme2n1p1".as_ref(), Access::Exclusive).unwrap();
+    let commands = File::open("/dev/ng2n1").unwrap();
+    assert!(commands.try_lock().is_err());
+    commands.try_lock_shared().unwrap();
 }
 
 fn a_drive_that_is_pulled_out_is_gone(path: &Path, io: IoOptions) {
