@@ -37,7 +37,7 @@ impl Budget {
     /// A lease for one connection, whose share is `share` bytes.
     pub fn lease(self: &Arc<Self>, share: usize) -> Lease {
         let number = self.lease_count.fetch_add(1, Ordering::Relaxed);
-        Lease { budget: Arc::clone(self), number, share, loan: 0, waits: false }
+        Lease { budget: Arc::clone(self), number, share, loan: 0, waits: false, waits_first: false }
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<u64>> {
@@ -58,6 +58,8 @@ pub struct Lease {
     share: usize,
     loan: usize,
     waits: bool,
+    /// It has begun to wait while no other lease did.
+    waits_first: bool,
 }
 
 impl Lease {
@@ -80,6 +82,7 @@ impl Lease {
         match loan {
             Some(loan) => self.loan += loan,
             None if !self.waits => {
+                self.waits_first = queue.is_empty();
                 queue.push_back(self.number);
                 self.waits = true;
             }
@@ -96,6 +99,11 @@ impl Lease {
     /// True if it waits for its turn to borrow.
     pub fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// True once after it has begun to wait while no other lease did: owners of loans may sleep, and should look.
+    pub fn begins_queue(&mut self) -> bool {
+        std::mem::take(&mut self.waits_first)
     }
 
     /// True if it has more than its share.
@@ -156,6 +164,7 @@ mod tests {
         let [mut holder, mut large, mut small] = [0; 3].map(|_| budget.lease(0));
         assert!(holder.reach(8 * MIB) && !holder.is_wanted());
         assert!(!large.reach(8 * MIB) && !small.reach(4096));
+        assert!(large.begins_queue() && !large.begins_queue() && !small.begins_queue());
         assert!(holder.is_wanted());
         holder.shrink_to(MIB);
         assert!(!small.reach(4096), "the large one was first");

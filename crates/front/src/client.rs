@@ -196,6 +196,9 @@ impl Transmission {
         let Self { link, session, entry: Entry { connection, shared }, .. } = self;
         session.parse(requests)?;
         session.share_memory();
+        if session.begins_queue() {
+            shared.stir();
+        }
         connection.publish(session);
         if session.finished() && !link.has_unsent() {
             link.close_tls();

@@ -91,6 +91,11 @@ impl Connection {
     pub fn stop(&self, closing: Closing) {
         self.is_shutdown.store(closing == Closing::Shutdown, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
+        self.stir();
+    }
+
+    /// Gives the client a turn, and any others on the same lanes.
+    pub fn stir(&self) {
         self.wake.ring();
         if let Some(device) = self.lane_device.get().and_then(Weak::upgrade) {
             device.stir();

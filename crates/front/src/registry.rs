@@ -123,6 +123,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Gives every client a turn: one waits for memory that idle ones may have borrowed.
+    pub fn stir(&self) {
+        self.lock().connections.iter().for_each(|connection| connection.stir());
+    }
+
     pub fn statuses(&self) -> Vec<ConnectionStatus> {
         self.lock().connections.iter().map(|connection| connection.status()).collect()
     }

@@ -291,6 +291,11 @@ impl Session {
         self.blocked && self.lease.waits()
     }
 
+    /// True once after its request has begun to wait while no other client's did.
+    pub fn begins_queue(&mut self) -> bool {
+        self.lease.begins_queue()
+    }
+
     /// Returns unused memory if others wait for it.
     pub fn share_memory(&mut self) {
         if self.lease.is_wanted() {

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_front::Options;
 use support::raw::{Service, reply, request};
 
@@ -32,6 +32,8 @@ fn memory_stays_within_the_options() {
     all_clients_together_get_no_more_than_the_options_say(64 << 10);
     all_clients_together_get_no_more_than_the_options_say(8 << 20);
     clients_that_ask_and_go_hold_no_more_than_the_options_say();
+    // Last: the allocator keeps more after it.
+    a_client_does_not_wait_for_idle_ones_to_cool();
 }
 
 /// Some 64 KiB for a connection, and what the allocator and the threads need.
@@ -137,6 +139,22 @@ fn a_write_that_lies_about_its_length_is_refused_and_takes_no_memory() {
     service.assert_well();
     drop(liars);
     service.wait_for_connections(0);
+}
+
+/// Idle clients return memory after a second, and at once if another one waits for it.
+fn a_client_does_not_wait_for_idle_ones_to_cool() {
+    let options = Options { bytes_max: 40 << 20, connections_max: 8, request_bytes_max: 16 << 20, ..Options::default() };
+    let service = Service::start(options);
+    let mut clients: Vec<UnixStream> = (0..2).map(|_| service.client()).collect();
+    let mut buffer = vec![0; 16 << 20];
+    let begun = Instant::now();
+    for round in 0..10 {
+        let client = &mut clients[round % 2];
+        client.write_all(&request(0, round as u64, 0, 16 << 20)).expect("a read");
+        assert_eq!(reply(client), (round as u64, 0));
+        client.read_exact(&mut buffer).expect("the data");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 fn memory_comes_back_from_idle_clients() {
