@@ -226,10 +226,14 @@ fn what_was_planned_is_done_and_nothing_else() {
     let texts: Vec<&str> =
         audit["events"].as_array().expect("a list").iter().filter_map(|event| event["text"].as_str()).collect();
     let user = format!("(user {})", rustix::process::geteuid().as_raw());
-    assert!(
-        texts.iter().any(|text| text.contains(&user) && text.contains("/api/v1/jobs") && text.contains("taken")),
-        "{texts:#?}"
-    );
+    let id = &kept[1]["id"];
+    let order = |event: &&Value| {
+        event["array"] == "tank" && event["text"].as_str().is_some_and(|text| text.contains(&format!("ordered job {id}, ")))
+    };
+    let order = audit["events"].as_array().and_then(|events| events.iter().find(order)).and_then(|event| event["text"].as_str());
+    let order = order.unwrap_or_else(|| panic!("the first job's order: {texts:#?}"));
+    let title = kept[1]["title"].as_str().expect("a title");
+    assert!([user.as_str(), title, "\"action\":\"create\"", "\"drives\":["].iter().all(|part| order.contains(part)), "{order}");
     let jobs = ask(&place, "/events?kind=job&array=lake", None).body;
     assert!(
         jobs["events"]
@@ -625,6 +629,23 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
         }
         assert_eq!(at("/api/v1/config", &["--header", head]).status, may_read, "{role}");
     }
+    // A viewer's orders leave one event, and nothing that he wrote.
+    let long = place.path("long");
+    fs::write(&long, json!({"action": "pause", "array": "x".repeat(200_000)}).to_string()).expect("a file");
+    let long = ["--header", "content-type: application/json", "--data-binary", &format!("@{}", long.display())];
+    for _ in 0..3 {
+        assert_eq!(at("/api/v1/actions", &[&["--header", &viewer][..], &long].concat()).kind(), (403, "forbidden"));
+        assert_eq!(at("/api/v1/actions", &[&["--header", &operator][..], &long].concat()).status, 404);
+    }
+    let audit = ask(&place, "/audit?limit=1000", None).body;
+    let events = audit["events"].as_array().expect("a list");
+    let of = |who: &str| {
+        let is_of = |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains(who) && text.contains("refused"));
+        events.iter().filter(is_of).collect::<Vec<_>>()
+    };
+    let (viewers, operators) = (of("token eve"), of("token olga"));
+    assert!(viewers.len() == 1 && !viewers[0].to_string().contains("xx"), "{viewers:#?}");
+    assert!(operators.len() >= 3 && operators.iter().all(|event| event.to_string().len() < 1500), "{operators:#?}");
     // An operator may ask for a plan, which says that only an admin carries it out. The plan is of no use to other users.
     let offer = at("/api/v1/plans", &["--header", &operator, "--json", &wipe]).body;
     assert_eq!(offer["plan"]["role"], "admin", "{offer:#}");

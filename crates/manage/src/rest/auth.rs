@@ -61,8 +61,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// The part that counts wrong tokens and passwords: a user, an IPv4 address, an IPv6 network of 64 bits.
-    fn origin(&self) -> String {
+    /// The part that counts wrong tokens and passwords, and refusals: a user, an IPv4 address, an IPv6 network of 64 bits.
+    pub fn origin(&self) -> String {
         match self {
             Self::Unix { uid, .. } => format!("user {uid}"),
             Self::Tls { address, .. } => match address.to_canonical() {

@@ -3,6 +3,7 @@
 use super::auth::Caller;
 use super::looks::tasks;
 use super::plans::{Based, array_drives, assemblies, assembly, entry, settings_of, spec};
+use super::server::cut;
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use super::{Rest, now_ms};
 use crate::api::{
@@ -35,6 +36,8 @@ use stria_terminal::Failure;
 const KEPT_MAX: usize = 100;
 /// Jobs that may run at a time.
 const RUNNING_MAX: usize = 16;
+/// The part of an action that the record of its order has, in bytes.
+const ACTION_BYTES_MAX: usize = 4096;
 /// How often a job that waits for a sweep looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -161,6 +164,10 @@ impl Jobs {
         kept.jobs.push_back(job.clone());
         drop(kept);
         self.save();
+        // Before the work, which may end this process: a plan's token alone would not say what was ordered.
+        let action = serde_json::to_string(&job.action).expect("an action is plain data");
+        let text = format!("{} ordered job {}, {}: {}", job.by, job.id, job.title, cut(&action, ACTION_BYTES_MAX));
+        rest.service.events().push(view::plain_event(array_of(&job.action).unwrap_or_default(), "ordered", text));
         let (rest, id) = (Arc::clone(rest), job.id);
         let spawned = std::thread::Builder::new().name("job".into()).spawn(move || rest.jobs.run(&rest, id, &plan));
         if let Err(error) = spawned {

@@ -54,10 +54,15 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// Requests that are worked on at a time; others wait.
 const BLOCKING_MAX: usize = 16;
-/// The part of an order's body that the record has, in bytes.
+/// The part of an order's body, path and refusal that the record has, in bytes each.
 const SHOWN_BYTES_MAX: usize = 512;
-/// The pause between two events about refusals of one origin.
+/// The part of an array's name that the record has, in bytes.
+const ARRAY_BYTES_MAX: usize = 64;
+/// The time for which refusals of one origin are counted: one event tells of requests without the right, so that they cannot drive orders out of the
+/// record.
 const REFUSALS_EVERY: Duration = Duration::from_secs(60);
+/// The refused orders of one user with the right that have an event within that time.
+const REFUSED_ORDERS_MAX: u32 = 30;
 /// Origins whose refusals are remembered.
 const REFUSALS_MAX: usize = 1024;
 /// How much the priority of its threads is below that of others.
@@ -85,7 +90,29 @@ struct Server {
     hosts: Vec<String>,
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
-    refusals: Mutex<HashMap<String, Instant>>,
+    refusals: Mutex<Refusals>,
+}
+
+/// Refusals that have an event, counted by origin.
+#[derive(Default)]
+struct Refusals(HashMap<String, (Instant, u32)>);
+
+impl Refusals {
+    /// The number of this refusal among those of its origin, from 1. `None`: there are more than `most`, or more origins than are remembered.
+    fn count(&mut self, origin: String, most: u32) -> Option<u32> {
+        if self.0.len() >= REFUSALS_MAX {
+            self.0.retain(|_, (since, _)| since.elapsed() < REFUSALS_EVERY);
+        }
+        if self.0.len() >= REFUSALS_MAX && !self.0.contains_key(&origin) {
+            return None;
+        }
+        let (since, count) = self.0.entry(origin).or_insert_with(|| (Instant::now(), 0));
+        if since.elapsed() >= REFUSALS_EVERY {
+            (*since, *count) = (Instant::now(), 0);
+        }
+        *count = count.saturating_add(1);
+        (*count <= most).then_some(*count)
+    }
 }
 
 /// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
@@ -419,11 +446,12 @@ impl Server {
                 _ => {}
             }
         }
-        self.carry_out(caller, &method, &path, head.uri.query().unwrap_or_default(), body).await
+        self.carry_out(&peer, caller, &method, &path, head.uri.query().unwrap_or_default(), body).await
     }
 
     async fn carry_out(
         self: Arc<Self>,
+        peer: &Peer,
         caller: Caller,
         method: &Method,
         path: &str,
@@ -445,25 +473,50 @@ impl Server {
         };
         let route = &self.routes[index];
         let (status, least, by) = (route.status, route.role, caller.shown());
-        // Bodies with tokens or a configuration stay out of the record. A plan and a forecast are questions.
+        // A plan and a forecast are questions.
         let is_order = *method != Method::GET && !matches!(path, "/api/v1/plans" | "/api/v1/config/check" | "/api/v1/forecast");
-        let order = if path == "/api/v1/actions" {
-            String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned()
-        } else {
-            String::new()
+        // The origin of a process is its user, who may start as many as he likes.
+        let origin = format!("{} as {}", peer.origin(), caller.name);
+        if caller.role < least {
+            let error =
+                forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word()));
+            // Nothing that the caller has written.
+            if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
+                let text = format!("{by} was refused {method} /api/v1{}: {}", route.path, error.message);
+                self.rest.service.events().push(view::plain_event("", "ordered", text));
+            }
+            return error.into_response();
+        }
+        // Bodies with tokens or a configuration stay out of the record.
+        let (order, array) = match path {
+            "/api/v1/actions" => {
+                let action = serde_json::from_slice::<Action>(&body).ok();
+                let order = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
+                (order, action.and_then(|action| array_of(&action).map(str::to_owned)).unwrap_or_default())
+            }
+            _ => (String::new(), String::new()),
         };
-        let array = serde_json::from_slice::<Action>(&body).ok().and_then(|action| array_of(&action).map(str::to_owned));
-        let outcome = if caller.role < least {
-            Err(forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word())))
-        } else {
-            let (server, query) = (Arc::clone(&self), query.to_owned());
-            let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
-            blocking(move || (server.routes[index].work)(call)).await
+        let (server, query) = (Arc::clone(&self), query.to_owned());
+        let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
+        let outcome = blocking(move || (server.routes[index].work)(call)).await;
+        let note = |outcome: &str| {
+            let text = format!("{by} ordered {method} {} {order}: {outcome}", cut(path, SHOWN_BYTES_MAX));
+            self.rest.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
         };
-        if is_order {
-            let outcome = outcome.as_ref().map_or_else(|error| format!("refused: {}", error.message), |_| "taken".to_owned());
-            let text = format!("{by} ordered {method} {path} {order}: {outcome}");
-            self.rest.service.events().push(view::plain_event(&array.unwrap_or_default(), "ordered", text));
+        match &outcome {
+            // Jobs note their orders themselves, before they begin.
+            Ok(_) if is_order && !matches!(path, "/api/v1/actions" | "/api/v1/jobs") => note("taken"),
+            Err(error) if is_order => match self.refused(origin, REFUSED_ORDERS_MAX) {
+                Some(REFUSED_ORDERS_MAX) => {
+                    note(&format!(
+                        "refused, and further refusals within the minute are not recorded: {}",
+                        cut(&error.message, SHOWN_BYTES_MAX)
+                    ));
+                }
+                Some(_) => note(&format!("refused: {}", cut(&error.message, SHOWN_BYTES_MAX))),
+                None => {}
+            },
+            Ok(_) | Err(_) => {}
         }
         match outcome {
             Ok(answer) => {
@@ -520,18 +573,24 @@ impl Server {
 
     /// Makes an event of a refusal, now and then.
     fn note_refusal(&self, peer: &Peer, error: &ApiError) {
-        let origin = peer.shown();
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.len() >= REFUSALS_MAX {
-            refusals.retain(|_, since| since.elapsed() < REFUSALS_EVERY);
-        }
-        let is_news = refusals.get(&origin).is_none_or(|since| since.elapsed() >= REFUSALS_EVERY);
-        if is_news && refusals.len() < REFUSALS_MAX {
-            refusals.insert(origin.clone(), Instant::now());
-            let text = format!("{origin} was refused by the API: {}", error.message);
+        if self.refused(peer.origin(), 1).is_some() {
+            let text = format!("{} was refused by the API: {}", peer.shown(), error.message);
             self.rest.service.events().push(view::plain_event("", "ordered", text));
         }
     }
+
+    fn refused(&self, origin: String, most: u32) -> Option<u32> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).count(origin, most)
+    }
+}
+
+/// The beginning of a text, of so many bytes at most.
+pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
@@ -568,4 +627,25 @@ fn static_file(path: &str, method: &Method, headers: &HeaderMap) -> Response<Bod
         response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_by_origin_and_origins_are_bounded() {
+        let mut refusals = Refusals::default();
+        assert_eq!((0..4).map(|_| refusals.count("a".into(), 2)).collect::<Vec<_>>(), [Some(1), Some(2), None, None]);
+        assert_eq!(refusals.count("b".into(), 2), Some(1), "another one is not to blame");
+        for number in 0..2 * REFUSALS_MAX {
+            refusals.count(number.to_string(), 1);
+        }
+        assert_eq!((refusals.0.len(), refusals.count("new".into(), 1)), (REFUSALS_MAX, None));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!([cut("añb", 2), cut("añb", 3), cut("ab", 9)], ["a", "añ", "ab"]);
+    }
 }
