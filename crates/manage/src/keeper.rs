@@ -684,7 +684,9 @@ impl Work {
             }
             let is_due = matches!(entry.state, State::Stopped) && array.start && !entry.array.start;
             entry.array = array.clone();
-            if is_due || matches!(entry.state, State::Refused(_)) {
+            if !array.start && !matches!(entry.state, State::Served(_)) {
+                (entry.state, entry.busy) = (State::Stopped, 0);
+            } else if is_due || matches!(entry.state, State::Refused(_)) {
                 (entry.state, entry.busy) = (State::Absent, 0);
             }
             self.arrays.push(entry);

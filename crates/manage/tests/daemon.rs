@@ -123,6 +123,17 @@ fn arrays_start_when_their_drives_are_here() {
     let daemon = Daemon::start(&place);
     let waiting = adopted(&place, "tank");
     assert_eq!(waiting["state"], "waiting");
+    // `start = false` holds for it, too.
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let uuid = adopted(&place, "pool")["uuid"].as_str().expect("a UUID").to_owned();
+    let stays = text.replace(&format!("uuid = \"{uuid}\""), &format!("uuid = \"{uuid}\"\nstart = false"));
+    assert_ne!(text, stays);
+    fs::write(place.config(), stays).expect("a file");
+    place.ok(&["reload"]);
+    assert_eq!(adopted(&place, "pool")["state"], "stopped");
+    fs::write(place.config(), text).expect("a file");
+    place.ok(&["reload"]);
+    assert_eq!(adopted(&place, "pool")["state"], "absent");
     assert!(
         waiting["text"].as_str().is_some_and(|text| text.contains("slot 1") && text.contains("stria start tank")),
         "{waiting:#}"
