@@ -313,6 +313,16 @@ impl Guard {
     /// # Errors
     /// That nobody is known, or that too many wrong tokens came from there.
     pub fn caller(&self, peer: &Peer, shown: &Shown) -> Result<Caller, ApiError> {
+        let caller = self.find(peer, shown)?;
+        if let Some(key) = &caller.session
+            && let Some(session) = lock(&self.sessions).get_mut(key)
+        {
+            session.seen = Instant::now();
+        }
+        Ok(caller)
+    }
+
+    fn find(&self, peer: &Peer, shown: &Shown) -> Result<Caller, ApiError> {
         let from = peer.shown();
         let caller =
             |name: String, role, via| Caller { name, role, via, csrf: None, expires_ms: None, session: None, from: from.clone() };
@@ -461,9 +471,8 @@ impl Guard {
     fn session(&self, number: &str, from: &str) -> Option<Caller> {
         let key = sha256(number.as_bytes());
         let (by, csrf, expires_ms) = {
-            let mut sessions = lock(&self.sessions);
-            let session = sessions.get_mut(&key).filter(|session| is_alive(session))?;
-            session.seen = Instant::now();
+            let sessions = lock(&self.sessions);
+            let session = sessions.get(&key).filter(|session| is_alive(session))?;
             (session.by.clone(), session.csrf.clone(), session.expires_ms)
         };
         let (name, role) = self.holder(&by)?;
@@ -485,9 +494,9 @@ impl Guard {
         }
     }
 
-    /// True if the caller would still be let in with the same role.
+    /// True if the caller would still be let in with the same role. To be asked is no use of a session: a page that is open and left alone ends it.
     pub fn still_knows(&self, peer: &Peer, shown: &Shown, caller: &Caller) -> bool {
-        self.caller(peer, shown).is_ok_and(|now| now.role == caller.role && now.name == caller.name)
+        self.find(peer, shown).is_ok_and(|now| now.role == caller.role && now.name == caller.name)
     }
 }
 
@@ -530,6 +539,23 @@ mod tests {
         std::fs::write(folder.path().join("tokens"), "").expect("a file");
         assert!(!guard.still_knows(&peer(1), &cookie, &caller));
         assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("it is gone").kind, ApiErrorKind::Unauthorized);
+    }
+
+    #[test]
+    fn a_stream_does_not_keep_a_session_from_being_idle() {
+        let (_folder, guard) = guard(&format!("alice operate {}\n", sha256(b"t0ken")));
+        let (number, caller) = guard.begin(&peer(1), "t0ken").expect("it is right");
+        let cookie = Shown { token: None, session: Some(number) };
+        let left = Duration::from_secs(60);
+        let leave_alone = || {
+            let mut sessions = lock(&guard.sessions);
+            let session = sessions.values_mut().next().expect("one");
+            session.seen = session.seen.checked_sub(left).expect("the machine runs that long");
+        };
+        let seen = || lock(&guard.sessions).values().next().expect("one").seen.elapsed();
+        leave_alone();
+        assert!(guard.still_knows(&peer(1), &cookie, &caller) && seen() >= left);
+        assert!(guard.caller(&peer(1), &cookie).is_ok() && seen() < left, "a request is a use");
     }
 
     #[test]
