@@ -126,11 +126,9 @@ impl Renamed {
 /// When another array has the name, or a drive is missing, in use, or cannot be written.
 pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Failure> {
     let (uuid, arrays) = (Uuid(array.uuid), tree(assemblies, array));
-    let known = Config::read(path)?.arrays.into_iter().find(|known| known.uuid == uuid);
     // Checked before the drives are written: another array may have the name here.
-    let edit = match known {
-        Some(known) => {
-            let mut edit = Edit::open(path)?;
+    let edit = match edit_of(path, uuid)? {
+        Some((mut edit, known)) => {
             edit.put(&Array { name: Some(new.to_owned()), ..known })?;
             edit.check()?;
             Some(edit)
@@ -177,8 +175,7 @@ pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsReque
 /// # Errors
 /// When the file cannot be changed.
 pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, Failure> {
-    let Some(known) = Config::read(path)?.arrays.into_iter().find(|known| known.uuid == uuid) else { return Ok(false) };
-    let mut edit = Edit::open(path)?;
+    let Some((mut edit, known)) = edit_of(path, uuid)? else { return Ok(false) };
     edit.put(&Array {
         write: request.write.unwrap_or(known.write),
         drive_caches: request.drive_caches.or(known.drive_caches),
@@ -187,6 +184,18 @@ pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, 
     })?;
     edit.save()?;
     Ok(true)
+}
+
+/// The locked configuration, and what it says of the array. `None`: it does not name the array.
+fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
+    let find = |config: &Config| config.arrays.iter().find(|known| known.uuid == uuid).cloned();
+    // A machine without a configuration needs no lock, whose folder would be made.
+    if find(&Config::read(path)?).is_none() {
+        return Ok(None);
+    }
+    let edit = Edit::open(path)?;
+    // What was read before the lock may have changed since.
+    Ok(find(edit.before()).map(|known| (edit, known)))
 }
 
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.

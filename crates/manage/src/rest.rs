@@ -27,7 +27,6 @@ pub mod types;
 pub use server::start;
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
-use crate::atomic_file::replace;
 use crate::config::{ApiOptions, Config, edit};
 use crate::event_file::stored;
 use crate::foreign::Foreign;
@@ -423,13 +422,12 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
         ApiError::new(ApiErrorKind::Invalid, format!("the configuration was not changed, as it would be invalid: {fault}"))
     })?;
     // The lock of the configuration's folder keeps commands from changing it meanwhile.
-    let lock = edit::Edit::open(&rest.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    let edit = edit::Edit::open(&rest.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     if config_text(rest)?.tag != tag {
         let text = "the configuration was changed by somebody else since it was read: read it again";
         return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
     }
-    replace(&rest.config_path, &text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
-    drop(lock);
+    edit.replace_with(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     Ok(Told { message: rest.keeper.reload()? })
 }
 

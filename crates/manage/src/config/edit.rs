@@ -215,6 +215,14 @@ impl Edit {
         replace(&self.path, &text)?;
         Ok(config)
     }
+
+    /// Writes a text, which the caller has checked, in place of the whole file.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub fn replace_with(self, text: &str) -> Result<(), Failure> {
+        replace(&self.path, text)
+    }
 }
 
 /// Writes the keys of an array that differ from their defaults; removes the others, which commands may have set before.
