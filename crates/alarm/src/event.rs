@@ -48,6 +48,8 @@ pub enum Event {
     MemberSilent,
     /// An array does not answer.
     ArraySilent,
+    /// An array of the configuration is not served, although nobody stopped it.
+    NotServed,
     /// The last scrub found redundancy that does not match.
     Mismatch,
     /// Data is lost: too many members could not read it.
@@ -80,6 +82,7 @@ impl Event {
             Self::NoSpace => "NoSpace".into(),
             Self::MemberSilent => "MemberSilent".into(),
             Self::ArraySilent => "ArraySilent".into(),
+            Self::NotServed => "NotServed".into(),
             Self::Mismatch => "Mismatch".into(),
             Self::Unreadable => "Unreadable".into(),
             Self::ReadOnly => "ReadOnly".into(),
@@ -120,6 +123,7 @@ impl Event {
             | Self::NoSpace
             | Self::MemberSilent
             | Self::ArraySilent
+            | Self::NotServed
             | Self::Unreadable
             | Self::ReadOnly
             | Self::DriveReplace => Severity::Critical,

@@ -28,10 +28,15 @@ impl Tracker {
         Self { repeat_after, standing: Vec::new() }
     }
 
-    /// Takes all present causes. Returns the messages to send.
-    pub fn update(&mut self, now: Instant, conditions: &[Condition]) -> Vec<Message> {
+    /// Takes all present causes. Returns the messages to send. `is_unknown`: nobody can tell whether the cause lasts, so it neither ends nor is
+    /// repeated.
+    pub fn update(&mut self, now: Instant, conditions: &[Condition], is_unknown: impl Fn(&Condition) -> bool) -> Vec<Message> {
         let mut messages = Vec::new();
         for standing in &mut self.standing {
+            if is_unknown(&standing.cause) {
+                standing.absent_since = None;
+                continue;
+            }
             let current = conditions.iter().find(|condition| condition.is_same_cause(&standing.cause));
             let Some(current) = current else {
                 standing.absent_since.get_or_insert(now);
@@ -86,7 +91,7 @@ mod tests {
 
     /// The messages at these seconds, if these causes are present.
     fn told(tracker: &mut Tracker, start: Instant, second: u64, conditions: &[Condition]) -> Vec<(Phase, String)> {
-        let messages = tracker.update(start + Duration::from_secs(second), conditions);
+        let messages = tracker.update(start + Duration::from_secs(second), conditions, |_| false);
         messages.into_iter().map(|message| (message.phase, message.cause.component.unwrap_or_default())).collect()
     }
 
@@ -117,6 +122,21 @@ mod tests {
             assert_eq!(told(&mut tracker, start, second, &[]), []);
             assert_eq!(told(&mut tracker, start, second + 3, &here), []);
         }
+    }
+
+    #[test]
+    fn an_unknown_cause_is_neither_over_nor_repeated() {
+        let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
+        assert_eq!(told(&mut tracker, start, 0, &[fail("sda", "")]).len(), 1);
+        assert_eq!(told(&mut tracker, start, 1, &[]), []);
+        for second in [3, 60, DAY.as_secs() * 3] {
+            let at = start + Duration::from_secs(second);
+            assert_eq!(tracker.update(at, &[fail("sda", "")], |_| true), []);
+            assert_eq!(tracker.update(at, &[], |_| true), []);
+        }
+        let later = DAY.as_secs() * 3;
+        assert_eq!(told(&mut tracker, start, later + 1, &[]), []);
+        assert_eq!(told(&mut tracker, start, later + 6, &[]), [(Phase::Cleared, "sda".into())]);
     }
 
     #[test]

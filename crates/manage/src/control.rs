@@ -31,7 +31,7 @@ type On = State<Arc<Service>>;
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1", get(|State(service): On| on(service, |service| Ok(service.about()))))
-        .route("/v1/arrays", get(|State(service): On| on(service, Service::arrays)))
+        .route("/v1/arrays", get(|State(service): On| on(service, |service| Ok(service.arrays()))))
         .route("/v1/arrays/{name}", get(|State(service): On, Path(name): Path<String>| on(service, move |s| s.array(&name))))
         .route("/v1/arrays/{name}/stop", post(stop))
         .route("/v1/arrays/{name}/members", post(add))

@@ -74,7 +74,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
     let api_options = config.api.options().map_err(Failure::Usage)?;
-    let state = config.daemon.state.clone();
+    let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after);
     let (looked, mut ready) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
@@ -85,6 +85,8 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         let _ = looked.send(());
     };
     let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), ready_now, move |config| followed.reload(config));
+    let expected = Arc::downgrade(&keeper);
+    monitor.expect(move || expected.upgrade().map(|keeper| keeper.adopted()).unwrap_or_default(), degraded_after);
     let router = control::router(Arc::clone(&service))
         .merge(api::router(Arc::clone(&keeper), Arc::clone(&routine)))
         .merge(monitor.router());

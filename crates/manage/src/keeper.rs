@@ -82,8 +82,10 @@ impl Keeper {
         reloaded: impl Fn(&Config) + Send + 'static,
     ) -> Arc<Self> {
         let (wishes, asked) = channel();
-        let (shown, ending) = (Arc::default(), Arc::<AtomicBool>::default());
-        let arrays = config.arrays.iter().cloned().map(Entry::new).collect();
+        let arrays: Vec<Entry> = config.arrays.iter().cloned().map(Entry::new).collect();
+        // None is forgotten until the first look has ended.
+        let shown = Arc::new(Mutex::new(arrays.iter().map(Entry::view).collect()));
+        let ending = Arc::<AtomicBool>::default();
         let (listening, told) = (false, Vec::new());
         let mut work = Work {
             config_path,

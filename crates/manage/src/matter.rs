@@ -176,6 +176,8 @@ fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Mat
     }
     match array.health {
         HealthView::Optimal => {}
+        // Nothing is known of its members.
+        _ if view::is_unseen(array) => {}
         HealthView::Degraded if own && rebuilds => say(
             MatterKind::Rebuilding,
             paths(|member| member.failure.is_some() || member.role == "rebuilding"),

@@ -19,7 +19,8 @@ pub use board::{DriveEntry, ask, slow};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
-use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::config::Patience;
 use crate::service::Service;
 use axum::extract::State;
 use axum::http::header;
@@ -32,7 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stria_alarm::{Condition, Counts, Event, Heartbeat, Message, Messenger, Outcome, Phase, Tracker};
 use stria_health::{DriveHealth, HealthConfig, SlowMember};
@@ -43,6 +44,8 @@ use tokio::sync::watch;
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 /// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// An array of the configuration that is not served for so long is told, unless `degraded-after` says otherwise.
+const NOT_SERVED_FOR: Duration = Duration::from_secs(30);
 
 /// A cause that stands, as `stria alarm` shows it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +73,13 @@ pub struct Monitor {
     board: Board,
     health: Mutex<HealthConfig>,
     tracker: Mutex<Tracker>,
+    /// The arrays of the configuration, where there is one.
+    adopted: OnceLock<Adopted>,
+    /// So long may an array of the configuration be missing before that is told.
+    patience: Mutex<Duration>,
 }
+
+type Adopted = Box<dyn Fn() -> Vec<AdoptedView> + Send + Sync>;
 
 impl Monitor {
     /// Begins to watch. The threads end with the service.
@@ -81,6 +90,8 @@ impl Monitor {
             messenger: plan.messenger,
             board: Board::default(),
             health: Mutex::new(plan.health),
+            adopted: OnceLock::new(),
+            patience: Mutex::new(NOT_SERVED_FOR),
         });
         let observer = Observer::new(&plan.alarms);
         let heartbeat = plan.alarms.heartbeat.map(Heartbeat::new);
@@ -132,6 +143,27 @@ impl Monitor {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Watches over the arrays of a configuration, too, also those that are not served.
+    pub fn expect(&self, adopted: impl Fn() -> Vec<AdoptedView> + Send + Sync + 'static, patience: Patience) {
+        let _ = self.adopted.set(Box::new(adopted));
+        self.set_patience(patience);
+    }
+
+    /// Changes the time for which an array may wait for its drives untold. One that waits for ever is told after the usual time.
+    pub fn set_patience(&self, patience: Patience) {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience.0.unwrap_or(NOT_SERVED_FOR);
+    }
+
+    /// The arrays that should be served and are not.
+    fn missing(&self) -> Vec<AdoptedView> {
+        let mut missing = self.adopted.get().map(|adopted| adopted()).unwrap_or_default();
+        missing.retain(|array| match array.state {
+            AdoptedState::Absent | AdoptedState::Waiting | AdoptedState::Refused => true,
+            AdoptedState::Served | AdoptedState::Stopped => false,
+        });
+        missing
+    }
+
     /// Changes the thresholds; drives are asked again at once.
     pub fn set_health(&self, health: HealthConfig) {
         let mut known = self.health.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,14 +207,16 @@ impl Monitor {
             due = now + LOOK_EVERY;
             // Events first: what they tell of is in the views that follow.
             let events = service.events().since(sequence);
-            let Ok(views) = service.arrays() else { continue };
+            let views = service.arrays();
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
-            let seen = observer.look(now, &views, &events, &self.board.entries(), &self.health());
-            seen.happenings.into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
+            let mut seen = observer.look(now, &views, &events, &self.board.entries(), &self.health());
+            let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+            observer.look_for_missing(now, &self.missing(), patience, &mut seen);
+            std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
             let messages = {
                 let mut tracker = self.lock();
                 seen.gone.iter().for_each(|array| tracker.forget(array));
-                tracker.update(now, &seen.conditions)
+                tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
             messages.into_iter().for_each(|message| self.tell(&service, message));
         }
@@ -210,9 +244,8 @@ impl Monitor {
         let mut due = Instant::now();
         loop {
             let Some(service) = self.service.upgrade() else { return };
-            if (Instant::now() >= due || self.board.is_expired())
-                && let Ok(views) = service.arrays()
-            {
+            if Instant::now() >= due || self.board.is_expired() {
+                let views = service.arrays();
                 self.board.refresh(&views, &self.health());
                 // The first time comes before the first array.
                 due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
@@ -225,8 +258,9 @@ impl Monitor {
     fn beat(&self, mut heartbeat: Heartbeat) {
         let mut is_well = true;
         loop {
+            std::thread::sleep(LOOK_EVERY);
             let Some(service) = self.service.upgrade() else { return };
-            let all_answer = service.arrays().is_ok_and(|views| views.iter().all(|view| view.silent_s.is_none()));
+            let all_answer = service.arrays().iter().all(|view| view.silent_s.is_none()) && self.missing().is_empty();
             drop(service);
             if all_answer {
                 match heartbeat.beat(Instant::now()) {
@@ -238,7 +272,6 @@ impl Monitor {
                     Err(_) => {}
                 }
             }
-            std::thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -249,7 +282,7 @@ impl Monitor {
     /// The figures for Prometheus.
     ///
     /// # Errors
-    /// When an array has never answered.
+    /// When the service ends.
     pub fn figures(&self) -> Result<String, ApiError> {
         Ok(metrics::text(&views(self)?, &self.board.entries(), &self.counts()))
     }
@@ -282,7 +315,7 @@ async fn test(State(monitor): State<Arc<Monitor>>) -> Result<Json<Vec<Outcome>>,
 
 fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
     let service = monitor.service.upgrade();
-    service.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?.arrays()
+    service.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends")).map(|service| service.arrays())
 }
 
 async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {

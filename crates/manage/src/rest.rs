@@ -139,8 +139,8 @@ impl Rest {
     }
 
     /// The arrays. `is_fresh`: as they are now, rather than within the last second.
-    fn entries(&self, is_fresh: bool) -> Result<Vec<ArrayEntry>, ApiError> {
-        self.looks.arrays(is_fresh, &self.monitor.health(), || Ok((self.service.arrays()?, self.keeper.adopted())))
+    fn entries(&self, is_fresh: bool) -> Vec<ArrayEntry> {
+        self.looks.arrays(is_fresh, &self.monitor.health(), || (self.service.arrays(), self.keeper.adopted()))
     }
 
     fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
@@ -149,10 +149,10 @@ impl Rest {
     }
 
     /// Everything that changes.
-    fn state(&self) -> Result<State, ApiError> {
-        let (arrays, alarms) = (self.entries(false)?, self.monitor.standing());
+    fn state(&self) -> State {
+        let (arrays, alarms) = (self.entries(false), self.monitor.standing());
         let summary = self.summary(&arrays, &alarms);
-        Ok(State { boot: self.boot.clone(), time_ms: now_ms(), summary, arrays, jobs: self.jobs.all(), alarms })
+        State { boot: self.boot.clone(), time_ms: now_ms(), summary, arrays, jobs: self.jobs.all(), alarms }
     }
 }
 
@@ -184,14 +184,14 @@ fn routes() -> Vec<Route> {
             Ok(Told { message: "the session has ended".into() })
         }),
         route(get.clone(), "/state", View, "Everything that changes, as the stream sends it", |call: Call<Nothing>| {
-            call.rest.state()
+            Ok::<State, _>(call.rest.state())
         }),
         route(get.clone(), "/summary", View, "The machine in one sentence, and what is wrong", |call: Call<Nothing>| {
-            let (arrays, alarms) = (call.rest.entries(false)?, call.rest.monitor.standing());
-            Ok(call.rest.summary(&arrays, &alarms))
+            let (arrays, alarms) = (call.rest.entries(false), call.rest.monitor.standing());
+            Ok::<Summary, _>(call.rest.summary(&arrays, &alarms))
         }),
         route(get.clone(), "/arrays", View, "The arrays that belong to Stria, served or not", |call: Call<Nothing>| {
-            call.rest.entries(false)
+            Ok::<Vec<ArrayEntry>, _>(call.rest.entries(false))
         }),
         route(get.clone(), "/arrays/{name}", View, "One array, by name or UUID", |call: Call<Nothing>| {
             plans::entry(&call.rest, &call.name)
@@ -329,13 +329,13 @@ fn drives_of(call: Call<Nothing>) -> Result<Vec<DrivePage>, ApiError> {
     let rest = &call.rest;
     let config = rest.config()?;
     let (paths, pool) = (drives::paths(&config.daemon), &config.spares.drives);
-    Ok(drives::pages(paths, &rest.entries(false)?, &rest.monitor.drives(), pool))
+    Ok(drives::pages(paths, &rest.entries(false), &rest.monitor.drives(), pool))
 }
 
 fn spares(call: Call<Nothing>) -> Result<SparePool, ApiError> {
     let (rest, policy) = (&call.rest, call.rest.config()?.spares);
     let looked = look_at_pool(&policy.drives);
-    let arrays: Vec<ArrayView> = rest.entries(false)?.into_iter().filter_map(|entry| entry.view).collect();
+    let arrays: Vec<ArrayView> = rest.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     Ok(SparePool {
         kind: policy.kind,
         enclosure: policy.enclosure,

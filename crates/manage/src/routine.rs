@@ -141,6 +141,7 @@ impl Work {
             let Some(service) = self.service.upgrade() else { return };
             for config in reloaded.try_iter() {
                 (self.routine, self.replacement) = (config.routine, config.replacement);
+                self.monitor.set_patience(config.daemon.degraded_after);
                 self.monitor.set_health(config.health);
                 self.again_at.clear();
                 look_at = Instant::now();
@@ -150,9 +151,7 @@ impl Work {
                 continue;
             }
             look_at = Instant::now() + LOOK_EVERY;
-            if let Ok(views) = service.arrays() {
-                self.look(&service, &views);
-            }
+            self.look(&service, &service.arrays());
         }
     }
 

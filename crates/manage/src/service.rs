@@ -77,6 +77,8 @@ pub struct Served {
     /// Sweeps are paused by command.
     paused: AtomicBool,
     stopping: AtomicBool,
+    /// Its last view could not be had, which the log says.
+    unseen: AtomicBool,
     /// The servers by which it is the disk of virtual machines.
     disks: Mutex<Vec<Arc<VhostUserServer>>>,
     /// Their sockets, with access and the disk's number.
@@ -268,6 +270,7 @@ impl Service {
             bounds: Mutex::default(),
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            unseen: AtomicBool::default(),
             disks: Mutex::default(),
             places: Mutex::default(),
         };
@@ -370,11 +373,27 @@ impl Service {
         }
     }
 
-    /// All arrays.
-    pub fn arrays(&self) -> Result<Vec<ArrayView>, ApiError> {
+    /// All arrays. One that has no view must not hide the others: it is there as one that does not answer.
+    pub fn arrays(&self) -> Vec<ArrayView> {
         let end = Instant::now() + STATUS_WITHIN;
         let left = || end.saturating_duration_since(Instant::now()).max(STATUS_WITHIN / 20);
-        self.all().iter().map(|served| self.view(served, left())).collect()
+        let view = |served: &Arc<Served>| match self.view(served, left()) {
+            Ok(view) => {
+                served.unseen.store(false, Ordering::SeqCst);
+                Some(view)
+            }
+            // It stops, or has stopped since.
+            Err(_) if served.stopping.load(Ordering::SeqCst) || !self.serves(&served.name) => None,
+            Err(error) => {
+                if !served.unseen.swap(true, Ordering::SeqCst) {
+                    tracing::error!("the state of array \"{}\" is unknown: {error}", served.name);
+                }
+                let unseen = || view::unseen(&served.name, &served.uuid, 0);
+                let known = lock(&served.known).clone().unwrap_or_else(unseen);
+                Some(silent(served, known, STATUS_WITHIN))
+            }
+        };
+        self.all().iter().filter_map(view).collect()
     }
 
     /// One array.
@@ -386,16 +405,10 @@ impl Service {
     fn view(&self, served: &Served, patience: Duration) -> Result<ArrayView, ApiError> {
         let known = || lock(&served.known);
         let Some((report, lanes)) = served.lanes.report_within(patience)? else {
-            let (still, lane, _) = served.lanes.stands_still();
-            let Some(mut view) = known().clone() else {
+            let Some(view) = known().clone() else {
                 return Err(ApiError::new(ApiErrorKind::Failed, format!("array \"{}\" does not answer", served.name)));
             };
-            let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
-            view.silent_s = Some(seconds);
-            let silence = format!("does not answer (pid {pid}, lane {lane}) since {seconds} s");
-            view.state = format!("{silence}; before that: {}", view.state);
-            view.headline = format!("{silence}; before that: {}", view.headline);
-            return Ok(view);
+            return Ok(silent(served, view, patience));
         };
         let takes_clients = served.lanes.takes_clients();
         let mut view = view::array(&report);
@@ -738,6 +751,18 @@ impl Service {
         let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
         Ok(view::array(&served.lanes.stop(told)?).state)
     }
+}
+
+/// The last known view of an array that has not answered for `patience` at least.
+fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> ArrayView {
+    let (still, lane, _) = served.lanes.stands_still();
+    let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
+    view.silent_s = Some(seconds);
+    let silence = format!("does not answer (pid {pid}, lane {lane}) since {seconds} s");
+    for words in [&mut view.state, &mut view.headline] {
+        *words = if words.is_empty() { silence.clone() } else { format!("{silence}; before that: {words}") };
+    }
+    view
 }
 
 /// Bounds the speed of an array's sweeps.

@@ -94,6 +94,60 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     view
 }
 
+/// An array whose lanes have never answered: nothing but its name and identity is known.
+pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
+    ArrayView {
+        name: name.into(),
+        full_name: name.into(),
+        uuid: uuid_text(uuid),
+        level: String::new(),
+        layout: String::new(),
+        strip_bytes: None,
+        strip_reason: None,
+        size_bytes: 0,
+        // Nobody can tell that it is better.
+        health: HealthView::Failed,
+        state: String::new(),
+        silent_s: Some(silent_s),
+        clean: false,
+        read_only: false,
+        unreplayed: None,
+        trim_zeroes: false,
+        paused: false,
+        members: Vec::new(),
+        missing_slots: Vec::new(),
+        spans: Vec::new(),
+        sweep: None,
+        resync_pending: false,
+        mismatch_sectors: None,
+        last_scrub: None,
+        next_scrub_s: None,
+        mismatch_repaired: false,
+        losses_survived: 0,
+        headline: String::new(),
+        bitmap: None,
+        log: None,
+        write: None,
+        power_cut: String::new(),
+        speed: None,
+        drive_caches: None,
+        in_flight: 0,
+        events: 0,
+        created_s: 0,
+        exports: Vec::new(),
+        block_device: None,
+        attached: Vec::new(),
+        vhost_user: Vec::new(),
+        clients: Vec::new(),
+        lanes: Vec::new(),
+    }
+}
+
+/// True of [`unseen`]: every array that has answered has a level.
+pub fn is_unseen(view: &ArrayView) -> bool {
+    view.silent_s.is_some() && view.level.is_empty()
+}
+
 /// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the members are files.
 pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) -> Option<String> {
     let tree = array.tree();

@@ -212,6 +212,11 @@ fn an_array_starts_degraded_when_time_is_up() {
     let view = wait_for(&place, "tank", "the reason", |view| view["state"] == "waiting");
     assert!(view["text"].as_str().is_some_and(|text| text.contains("missing")), "{view:#}");
     place.run(&["start", "tank"]).refused(1, &["missing"]);
+    let end = Instant::now() + support::PATIENCE;
+    while !place.ok(&["alarm"]).contains("NotServed") {
+        assert!(Instant::now() < end, "no alarm tells that the array does not start");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     // Of two copies of a member the daemon chooses none.
     fs::copy(&tank[2], place.path("copy")).expect("a copy");
     plug_in(&place, &tank[1]);

@@ -171,7 +171,7 @@ pub fn give(service: &Service, policy: &Spares, told: &mut Vec<String>) {
     if policy.drives.is_empty() {
         return told.clear();
     }
-    let arrays = service.arrays().unwrap_or_default();
+    let arrays = service.arrays();
     let needs: Vec<Need> = arrays.iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect();
     let mut said = Vec::new();
     for need in needs {

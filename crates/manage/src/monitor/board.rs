@@ -47,8 +47,16 @@ impl Board {
     /// Asks the drives of these arrays. Drives of other arrays are forgotten.
     pub fn refresh(&self, arrays: &[ArrayView], thresholds: &HealthConfig) {
         self.expired.store(false, Ordering::SeqCst);
-        let entries = ask(paths(arrays, thresholds.smartctl.is_some()), thresholds);
-        *self.lock() = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+        let mut entries = ask(paths(arrays, thresholds.smartctl.is_some()), thresholds);
+        let mut known = self.lock();
+        for entry in &mut entries {
+            let before = known.get(&entry.path).and_then(|entry| entry.health.as_ref());
+            if let (Some(health), Some(before)) = (entry.health.as_mut().filter(|health| health.asleep), before) {
+                // A drive that sleeps has not become better.
+                (health.verdict, health.findings) = (before.verdict, before.findings.clone());
+            }
+        }
+        *known = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, DriveEntry>> {

@@ -1,8 +1,8 @@
 //! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it has seen.
 
 use super::board::{DriveEntry, slow};
-use crate::api::{ArrayView, EventView, HealthView, MemberView};
-use crate::view::{all_members, found_mismatch};
+use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
+use crate::view::{all_members, found_mismatch, is_unseen};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
@@ -11,6 +11,8 @@ use stria_terminal::size;
 
 /// A member or an array that has not answered for so long is told.
 const SILENT: Duration = Duration::from_secs(5);
+/// The time that an array may take to start when it no longer waits.
+const STARTING: Duration = Duration::from_secs(5);
 /// So long after the last data was lost that is told as a cause that lasts.
 const UNREADABLE_LASTS: Duration = Duration::from_secs(3600);
 
@@ -23,6 +25,20 @@ pub struct Seen {
     pub happenings: Vec<Condition>,
     /// Arrays that are no longer served.
     pub gone: Vec<String>,
+    /// Arrays that do not answer: what was last known of them is old.
+    silent: Vec<String>,
+    /// Drives that reported nothing about themselves: array and path.
+    unread: Vec<(String, String)>,
+}
+
+impl Seen {
+    /// True if nobody can tell at present whether this cause lasts.
+    pub fn is_unknown(&self, cause: &Condition) -> bool {
+        let is_of_drive = matches!(cause.event, Event::DriveWatch | Event::DriveReplace);
+        let is_unread = |(array, path): &(String, String)| *array == cause.array && cause.component.as_ref() == Some(path);
+        let is_told_by_array = !matches!(cause.event, Event::ArraySilent | Event::NotServed);
+        is_told_by_array && self.silent.contains(&cause.array) || is_of_drive && self.unread.iter().any(is_unread)
+    }
 }
 
 /// A member that was dropped while it was looked at.
@@ -49,12 +65,27 @@ pub struct Observer {
     spares: BTreeMap<String, usize>,
     rebuild_step: u8,
     arrays: BTreeMap<String, Known>,
+    /// The arrays of the configuration that are not served, by UUID.
+    not_served: BTreeMap<String, Missing>,
+}
+
+/// The memory of an array that is not served.
+struct Missing {
+    /// The reason, and since when it is this one: the time that a start waits begins anew when a drive comes.
+    text: String,
+    since: Instant,
+    is_told: bool,
 }
 
 impl Observer {
     /// Nothing was seen yet.
     pub fn new(config: &AlarmConfig) -> Self {
-        Self { spares: config.spares.clone(), rebuild_step: config.rebuild_step, arrays: BTreeMap::new() }
+        Self {
+            spares: config.spares.clone(),
+            rebuild_step: config.rebuild_step,
+            arrays: BTreeMap::new(),
+            not_served: BTreeMap::new(),
+        }
     }
 
     /// Takes the views of all arrays, the events since the last look, and what is known of drives.
@@ -68,9 +99,15 @@ impl Observer {
     ) -> Seen {
         let mut seen = Seen::default();
         for view in views {
-            self.look_at(now, view, events, &mut seen);
+            if view.silent_s.is_some() {
+                seen.silent.push(view.name.clone());
+            }
+            // Of an array that has never answered nothing else is known.
+            if !is_unseen(view) {
+                self.look_at(now, view, events, &mut seen);
+            }
             lasting(view, config, &mut seen.conditions);
-            health(view, drives, &mut seen.conditions);
+            health(view, drives, &mut seen);
         }
         let is_here = |name: &String| views.iter().any(|view| view.name == *name);
         for name in self.arrays.keys().filter(|name| !is_here(name)) {
@@ -84,6 +121,23 @@ impl Observer {
         }
         self.arrays.retain(|name, _| views.iter().any(|view| view.name == *name));
         seen
+    }
+
+    /// Takes the arrays that should be served and are not. Each is told when it has been so for `patience`, as drives may still come.
+    pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
+        self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
+        for AdoptedView { name, uuid, text, .. } in missing {
+            let new = || Missing { text: text.clone(), since: now, is_told: false };
+            let known = self.not_served.entry(uuid.clone()).or_insert_with(new);
+            if known.text != *text {
+                (known.text, known.since) = (text.clone(), now);
+            }
+            known.is_told |= now.duration_since(known.since) >= patience + STARTING;
+            if known.is_told {
+                let text = format!("array \"{name}\" is not served: {text}");
+                seen.conditions.push(condition(Event::NotServed, name, None, text));
+            }
+        }
     }
 
     fn look_at(&mut self, now: Instant, view: &ArrayView, events: &[EventView], seen: &mut Seen) {
@@ -256,18 +310,26 @@ fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Conditi
 }
 
 /// The causes that drives report of themselves.
-fn health(view: &ArrayView, drives: &[DriveEntry], conditions: &mut Vec<Condition>) {
+fn health(view: &ArrayView, drives: &[DriveEntry], seen: &mut Seen) {
     for member in present(view).into_iter().filter(|member| member.role != "failed") {
         let entry = drives.iter().find(|entry| entry.path.as_os_str() == member.path.as_str());
-        let Some(health @ DriveHealth { verdict, .. }) = entry.and_then(|entry| entry.health.as_ref()) else { continue };
+        let health = entry.and_then(|entry| entry.health.as_ref());
+        let Some(health @ DriveHealth { verdict, asleep, .. }) = health else {
+            seen.unread.push((view.name.clone(), member.path.clone()));
+            continue;
+        };
         let event = match verdict {
+            Verdict::Good if *asleep => {
+                seen.unread.push((view.name.clone(), member.path.clone()));
+                continue;
+            }
             Verdict::Good => continue,
             Verdict::Watch => Event::DriveWatch,
             Verdict::Replace => Event::DriveReplace,
         };
         let reasons: Vec<&str> = health.findings.iter().map(|finding| finding.sentence.as_str()).collect();
         let text = format!("drive {} of array \"{}\": {}", member.path, view.name, reasons.join(". "));
-        conditions.push(condition(event, &view.name, Some(&member.path), text));
+        seen.conditions.push(condition(event, &view.name, Some(&member.path), text));
     }
 }
 
@@ -377,6 +439,52 @@ mod tests {
     }
 
     #[test]
+    fn the_causes_of_an_array_that_does_not_answer_are_unknown() {
+        let mut observer = Observer::new(&AlarmConfig::default());
+        let mut full = array(WELL);
+        full.members[0].no_room = true;
+        let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], &HealthConfig::default());
+        assert_eq!(names(&seen.conditions), ["NoSpace"]);
+        let cause = seen.conditions[0].clone();
+        assert!(!seen.is_unknown(&cause));
+        full.silent_s = Some(6);
+        let seen = observer.look(Instant::now(), &[full], NOTHING, &[], &HealthConfig::default());
+        assert_eq!(names(&seen.conditions), ["ArraySilent"]);
+        assert!(seen.is_unknown(&cause) && !seen.is_unknown(&seen.conditions[0]));
+        // Nothing is made up of one that has never answered, and it hides no other.
+        let unseen = crate::view::unseen("lake", &[1; 16], 9);
+        let failed = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
+        let seen = observer.look(Instant::now(), &[unseen, failed], NOTHING, &[], &HealthConfig::default());
+        assert_eq!((names(&seen.conditions), names(&seen.happenings)), (vec!["ArraySilent".into(), "Fail".into()], vec![]));
+    }
+
+    #[test]
+    fn an_array_that_does_not_start_is_told_after_a_time() {
+        let mut observer = Observer::new(&AlarmConfig::default());
+        let waiting = AdoptedView {
+            name: "tank".into(),
+            uuid: "1".into(),
+            state: crate::api::AdoptedState::Waiting,
+            text: "2 drives are missing".into(),
+            drives: Vec::new(),
+            again_in_s: None,
+        };
+        let start = Instant::now();
+        let mut at = |second, missing: &[AdoptedView]| {
+            let mut seen = Seen::default();
+            observer.look_for_missing(start + Duration::from_secs(second), missing, Duration::from_secs(30), &mut seen);
+            seen.conditions
+        };
+        let other = AdoptedView { text: "1 drive is missing".into(), ..waiting.clone() };
+        let (missing, other) = (std::slice::from_ref(&waiting), std::slice::from_ref(&other));
+        assert_eq!((at(0, other), at(30, missing), at(64, missing)), (vec![], vec![], vec![]), "a drive came");
+        let told = at(65, missing);
+        assert!(names(&told) == ["NotServed"] && told[0].text.contains("2 drives are missing"), "{told:?}");
+        assert_eq!(names(&at(66, other)), ["NotServed"], "it still is not served");
+        assert_eq!((at(67, &[]), at(68, missing), at(98, missing)), (vec![], vec![], vec![]), "the time begins anew");
+    }
+
+    #[test]
     fn a_drive_that_is_about_to_die_is_told_while_it_is_a_member() {
         let mut observer = Observer::new(&AlarmConfig::default());
         let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into() };
@@ -385,5 +493,13 @@ mod tests {
         let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
         assert_eq!(names(&seen.conditions), ["DriveReplace"]);
         assert!(seen.conditions[0].text.contains("it expects to fail"));
+        // A drive that sleeps or does not answer is not well again for that.
+        let cause = &seen.conditions[0];
+        let asleep = DriveHealth { asleep: true, ..DriveHealth::default() };
+        for (health, is_unknown) in [(None, true), (Some(asleep), true), (Some(DriveHealth::default()), false)] {
+            let entry = DriveEntry { path: "b".into(), read_at_s: 0, health, error: None, seat: None };
+            let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
+            assert_eq!((names(&seen.conditions), seen.is_unknown(cause)), (vec![], is_unknown));
+        }
     }
 }

@@ -114,7 +114,7 @@ pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiErr
         Ok(catalogue) => catalogue,
         Err(text) => return Ok(laws(text, Vec::new())),
     };
-    let pages = super::drives::pages(super::drives::paths(&rest.config()?.daemon), &rest.entries(false)?, &[], &[]);
+    let pages = super::drives::pages(super::drives::paths(&rest.config()?.daemon), &rest.entries(false), &[], &[]);
     let model_of = |path: &String| pages.iter().find(|page| page.path == *path).and_then(|page| page.model.clone());
     let mut own: Vec<Option<&str>> = wish
         .drives

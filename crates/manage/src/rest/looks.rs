@@ -3,7 +3,7 @@
 //! Rates are the difference between two looks. Nobody looks while nobody asks, so a sleeping lane is not woken for it.
 
 use super::types::{ArrayEntry, ClientRate, MemberRate, Rates, Task};
-use crate::api::{AdoptedState, AdoptedView, ApiError, ArrayView, SweepView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, SweepView};
 use crate::monitor::slow;
 use crate::view::all_members;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,20 +35,17 @@ fn lock(mutex: &Mutex<Option<Look>>) -> MutexGuard<'_, Option<Look>> {
 
 impl Looks {
     /// The arrays now, or as they were less than a second ago. `is_fresh`: they must be looked at again.
-    ///
-    /// # Errors
-    /// When an array has never answered.
     pub fn arrays(
         &self,
         is_fresh: bool,
         health: &HealthConfig,
-        look: impl FnOnce() -> Result<(Vec<ArrayView>, Vec<AdoptedView>), ApiError>,
-    ) -> Result<Vec<ArrayEntry>, ApiError> {
+        look: impl FnOnce() -> (Vec<ArrayView>, Vec<AdoptedView>),
+    ) -> Vec<ArrayEntry> {
         let mut last = lock(&self.0);
         if let Some(last) = last.as_ref().filter(|last| !is_fresh && !last.is_stale && last.at.elapsed() < FRESH) {
-            return Ok(last.entries.clone());
+            return last.entries.clone();
         }
-        let (views, adopted) = look()?;
+        let (views, adopted) = look();
         let at = Instant::now();
         let before = last.as_ref().filter(|last| at - last.at < RECENT);
         let entries = entries(&views, &adopted, health, |view| {
@@ -64,7 +61,7 @@ impl Looks {
             Some(last) => (last.is_stale, last.entries) = (false, entries.clone()),
             None => *last = Some(Look { at, is_stale: false, views, entries: entries.clone() }),
         }
-        Ok(entries)
+        entries
     }
 
     /// Forgets the last look, since an action has changed something.

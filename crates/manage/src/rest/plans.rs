@@ -361,7 +361,7 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
         Action::Locate { drive, on } => {
             let known = drives::paths(&rest.config()?.daemon);
             let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
-            if !known.contains(drive) && !rest.entries(false)?.iter().any(is_member) {
+            if !known.contains(drive) && !rest.entries(false).iter().any(is_member) {
                 return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
             }
             let title = format!("Switch the light of {} {}.", drive.display(), if *on { "on" } else { "off" });
@@ -386,7 +386,7 @@ fn simple(rest: &Rest, action: &Action, array: &str, what: &str) -> Result<Based
 
 fn plan_create(rest: &Rest, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
     let spec = spec(create, true)?;
-    let taken = rest.entries(true)?.into_iter().any(|entry| entry.name == create.name);
+    let taken = rest.entries(true).into_iter().any(|entry| entry.name == create.name);
     if taken {
         return Err(refused(format!("an array \"{}\" belongs to Stria already: choose another name", create.name)));
     }
@@ -485,7 +485,7 @@ fn plan_destroy(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiE
 fn plan_rename(rest: &Rest, action: &Action, array: &str, name: &str) -> Result<Based, ApiError> {
     let entry = entry(rest, array)?;
     refuse_served(&entry, "rename")?;
-    if rest.entries(true)?.iter().any(|other| other.name == name) {
+    if rest.entries(true).iter().any(|other| other.name == name) {
         return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
     }
     let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
@@ -631,7 +631,7 @@ fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRe
     }
     let (entry, view) = served(rest, array)?;
     let leaving = member(&view, &request.path)?;
-    let arrays: Vec<ArrayView> = rest.entries(false)?.into_iter().filter_map(|entry| entry.view).collect();
+    let arrays: Vec<ArrayView> = rest.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     let Update { firmware, activate } = check_update(&view, &arrays, request)?;
     let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(error.to_string()))?;
     let hash = sha256_of(&mut image);
@@ -656,7 +656,7 @@ fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRe
 /// # Errors
 /// When there is none.
 pub fn entry(rest: &Rest, name: &str) -> Result<ArrayEntry, ApiError> {
-    let entries = rest.entries(true)?;
+    let entries = rest.entries(true);
     let known: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
     entries.into_iter().find(|entry| entry.name == name || entry.uuid == name).ok_or_else(|| {
         let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
@@ -726,7 +726,7 @@ fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiEr
         );
         return Err(refused(text));
     }
-    let pages = drives::pages(paths.to_vec(), &rest.entries(false)?, &[], &config.spares.drives);
+    let pages = drives::pages(paths.to_vec(), &rest.entries(false), &[], &config.spares.drives);
     let pages: Vec<DrivePage> =
         paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
     for page in &pages {

@@ -423,7 +423,7 @@ impl Server {
                 "/api/v1/stream" => {
                     let last = text(&head.headers, "last-event-id");
                     let (seen, rest) = (self.seen.subscribe(), Arc::clone(&self.rest));
-                    let state = match blocking(move || rest.state()).await {
+                    let state = match blocking(move || Ok(rest.state())).await {
                         Ok(state) => state,
                         Err(error) => return error.into_response(),
                     };

@@ -43,7 +43,7 @@ pub async fn look(rest: Arc<Rest>, seen: watch::Sender<Seen>) {
         let due = Instant::now() + EVERY;
         if seen.receiver_count() > 0 {
             let asked = Arc::clone(&rest);
-            let state = tokio::task::spawn_blocking(move || asked.state().ok()).await.ok().flatten();
+            let state = tokio::task::spawn_blocking(move || asked.state()).await.ok();
             // While nothing can be seen, no beat is sent: the page says since when it has no answer.
             if let Some(mut state) = state {
                 let text = serde_json::to_string(&state).expect("a state is plain data");

@@ -64,7 +64,11 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
     let (began, alarm, remedies): (_, &[Event], Vec<Action>) = match matter.kind {
         MatterKind::NotServed => {
             let start = Action::Start { array: name(), force: false };
-            (last(&["waiting", "stopped"]), &[], if array.state == AdoptedState::Absent { vec![] } else { vec![start] })
+            (
+                last(&["waiting", "stopped"]),
+                &[Event::NotServed],
+                if array.state == AdoptedState::Absent { vec![] } else { vec![start] },
+            )
         }
         MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
         MatterKind::MemberSilent => {
@@ -176,6 +180,7 @@ fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
         Event::Fail
         | Event::DegradedArray
         | Event::ArraySilent
+        | Event::NotServed
         | Event::MemberSilent
         | Event::NoSpace
         | Event::ReadOnly

@@ -178,7 +178,7 @@ impl Service {
             }
         };
         let view = self.array(name)?;
-        let Update { firmware, activate } = check_update(&view, &self.arrays()?, request)?;
+        let Update { firmware, activate } = check_update(&view, &self.arrays(), request)?;
         let image = stria_health::read_image(&request.image).map_err(refused)?;
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
