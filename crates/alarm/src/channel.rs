@@ -4,6 +4,7 @@ use crate::config::{AlarmConfig, JournalConfig, MailConfig};
 use crate::event::{Message, Phase};
 use crate::journal::Journal;
 use lettre::message::{Mailbox, header::ContentType};
+use lettre::transport::smtp::SmtpTransportBuilder;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::{SendmailTransport, SmtpTransport, Transport};
 use rustix::fs::OFlags;
@@ -15,6 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use ureq::Agent;
 
@@ -51,6 +53,13 @@ pub(crate) struct Mail {
 
 enum MailBy {
     Server(SmtpTransport),
+    /// The password is read when the first mail is sent: a file that is not there yet must not keep anything else from starting.
+    Login {
+        url: String,
+        user: String,
+        file: PathBuf,
+        server: OnceLock<SmtpTransport>,
+    },
     Program(SendmailTransport),
 }
 
@@ -141,7 +150,18 @@ impl Mail {
             None => address(&format!("root@{}", host()))?,
         };
         let by = match &config.smtp {
-            Some(url) => MailBy::Server(server(url, config.smtp_password_file.as_deref())?),
+            Some(url) => {
+                let anybody = server(url)?.build();
+                match &config.smtp_password_file {
+                    None => MailBy::Server(anybody),
+                    Some(file) => {
+                        let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map(|(user, _)| user);
+                        let user = user.ok_or("a password without a user: write smtp://USER@HOST")?;
+                        let user = user.split(':').next().unwrap_or(user).to_owned();
+                        MailBy::Login { url: url.clone(), user, file: file.clone(), server: OnceLock::new() }
+                    }
+                }
+            }
             None => {
                 let program = config.sendmail.as_deref().unwrap_or(Path::new("/usr/sbin/sendmail"));
                 MailBy::Program(SendmailTransport::new_with_command(program))
@@ -159,21 +179,31 @@ impl Mail {
         let mail = builder.subject(subject).body(body(message)).map_err(|error| error.to_string())?;
         match &self.by {
             MailBy::Server(server) => server.send(&mail).map(|_| ()).map_err(|error| error.to_string()),
+            MailBy::Login { url, user, file, server } => {
+                let server = match server.get() {
+                    Some(server) => server,
+                    None => {
+                        let made = login(url, user, file)?;
+                        server.get_or_init(|| made)
+                    }
+                };
+                server.send(&mail).map(|_| ()).map_err(|error| error.to_string())
+            }
             MailBy::Program(program) => program.send(&mail).map_err(|error| error.to_string()),
         }
     }
 }
 
-fn server(url: &str, password_file: Option<&Path>) -> Result<SmtpTransport, String> {
-    let mut builder = SmtpTransport::from_url(url).map_err(|error| format!("the mail server's URL: {error}"))?;
-    if let Some(file) = password_file {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map(|(user, _)| user);
-        let user = user.ok_or("a password without a user: write smtp://USER@HOST")?;
-        let user = user.split(':').next().unwrap_or(user).to_owned();
-        builder = builder.credentials(Credentials::new(user, text.lines().next().unwrap_or_default().to_owned()));
-    }
-    Ok(builder.timeout(Some(ANSWER_WITHIN)).build())
+fn server(url: &str) -> Result<SmtpTransportBuilder, String> {
+    let builder = SmtpTransport::from_url(url).map_err(|error| format!("the mail server's URL: {error}"))?;
+    Ok(builder.timeout(Some(ANSWER_WITHIN)))
+}
+
+fn login(url: &str, user: &str, file: &Path) -> Result<SmtpTransport, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("the mail server's password in {} cannot be read ({error}): write it there", file.display()))?;
+    let password = text.lines().next().unwrap_or_default().to_owned();
+    Ok(server(url)?.credentials(Credentials::new(user.to_owned(), password)).build())
 }
 
 /// This machine's name.

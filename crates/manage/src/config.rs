@@ -306,7 +306,7 @@ impl Config {
     /// The check of keys against each other.
     fn check(&self) -> Result<(), String> {
         self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
-        self.api.options().map_err(|error| format!("[api]: {error}"))?;
+        self.api.check().map_err(|error| format!("[api]: {error}"))?;
         self.monitor_plan().map_err(|failure| failure.to_string())?;
         self.health.check().map_err(|error| format!("[health]: {error}"))?;
         let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
@@ -330,9 +330,6 @@ impl Config {
             if array.lanes.is_some_and(|lanes| !(1..=64).contains(&lanes)) {
                 return Err(format!("array \"{title}\": lanes is a number from 1 to 64"));
             }
-            if let Some(group) = &array.vhost_user_group {
-                crate::nbd::group(group).map_err(|error| format!("array \"{title}\": {error}"))?;
-            }
         }
         let relative =
             self.daemon.search.iter().chain(&self.spares.drives).chain([&self.daemon.state]).find(|path| !path.is_absolute());
@@ -344,6 +341,20 @@ impl Config {
         }
     }
 
+    /// Looks up every group that is named.
+    ///
+    /// # Errors
+    /// The first that is not found.
+    pub fn check_groups(&self) -> Result<(), String> {
+        self.nbd.group()?;
+        self.api.options()?.unknown.into_iter().next().map_or(Ok(()), Err)?;
+        for array in &self.arrays {
+            let found = array.vhost_user_group.as_deref().map(crate::nbd::group).transpose();
+            found.map_err(|error| format!("array \"{}\": {error}", array.title()))?;
+        }
+        Ok(())
+    }
+
     /// The watch over the daemon's arrays.
     ///
     /// # Errors
@@ -352,6 +363,33 @@ impl Config {
         let metrics = self.metrics.listen.as_deref().map(monitor::address).transpose();
         let metrics = metrics.map_err(|error| Failure::Usage(format!("[metrics] listen: {error}")))?;
         MonitorPlan::of(self.alarms.clone(), metrics, self.health.clone())
+    }
+
+    /// True if a drive with a superblock of array `uuid` belongs to an array of the file at `path`. Reads nothing else of it: udev asks at boot, and a
+    /// fault elsewhere must not hand drives to mdadm.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no TOML with arrays.
+    pub fn names(path: &Path, uuid: Uuid) -> Result<bool, Failure> {
+        #[derive(Default, Deserialize)]
+        struct Arrays {
+            #[serde(default)]
+            array: Vec<Named>,
+        }
+        #[derive(Deserialize)]
+        struct Named {
+            uuid: Uuid,
+            #[serde(default)]
+            spans: Vec<Uuid>,
+        }
+        let arrays: Arrays = match std::fs::read_to_string(path) {
+            Ok(text) => {
+                toml::from_str(&text).map_err(|error| Failure::Failed(format!("{}: {}", path.display(), error.message())))?
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Arrays::default(),
+            Err(error) => return Err(Failure::Failed(format!("{} cannot be read: {error}", path.display()))),
+        };
+        Ok(arrays.array.iter().any(|array| array.uuid == uuid || array.spans.contains(&uuid)))
     }
 
     /// The array that owns a drive with a superblock of array `uuid`.
@@ -365,8 +403,23 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
+/// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the machine's directory may
+/// not answer yet while it boots.
+fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
+    let found = name.map(crate::nbd::group).transpose();
+    found.map_err(|error| format!("{part}: {error}; without it only root may connect, until the daemon restarts"))
+}
+
 impl Nbd {
-    /// The options that `serve` takes.
+    /// The group of the unix sockets.
+    ///
+    /// # Errors
+    /// When it cannot be found, with what follows.
+    pub fn group(&self) -> Result<Option<u32>, String> {
+        group("[nbd] group", self.group.as_deref())
+    }
+
+    /// The options that `serve` takes, without the group.
     ///
     /// # Errors
     /// The option that is invalid.
@@ -388,7 +441,7 @@ impl Nbd {
         Ok(NbdOptions {
             listen: self.listen.iter().map(|text| text.parse::<Listen>()).collect::<Result<_, _>>().map_err(usage("listen"))?,
             nbd_mode: self.mode.as_deref().map(crate::nbd::mode).transpose().map_err(usage("mode"))?,
-            nbd_group: self.group.as_deref().map(crate::nbd::group).transpose().map_err(usage("group"))?,
+            nbd_group: None,
             nbd_allow: networks.map_err(usage("allow"))?,
             tls_cert: self.tls_cert.clone(),
             tls_key: self.tls_key.clone(),

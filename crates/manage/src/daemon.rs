@@ -15,6 +15,7 @@ use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
+use crate::nbd::NbdOptions;
 use crate::rest::{self, Rest};
 use crate::routine::Routine;
 use crate::service::Service;
@@ -60,13 +61,18 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         None => sockets::for_daemon()?,
     };
     sockets::check(&socket)?;
-    let service = Service::new(config.nbd.options()?.server(&socket.with_extension("nbd"))?);
+    let (group, no_group) = match config.nbd.group() {
+        Ok(group) => (group, None),
+        Err(error) => (None, Some(error)),
+    };
+    let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
+    let service = Service::new(options.server(&socket.with_extension("nbd"))?);
     service.stay();
     let recorder = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);
     let ledger = Arc::new(ledger);
     service.remember(Arc::clone(&ledger));
-    if let Some(text) = damage {
+    for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
     let control = sockets::listen(&socket)?;

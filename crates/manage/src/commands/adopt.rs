@@ -80,10 +80,18 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
 /// A fault in the configuration.
 pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
     let path = config::path(command.config.as_deref());
+    if let cli::ConfigAction::Owns { uuid, udev } = &command.action {
+        let is_owned = Config::names(&path, uuid.parse().map_err(Failure::Usage)?)?;
+        if *udev {
+            print(&format!("STRIA_MEMBER={}\n", u8::from(is_owned)));
+        }
+        return Ok(u8::from(!is_owned && !udev));
+    }
     let config = Config::read(&path)?;
     match &command.action {
         cli::ConfigAction::Check => {
-            // Certificates and keys are read, too.
+            // Groups are looked up, and certificates and keys are read, too.
+            config.check_groups().map_err(Failure::Failed)?;
             config.nbd.options()?.check()?;
             let api = config.api.options().map_err(Failure::Failed)?;
             api.check().map_err(Failure::Failed)?;
@@ -94,14 +102,7 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
             say(json, words, || json!({"config": path, "arrays": count}));
         }
         cli::ConfigAction::Show => show(&config, json),
-        cli::ConfigAction::Owns { uuid, udev } => {
-            let uuid: Uuid = uuid.parse().map_err(Failure::Usage)?;
-            let is_owned = config.owner(uuid, None).is_some();
-            if *udev {
-                print(&format!("STRIA_MEMBER={}\n", u8::from(is_owned)));
-            }
-            return Ok(u8::from(!is_owned && !udev));
-        }
+        cli::ConfigAction::Owns { .. } => unreachable!("it is answered above"),
     }
     Ok(0)
 }

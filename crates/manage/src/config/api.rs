@@ -1,6 +1,5 @@
 //! `[api]` of the configuration.
 
-use crate::nbd;
 use rustls::ServerConfig;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -90,14 +89,39 @@ pub struct ApiOptions {
     pub pam_service: String,
     /// Further names of this machine for browsers.
     pub hosts: Vec<String>,
+    /// The groups that were not found, each in a sentence.
+    pub unknown: Vec<String>,
 }
 
 impl Api {
-    /// Checks the keys against each other and the machine. Files are read by [`ApiOptions::tls`].
+    /// Checks the keys against each other. Nothing is looked up on the machine.
+    ///
+    /// # Errors
+    /// The key that is invalid, and the remedy.
+    pub fn check(&self) -> Result<(), String> {
+        self.with_groups(|_, _| None).map(drop)
+    }
+
+    /// Checks the keys against each other, and looks up groups. One that is not found lets nobody in. Files are read by
+    /// [`ApiOptions::server_config`].
     ///
     /// # Errors
     /// The key that is invalid, and the remedy.
     pub fn options(&self) -> Result<ApiOptions, String> {
+        let mut unknown = Vec::new();
+        let options = self.with_groups(|part, name| {
+            super::group(part, Some(name)).unwrap_or_else(|error| {
+                // The default group need not exist.
+                if !part.is_empty() {
+                    unknown.push(error);
+                }
+                None
+            })
+        })?;
+        Ok(ApiOptions { unknown, ..options })
+    }
+
+    fn with_groups(&self, mut find: impl FnMut(&str, &str) -> Option<u32>) -> Result<ApiOptions, String> {
         let listen = self.listen.iter().map(|text| crate::monitor::address(text)).collect::<Result<Vec<_>, _>>()?;
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some(ServerTls { cert: cert.clone(), key: key.clone(), authorities: self.tls_ca.clone() }),
@@ -119,10 +143,10 @@ impl Api {
             return Err(format!("{} must begin with a slash, as the daemon runs anywhere", path.display()));
         }
         let group = match &self.group {
-            Some(name) => Some(nbd::group(name)?),
-            None => nbd::group(GROUP).ok(),
+            Some(name) => find("[api] group", name),
+            None => find("", GROUP),
         };
-        let admin_group = self.admin_group.as_deref().map(nbd::group).transpose()?;
+        let admin_group = self.admin_group.as_deref().and_then(|name| find("[api] admin-group", name));
         let accounts = self.system_accounts;
         if accounts != SystemAccounts::Off && cfg!(target_feature = "crt-static") {
             return Err(
@@ -133,7 +157,7 @@ impl Api {
             return Err("pam-service is a name in /etc/pam.d, or the path of a file, which begins with a slash".into());
         }
         let (tokens, pam_service, hosts) = (self.tokens.clone(), self.pam_service.clone(), self.hosts.clone());
-        Ok(ApiOptions { listen, group, admin_group, tls, tokens, accounts, pam_service, hosts })
+        Ok(ApiOptions { listen, group, admin_group, tls, tokens, accounts, pam_service, hosts, unknown: Vec::new() })
     }
 }
 

@@ -65,6 +65,38 @@ fn identities_are_read_as_every_program_writes_them() {
 
 /// Commands change what they mean, and leave what people wrote.
 #[test]
+fn a_group_that_is_not_there_is_no_fault_of_the_configuration() {
+    let text = "[nbd]\ngroup = \"no such group\"\n[api]\nadmin-group = \"no such group\"\n[alarms.mail]\nto = [\"a@example.org\"]\n\
+                smtp = \"smtp://a@example.org\"\nsmtp-password-file = \"/nowhere/password\"\n[[array]]\n\
+                uuid = \"11111111:22222222:33333333:44444444\"\nvhost-user-group = \"no such group\"\n";
+    let config = Config::parse(text).expect("arrays start all the same");
+    let api = config.api.options().expect("it is good");
+    assert!(api.admin_group.is_none() && api.unknown.len() == 1 && api.unknown[0].contains("[api] admin-group"), "{api:?}");
+    assert!(config.nbd.group().is_err_and(|error| error.contains("no such group")) && config.check_groups().is_err());
+}
+
+#[test]
+fn drives_have_their_owner_whatever_else_the_file_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, wanted) = (folder.path().join("stria.toml"), "11111111:22222222:33333333:44444444");
+    std::fs::write(&path, format!("[nbd]\nno-such-key = 1\n[[array]]\nuuid = \"{wanted}\"\nlanes = 900\n")).expect("a file");
+    assert!(Config::read(&path).is_err());
+    let names = |text: &str| Config::names(&path, text.parse().expect("a UUID")).expect("it is read");
+    assert!(names(wanted) && !names("11111111:22222222:33333333:44444445"));
+}
+
+#[test]
+fn a_file_behind_a_link_is_replaced_and_the_link_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, link) = (folder.path().join("in-a-repository.toml"), folder.path().join("stria.toml"));
+    std::fs::write(&path, "").expect("a file");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    Edit::open(&link).expect("it is valid").replace_with("# new\n").expect("it is written");
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read_to_string(&path).expect("a file"), "# new\n");
+}
+
+#[test]
 fn changes_keep_comments_and_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("stria.toml");

@@ -22,7 +22,7 @@ pub struct Opened {
 pub struct Refused {
     /// The reason in words.
     pub text: String,
-    /// True if another program uses a drive, which may pass.
+    /// True if another program uses a drive, or a group is not found, which may pass.
     pub is_busy: bool,
     /// The drive that did not answer.
     pub silent: Option<PathBuf>,
@@ -64,7 +64,11 @@ pub fn open(
         VhostUserServer::check(path).map_err(Refused::new)?;
     }
     let access = match &array.vhost_user_group {
-        Some(group) => SocketAccess { mode: 0o660, group: Some(crate::nbd::group(group).map_err(Refused::new)?) },
+        Some(group) => {
+            // The machine's directory may not answer yet while it boots: the start is tried again.
+            let group = crate::nbd::group(group).map_err(|error| Refused { is_busy: true, ..Refused::new(error) })?;
+            SocketAccess { mode: 0o660, group: Some(group) }
+        }
         None => SocketAccess::default(),
     };
     let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };

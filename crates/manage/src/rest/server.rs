@@ -129,6 +129,7 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     if let Err(fault) = options.check_service() {
         warn(fault);
     }
+    options.unknown.iter().cloned().for_each(warn);
     let mut tcp = Vec::new();
     for address in options.listen.iter().filter(|_| tls.is_some()) {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
