@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use stria_terminal::program;
 
@@ -91,6 +91,17 @@ pub struct Forecasts {
 pub struct Planner {
     answers: Mutex<BTreeMap<String, Vec<LevelForecast>>>,
     catalogue: Mutex<Option<(Vec<KnownDrive>, Vec<(String, String)>)>>,
+    /// Held while the planner runs: it takes a processor for many seconds, and anybody who may look may ask.
+    turn: Mutex<()>,
+}
+
+/// Why the planner has no answer.
+#[derive(Debug, PartialEq)]
+enum Silence {
+    /// It works on another one.
+    Busy,
+    /// The reason, in words.
+    Told(String),
 }
 
 fn laws(text: String, known: Vec<KnownDrive>) -> Forecasts {
@@ -112,7 +123,8 @@ pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiErr
     }
     let (known, models) = match rest.planner.catalogue() {
         Ok(catalogue) => catalogue,
-        Err(text) => return Ok(laws(text, Vec::new())),
+        Err(Silence::Told(text)) => return Ok(laws(text, Vec::new())),
+        Err(Silence::Busy) => return Err(busy()),
     };
     let pages = super::drives::pages(super::drives::paths(&rest.config()?.daemon), &rest.entries(false), &[], &[]);
     let model_of = |path: &String| pages.iter().find(|page| page.path == *path).and_then(|page| page.model.clone());
@@ -134,18 +146,23 @@ pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiErr
     let name = known.iter().find(|drive| drive.key == like).map_or_else(String::new, |drive| drive.name.clone());
     match rest.planner.advise(wish.drives.len(), &like, wish.spares, purpose) {
         Ok(levels) => Ok(Forecasts { by_plan: true, text: name, like: Some(like), known, levels }),
-        Err(text) => Ok(laws(text, known)),
+        Err(Silence::Told(text)) => Ok(laws(text, known)),
+        Err(Silence::Busy) => Err(busy()),
     }
+}
+
+fn busy() -> ApiError {
+    ApiError::new(ApiErrorKind::TooMany, "another forecast is being made: ask again when it has ended, within a minute")
 }
 
 impl Planner {
     /// The drives that the planner knows, and parts of model names with their keys.
-    fn catalogue(&self) -> Result<(Vec<KnownDrive>, Vec<(String, String)>), String> {
-        let mut kept = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(catalogue) = kept.as_ref() {
+    fn catalogue(&self) -> Result<(Vec<KnownDrive>, Vec<(String, String)>), Silence> {
+        let lock = || self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(catalogue) = lock().as_ref() {
             return Ok(catalogue.clone());
         }
-        let told = run(&["catalogue", "--json"])?;
+        let told = self.run(&["catalogue", "--json"])?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let drives = told["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
         let known = drives.iter().filter_map(|one| Some(KnownDrive { key: text(&one["key"])?, name: text(&one["name"])? }));
@@ -154,10 +171,20 @@ impl Planner {
             parts.iter().filter_map(|part| Some((text(part)?, text(&one["key"])?)))
         });
         let catalogue = (known.collect(), models.collect());
-        Ok(kept.insert(catalogue).clone())
+        Ok(lock().insert(catalogue).clone())
     }
 
-    fn advise(&self, drives: usize, like: &str, spares: usize, purpose: &str) -> Result<Vec<LevelForecast>, String> {
+    /// Runs the planner, unless it runs already.
+    fn run(&self, arguments: &[&str]) -> Result<Value, Silence> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Silence::Busy),
+        };
+        run(arguments).map_err(Silence::Told)
+    }
+
+    fn advise(&self, drives: usize, like: &str, spares: usize, purpose: &str) -> Result<Vec<LevelForecast>, Silence> {
         // The planner's count has the spares in it.
         let (all, spares) = (format!("{}x{like}", drives + spares), spares.to_string());
         let key = format!("{all} {spares} {purpose}");
@@ -165,7 +192,7 @@ impl Planner {
         if let Some(known) = lock().get(&key) {
             return Ok(known.clone());
         }
-        let told = run(&[
+        let told = self.run(&[
             "advise",
             "--json",
             "--drives",
@@ -244,6 +271,15 @@ fn run(arguments: &[&str]) -> Result<Value, String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn one_forecast_is_made_at_a_time_and_known_ones_are_told_meanwhile() {
+        let planner = Planner::default();
+        let _turn = planner.turn.lock().expect("nobody has it");
+        assert_eq!(planner.advise(3, "x", 0, "vm"), Err(Silence::Busy));
+        planner.answers.lock().expect("nobody has it").insert("3xx 0 vm".into(), Vec::new());
+        assert_eq!(planner.advise(3, "x", 0, "vm"), Ok(Vec::new()));
+    }
 
     #[test]
     fn an_answer_of_the_planner_is_read_level_by_level() {

@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use stria_front::{SocketAccess, SocketFile};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -54,6 +55,8 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// Requests that are worked on at a time; others wait.
 const BLOCKING_MAX: usize = 16;
+/// Requests whose callers are looked up at a time, on threads of their own: work that takes long must not keep anybody out.
+const CALLERS_MAX: usize = 4;
 /// The part of an order's body, path and refusal that the record has, in bytes each.
 const SHOWN_BYTES_MAX: usize = 512;
 /// The part of an array's name that the record has, in bytes.
@@ -91,6 +94,8 @@ struct Server {
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
     refusals: Mutex<Refusals>,
+    /// The threads on which callers are looked up.
+    callers: Handle,
 }
 
 /// Refusals that have an event, counted by origin.
@@ -141,6 +146,9 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
     let runtime = runtime.map_err(|error| warn(error.to_string())).ok()?;
+    let callers =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name("api-callers").build();
+    let callers = callers.map_err(|error| warn(error.to_string())).ok()?;
     for listener in &tcp {
         if let Ok(address) = listener.local_addr() {
             rest.service.events().push(view::plain_event("", "api", format!("the API is at https://{address}")));
@@ -152,8 +160,9 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let work = move || {
         // A system that refuses it only loses the courtesy.
         let _ = rustix::process::nice(NICE);
-        runtime.block_on(serve(rest, hosts, unix.as_ref(), tcp, tls));
+        runtime.block_on(serve(rest, hosts, unix.as_ref(), tcp, tls, callers.handle().clone()));
         runtime.shutdown_timeout(Duration::from_millis(100));
+        callers.shutdown_timeout(Duration::from_millis(100));
         drop(unix);
     };
     std::thread::Builder::new().name("api".into()).spawn(work).ok().map(ApiServer)
@@ -165,12 +174,13 @@ async fn serve(
     unix: Option<&SocketFile>,
     tcp: Vec<std::net::TcpListener>,
     tls: Option<Arc<ServerConfig>>,
+    callers: Handle,
 ) {
     let seen = watch::Sender::new(Seen::default());
     let over = rest.service.shutdown().subscribe();
     let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
     let document = super::document().to_string();
-    let server = Arc::new(Server { routes: super::routes(), document, hosts, seen, refusals: Mutex::default(), rest });
+    let server = Arc::new(Server { routes: super::routes(), document, hosts, seen, refusals: Mutex::default(), callers, rest });
     let mut tasks = Vec::new();
     if let Some(listener) = unix.and_then(|unix| unix.listener().try_clone().and_then(UnixListener::from_std).ok()) {
         tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
@@ -406,7 +416,7 @@ impl Server {
             return self.begin_session(peer, body).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
-        let caller = blocking(move || server.rest.guard.caller(&asked, &shown)).await;
+        let caller = blocking_on(&self.callers, move || server.rest.guard.caller(&asked, &shown)).await;
         let caller = match caller {
             Ok(caller) => caller,
             Err(error) => {
@@ -423,12 +433,13 @@ impl Server {
                 "/api/v1/openapi.json" => return json(self.document.clone()),
                 "/api/v1/stream" => {
                     let last = text(&head.headers, "last-event-id");
-                    let (seen, rest) = (self.seen.subscribe(), Arc::clone(&self.rest));
+                    let feed = stream::Feed { seen: self.seen.subscribe(), callers: self.callers.clone() };
+                    let rest = Arc::clone(&self.rest);
                     let state = match blocking(move || Ok(rest.state())).await {
                         Ok(state) => state,
                         Err(error) => return error.into_response(),
                     };
-                    return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, seen, &state, last);
+                    return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, feed, &state, last);
                 }
                 path if path.starts_with("/api/v1/reports/") => {
                     let name =
@@ -533,7 +544,7 @@ impl Server {
         let begun = match serde_json::from_slice(&body) {
             Ok(Login::Token { token }) => {
                 let (server, asked) = (Arc::clone(&self), peer.clone());
-                blocking(move || server.rest.guard.begin(&asked, &token)).await.map_err(Refusal::from)
+                blocking_on(&self.callers, move || server.rest.guard.begin(&asked, &token)).await.map_err(Refusal::from)
             }
             Ok(Login::Account { user, password }) => log_in(&self.rest, &peer, user, password).await,
             Err(_) => {
@@ -595,7 +606,14 @@ pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
-    let outcome = tokio::task::spawn_blocking(work).await;
+    blocking_on(&Handle::current(), work).await
+}
+
+async fn blocking_on<T: Send + 'static>(
+    threads: &Handle,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let outcome = threads.spawn_blocking(work).await;
     outcome.unwrap_or_else(|panic| {
         Err(ApiError::new(ApiErrorKind::Failed, format!("the request broke off on an internal error: {panic}")))
     })

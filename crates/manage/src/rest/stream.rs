@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -64,6 +65,14 @@ pub async fn look(rest: Arc<Rest>, seen: watch::Sender<Seen>) {
     }
 }
 
+/// The server's side of a stream.
+pub struct Feed {
+    /// The looks.
+    pub seen: watch::Receiver<Seen>,
+    /// The threads on which callers are looked up.
+    pub callers: Handle,
+}
+
 /// A listener.
 struct Listener {
     rest: Arc<Rest>,
@@ -78,6 +87,8 @@ struct Listener {
     sequence: u64,
     /// The last state that was sent.
     version: u64,
+    /// The threads on which callers are looked up.
+    callers: Handle,
 }
 
 /// The answer to `GET /api/v1/stream`. `state`: that of now, which comes first. `last`: the last event that the listener had.
@@ -86,7 +97,7 @@ pub fn answer(
     peer: Peer,
     shown: Shown,
     caller: Caller,
-    seen: watch::Receiver<Seen>,
+    Feed { seen, callers }: Feed,
     state: &State,
     last: Option<&str>,
 ) -> Response {
@@ -115,7 +126,7 @@ pub fn answer(
         }
     };
     let over = rest.service.shutdown().subscribe();
-    let listener = Listener { rest, peer, shown, caller, seen, over, queue, sequence, version: 0 };
+    let listener = Listener { rest, peer, shown, caller, seen, over, queue, sequence, version: 0, callers };
     Sse::new(stream(listener)).into_response()
 }
 
@@ -145,7 +156,7 @@ impl Listener {
                 // A session may have ended, a token been removed.
                 let (rest, peer) = (Arc::clone(&self.rest), self.peer.clone());
                 let (shown, caller) = (self.shown.clone(), self.caller.clone());
-                let knows = tokio::task::spawn_blocking(move || rest.guard.still_knows(&peer, &shown, &caller)).await;
+                let knows = self.callers.spawn_blocking(move || rest.guard.still_knows(&peer, &shown, &caller)).await;
                 if !knows.unwrap_or(false) {
                     return None;
                 }
