@@ -55,7 +55,7 @@ pub fn router(service: Arc<Service>) -> Router {
 
 async fn on<T: Serialize + Send + 'static>(
     service: Arc<Service>,
-    work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
+    work: impl FnOnce(&Arc<Service>) -> Result<T, ApiError> + Send + 'static,
 ) -> Response {
     answer(move || work(&service)).await
 }
@@ -92,7 +92,7 @@ impl IntoResponse for ApiError {
 async fn with<B: Send + 'static>(
     service: Arc<Service>,
     body: Body<B>,
-    work: impl FnOnce(&Service, B) -> Result<Done, ApiError> + Send + 'static,
+    work: impl FnOnce(&Arc<Service>, B) -> Result<Done, ApiError> + Send + 'static,
 ) -> Response {
     match body {
         Ok(Json(body)) => on(service, move |service| work(service, body)).await,

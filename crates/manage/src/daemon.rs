@@ -33,6 +33,8 @@ use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
 use tokio::sync::oneshot;
 
+/// The time that an array which is just being started has for that before all are stopped.
+const KEEPER_ENDS: Duration = Duration::from_secs(20);
 /// The time that answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -125,7 +127,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
                     supervisor.tell("STOPPING=1");
                     let (keeper, service) = (Arc::clone(&keeper), Arc::clone(&service));
                     tokio::task::spawn_blocking(move || {
-                        keeper.end();
+                        keeper.end(KEEPER_ENDS);
                         service.stop_all(true, Closing::Disconnect)
                     });
                 }

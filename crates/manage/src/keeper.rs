@@ -158,10 +158,17 @@ impl Keeper {
         self.ask(Wish::Start { name, force })
     }
 
-    /// Starts nothing any more, and waits until what is being started has.
-    pub fn end(&self) {
+    /// Starts nothing any more, and waits until what is being started has: for `patience` at most, as the thread may wait for a lane that hangs.
+    pub fn end(&self, patience: Duration) {
         self.ending.store(true, Ordering::SeqCst);
-        let _ = self.ask(Wish::End);
+        let (answer, answered) = channel();
+        let sent = lock(&self.wishes).send((Wish::End, answer));
+        // A thread that has ended has dropped its end of the queue.
+        if sent.is_ok() && matches!(answered.recv_timeout(patience), Err(RecvTimeoutError::Timeout)) {
+            let text =
+                format!("what the daemon was doing has not ended for {} s: the arrays are stopped now", patience.as_secs());
+            return self.service.events().push(view::plain_event("", "warning", text));
+        }
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }

@@ -77,7 +77,7 @@ type Way = (&'static str, String, String);
 /// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks` are the sockets where an array is the disk of
 /// a virtual machine, each with the array's name.
 fn open_all(
-    service: &Service,
+    service: &Arc<Service>,
     planned: &[PlannedArray],
     names: &[String],
     disks: &[(String, PathBuf)],

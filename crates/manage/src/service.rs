@@ -43,6 +43,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
 const STATUS_WITHIN: Duration = Duration::from_millis(1200);
+/// When everything stops, an array is given up whose lane has stood still for so long. Longer than a stop waits for drives (10 s), and shorter than
+/// systemd waits for the process.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 /// How often the watchdog checks that lanes make progress.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long a lane may stand still before that is reported.
@@ -79,6 +82,8 @@ pub struct Served {
     stopping: AtomicBool,
     /// Its last view could not be had, which the log says.
     unseen: AtomicBool,
+    /// It does not stop, and the process ends without that.
+    is_given_up: AtomicBool,
     /// The servers by which it is the disk of virtual machines.
     disks: Mutex<Vec<Arc<VhostUserServer>>>,
     /// Their sockets, with access and the disk's number.
@@ -271,6 +276,7 @@ impl Service {
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             unseen: AtomicBool::default(),
+            is_given_up: AtomicBool::default(),
             disks: Mutex::default(),
             places: Mutex::default(),
         };
@@ -638,7 +644,7 @@ impl Service {
     }
 
     /// Stops everything by command. A process that stays goes on without arrays.
-    pub fn stop_by_command(&self, force: bool) -> Result<Done, ApiError> {
+    pub fn stop_by_command(self: &Arc<Self>, force: bool) -> Result<Done, ApiError> {
         if !self.stays.load(Ordering::SeqCst) {
             return self.stop_all(force, Closing::Shutdown);
         }
@@ -653,22 +659,68 @@ impl Service {
     /// Stops everything; then the process ends. A stop that is refused changes nothing, so clients are looked for before the sockets
     /// close. A client that connects between the two is disconnected like any other client of an array that stops. `closing`: whether
     /// clients may hope for another process that serves the same.
-    pub fn stop_all(&self, force: bool, closing: Closing) -> Result<Done, ApiError> {
+    pub fn stop_all(self: &Arc<Self>, force: bool, closing: Closing) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
-        let outcome = all.iter().map(|served| self.stop_served(served, closing, force)).fold(Ok(()), Result::and);
+        let mut outcome = self.stop_each(&all, closing, force);
         // Some arrays were stopping already, or are started again after a change: the process must not end before they have stopped.
-        while !self.all().is_empty() || !lock(&self.pausing).is_empty() {
-            for served in self.all().iter().filter(|served| !served.stopping.load(Ordering::SeqCst)) {
-                let _ = self.stop_served(served, closing, force);
-            }
+        let is_left = |served: &Arc<Served>| !served.is_given_up.load(Ordering::SeqCst);
+        while self.all().iter().any(is_left) || !lock(&self.pausing).is_empty() {
+            let mut left = self.all();
+            left.retain(is_left);
+            outcome = outcome.and(self.stop_each(&left, closing, force));
             std::thread::sleep(LOOK_AGAIN);
         }
         self.shutdown.send_replace(true);
         outcome?;
         let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
         self.done(sequence, format!("{} stopped", names.join(", ")))
+    }
+
+    /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. Such a one is given up
+    /// after a time; then it is as after a power cut.
+    fn stop_each(self: &Arc<Self>, arrays: &[Arc<Served>], closing: Closing, force: bool) -> Result<(), ApiError> {
+        let stop = |served: &Arc<Served>| {
+            let (service, stopped) = (Arc::clone(self), Arc::clone(served));
+            // One that is stopping already has its own thread, which is waited for as well.
+            let is_begun = served.stopping.load(Ordering::SeqCst);
+            let work = move || if is_begun { Ok(()) } else { service.stop_served(&stopped, closing, force) };
+            (Arc::clone(served), is_begun, std::thread::Builder::new().name("stop".into()).spawn(work))
+        };
+        let (begun, mut outcome) = (Instant::now(), Ok(()));
+        for (served, is_begun, thread) in arrays.iter().map(stop).collect::<Vec<_>>() {
+            let Ok(thread) = thread else {
+                outcome = outcome.and(self.stop_served(&served, closing, force));
+                continue;
+            };
+            let is_here = || lock(&self.arrays).iter().any(|other| Arc::ptr_eq(other, &served));
+            let is_over = || thread.is_finished() && !(is_begun && is_here());
+            let mut still = Duration::ZERO;
+            while !is_over() && (still < GIVE_UP_AFTER || begun.elapsed() < GIVE_UP_AFTER) {
+                std::thread::sleep(LOOK_AGAIN);
+                still = served.lanes.stands_still().0;
+            }
+            if is_over() {
+                outcome = outcome.and(thread.join().unwrap_or_else(|_| {
+                    served.is_given_up.store(true, Ordering::SeqCst);
+                    Err(ApiError::new(ApiErrorKind::Failed, format!("the stop of array \"{}\" broke off", served.name)))
+                }));
+                continue;
+            }
+            served.is_given_up.store(true, Ordering::SeqCst);
+            let text = format!(
+                "array \"{}\" did not stop cleanly: a lane has stood still for {} s, so the members are left as after a power cut, and the next start \
+                 resyncs",
+                served.name,
+                still.as_secs()
+            );
+            self.events.push(view::plain_event(&served.name, "stopped", text.clone()));
+            let error = ApiError::new(ApiErrorKind::Failed, text);
+            lock(&self.failure).get_or_insert_with(|| error.clone());
+            outcome = outcome.and(Err(error));
+        }
+        outcome
     }
 
     /// Refuses to stop arrays that are in use. A client that has just left is given the time until its lanes have seen that.
