@@ -365,8 +365,8 @@ impl Config {
         MonitorPlan::of(self.alarms.clone(), metrics, self.health.clone())
     }
 
-    /// True if a drive with a superblock of array `uuid` belongs to an array of the file at `path`. Reads nothing else of it: udev asks at boot, and a
-    /// fault elsewhere must not hand drives to mdadm.
+    /// True if a drive with a superblock of array `uuid` belongs to an array of the file at `path`. Reads nothing else of it: udev asks at
+    /// boot, and a fault elsewhere must not hand drives to mdadm.
     ///
     /// # Errors
     /// When the file cannot be read, or is no TOML with arrays.

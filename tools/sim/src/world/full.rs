@@ -2,9 +2,11 @@
 //! The drive counts as lost until nothing of it is a bad block any more.
 
 use super::{Outcome, Stop, World};
-use crate::drive::Refusal;
+use crate::drive::{Presence, Refusal};
+use crate::member_drive::superblock_of;
 use stria_array::MemberState;
 use stria_block::{ErrorKind, IoError, Nanos};
+use stria_format::md::superblock::feature;
 
 /// Writes that were acknowledged early are in place by then.
 const IN_PLACE: Nanos = 100_000_000;
@@ -54,12 +56,18 @@ impl World<'_> {
         let is_filled = self.leaf_of(drive).is_some_and(|leaf| {
             let leaf = self.node().leaf(leaf);
             let member = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].clone());
-            member.is_some_and(|member| member.state == MemberState::InSync && member.bad_sectors == 0)
+            // A crash would bring back what the superblock still names.
+            let is_recorded = superblock_of(&self.drives[drive].borrow()).is_some_and(|known| !known.has(feature::BAD_BLOCKS));
+            is_recorded && member.is_some_and(|member| member.state == MemberState::InSync && member.bad_sectors == 0)
         });
         if is_filled {
             let harmed = {
                 let drive = self.drives[drive].borrow();
-                drive.grows_bad() || drive.is_failing() || drive.is_spoiled() || drive.is_cut()
+                drive.presence() != Presence::There
+                    || drive.grows_bad()
+                    || drive.is_failing()
+                    || drive.is_spoiled()
+                    || drive.is_cut()
             };
             self.suspect[drive] = harmed;
             self.refilling = None;
