@@ -47,7 +47,7 @@ pub enum EraseError {
         "{0}: it cannot unmap blocks so that they read as zeros ({1}): `blkdiscard` discards without that promise; nothing was erased"
     )]
     NoDiscard(PathBuf, String),
-    /// The discard failed on the way.
+    /// The discard failed half-way.
     #[error("{0}: the discard failed after {1} bytes ({2}); its content is erased up to there: repeat the command")]
     Discard(PathBuf, u64, std::io::Error),
     /// The drive says that its last sanitize failed.

@@ -30,7 +30,7 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     assert!(client.flush().expect("it flushes"));
     // If a client may not reconnect, the command asks first.
     place.run(&["set", "tank", "--bitmap", "none"]).refused(4, &["pause", "in use", "--force"]);
-    // Who says yes to a question has not agreed to disconnect anybody.
+    // `--yes` answers a question. It does not allow clients to be disconnected.
     place.run(&["set", "tank", "--bitmap", "none", "--yes"]).refused(4, &["pause", "in use", "--force"]);
     assert!(place.status("tank")["bitmap"].is_object(), "nothing has changed");
     drop(client);

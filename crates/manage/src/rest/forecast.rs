@@ -91,7 +91,7 @@ pub struct Forecasts {
 pub struct Planner {
     answers: Mutex<BTreeMap<String, Vec<LevelForecast>>>,
     catalogue: Mutex<Option<(Vec<KnownDrive>, Vec<(String, String)>)>>,
-    /// Held while the planner runs: it takes a processor for many seconds, and anybody who may look may ask.
+    /// Held while the planner runs. A forecast takes a processor for many seconds, and every viewer may order one.
     turn: Mutex<()>,
 }
 

@@ -487,7 +487,7 @@ impl Server {
         let (status, least, by) = (route.status, route.role, caller.shown());
         // A plan and a forecast are questions.
         let is_order = *method != Method::GET && !matches!(path, "/api/v1/plans" | "/api/v1/config/check" | "/api/v1/forecast");
-        // The origin of a process is its user, who may start as many as he likes.
+        // A process counts as its user, who may start any number of them.
         let origin = format!("{} as {}", peer.origin(), caller.name);
         if caller.role < least {
             let error =
