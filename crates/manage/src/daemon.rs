@@ -82,7 +82,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
     let api_options = config.api.options().map_err(Failure::Usage)?;
-    let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after);
+    let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
     let (looked, mut ready) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);

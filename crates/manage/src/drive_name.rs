@@ -82,6 +82,26 @@ fn drives(array: &ArrayView) -> Vec<Drive<'_>> {
     own.chain(array.spans.iter().flat_map(drives)).collect()
 }
 
+/// True if both paths lead to one drive.
+pub fn are_one(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    one == other || real(one) == real(other)
+}
+
+/// Refuses a drive that is named twice.
+///
+/// # Errors
+/// Both names.
+pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Failure> {
+    for (index, drive) in drives.iter().enumerate() {
+        if let Some(twin) = drives[..index].iter().find(|known| are_one(known, drive)) {
+            let (a, b) = (twin.display(), drive.display());
+            return Err(Failure::Failed(format!("{a} and {b} are the same drive: name it once")));
+        }
+    }
+    Ok(())
+}
+
 fn is_same(known: &Path, word: &Path) -> bool {
     let wanted = absolute(word);
     // Does not wait for a file system that hangs.

@@ -20,7 +20,6 @@ pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
-use crate::config::Patience;
 use crate::service::Service;
 use axum::extract::State;
 use axum::http::header;
@@ -144,14 +143,14 @@ impl Monitor {
     }
 
     /// Watches over the arrays of a configuration, too, also those that are not served.
-    pub fn expect(&self, adopted: impl Fn() -> Vec<AdoptedView> + Send + Sync + 'static, patience: Patience) {
+    pub fn expect(&self, adopted: impl Fn() -> Vec<AdoptedView> + Send + Sync + 'static, patience: Option<Duration>) {
         let _ = self.adopted.set(Box::new(adopted));
         self.set_patience(patience);
     }
 
     /// Changes the time for which an array may wait for its drives untold. One that waits for ever is told after the usual time.
-    pub fn set_patience(&self, patience: Patience) {
-        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience.0.unwrap_or(NOT_SERVED_FOR);
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience.unwrap_or(NOT_SERVED_FOR);
     }
 
     /// The arrays that should be served and are not.

@@ -1,6 +1,7 @@
 //! The drives of the pool of spares, as commands and the API show and change them.
 
 use crate::config::edit::Edit;
+use crate::drive_name::{are_one, refuse_twins};
 use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,26 +50,6 @@ fn lasting(path: &Path) -> PathBuf {
     same.into_iter().next().unwrap_or(real)
 }
 
-/// True if both paths lead to one drive.
-pub fn is_same(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    one == other || real(one) == real(other)
-}
-
-/// Refuses a drive that is named twice.
-///
-/// # Errors
-/// Both names.
-pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Failure> {
-    for (index, drive) in drives.iter().enumerate() {
-        if let Some(twin) = drives[..index].iter().find(|known| is_same(known, drive)) {
-            let (a, b) = (twin.display(), drive.display());
-            return Err(Failure::Failed(format!("{a} and {b} are the same drive: name it once")));
-        }
-    }
-    Ok(())
-}
-
 /// The pool after a change of it.
 pub struct Changed {
     /// The drives that were named, by their lasting names.
@@ -102,7 +83,7 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
     }
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();
-    pool.extend(drives.iter().filter(|drive| !edit.before().spares.drives.iter().any(|known| is_same(known, drive))).cloned());
+    pool.extend(drives.iter().filter(|drive| !edit.before().spares.drives.iter().any(|known| are_one(known, drive))).cloned());
     edit.spares(&pool)?;
     edit.save()?;
     Ok(Changed { drives, pool })
@@ -116,7 +97,7 @@ pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Failure> {
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();
     for drive in drives {
-        let Some(index) = pool.iter().position(|known| is_same(known, drive)) else {
+        let Some(index) = pool.iter().position(|known| are_one(known, drive)) else {
             return Err(not_in_pool(drive));
         };
         pool.remove(index);

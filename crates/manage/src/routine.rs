@@ -141,7 +141,7 @@ impl Work {
             let Some(service) = self.service.upgrade() else { return };
             for config in reloaded.try_iter() {
                 (self.routine, self.replacement) = (config.routine, config.replacement);
-                self.monitor.set_patience(config.daemon.degraded_after);
+                self.monitor.set_patience(config.daemon.degraded_after.0);
                 self.monitor.set_health(config.health);
                 self.again_at.clear();
                 look_at = Instant::now();

@@ -1,6 +1,6 @@
 //! Erasure of drives that are in no array: their signatures, or all of their data by their own means.
 
-use crate::pool::refuse_twins;
+use crate::drive_name::refuse_twins;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -83,12 +83,20 @@ pub fn can_ask() -> bool {
 /// # Errors
 /// The answer is no, or there is no terminal to ask on.
 pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
+    confirm_by(question, insisted, "--yes")
+}
+
+/// The same of a command whose option to confirm is named otherwise.
+///
+/// # Errors
+/// As [`confirm`].
+pub fn confirm_by(question: &str, insisted: bool, option: &str) -> Result<(), Failure> {
     if insisted {
         return Ok(());
     }
     if !can_ask() {
         return Err(Failure::Unsafe(format!(
-            "{question} There is no terminal to confirm it on: add --yes to do it without asking."
+            "{question} There is no terminal to confirm it on: add {option} to do it without asking."
         )));
     }
     eprint!("{} [y/N] ", shown_sentence(question));

@@ -5,10 +5,20 @@ mod extras;
 
 use crate::chance::Chance;
 use crate::setup::Setup;
-use crate::world::Hanging;
 pub use extras::Extras;
 use stria_array::REDO_SECTORS_MAX;
 use stria_block::Nanos;
+
+/// The member that hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hanging {
+    /// The one that is replaced, or another one where a slot was empty.
+    Source,
+    /// Another member in sync, by number.
+    Other(u64),
+    /// The one that is filled.
+    Filled,
+}
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,6 @@ use crate::trace::{place_words, places_of};
 use crate::tree;
 use crate::workload::{History, Step};
 use commands::{AllLanes, Done, Ended};
-pub use hanging::Hanging;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -8,6 +8,7 @@ use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Exte
 use super::{Rest, drives, now_ms};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
 use crate::config::Uuid;
+use crate::drive_name::{are_one, refuse_twins};
 use crate::meant::{self, chosen, look};
 use crate::service::{Update, check_update};
 use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
@@ -349,7 +350,7 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
         Action::SpareAdd { drives } => plan_spare_add(rest, action, drives),
         Action::SpareRemove { drives } => {
             let pool = rest.config()?.spares.drives;
-            if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| pool::is_same(known, drive))) {
+            if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
                 return Err(refused(pool::not_in_pool(drive).to_string()));
             }
             let title = format!("Take {} out of the pool of spares.", names(drives));
@@ -598,7 +599,7 @@ fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, 
 }
 
 fn plan_spare_add(rest: &Rest, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
-    pool::refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
+    refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
     let pages = chosen_drives(rest, paths)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Put {} into the pool of spares.", names(paths)));
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());

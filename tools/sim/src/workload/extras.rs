@@ -1,10 +1,9 @@
 //! Steps of histories that seeds originally did not have. Each kind draws its own random numbers, so that the histories of seeds
 //! stay the same.
 
-use super::{History, Rot, Step};
+use super::{Hanging, History, Rot, Step};
 use crate::chance::Chance;
 use crate::setup::PartialParity;
-use crate::world::Hanging;
 use std::fmt;
 use stria_array::Level;
 

@@ -2,6 +2,7 @@
 //! what they were asked to do with data, as drives do that retry one command and answer others.
 
 use super::{Outcome, Stop, World};
+use crate::workload::Hanging;
 use stria_array::{MemberState, SweepKind};
 use stria_block::{Buffer, Nanos, Operation, bytes};
 
@@ -19,17 +20,6 @@ const SILENCE_MIN: Nanos = 1_000_000_000;
 
 /// The longest time that a request or a command takes while no member in use hangs.
 const ANSWER_MAX: Nanos = 10_000_000_000;
-
-/// The member that hangs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hanging {
-    /// The one that is replaced, or another one where a slot was empty.
-    Source,
-    /// Another member in sync, by number.
-    Other(u64),
-    /// The one that is filled.
-    Filled,
-}
 
 /// A member that is being filled.
 struct Filling {

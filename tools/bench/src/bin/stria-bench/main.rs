@@ -20,7 +20,7 @@ use stria_block::{BlockDevice, RamDevice};
 use stria_drive::{Access, Ring};
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, choose, default_strip_sectors, sort_arguments};
-use stria_terminal::output::{self, confirm, print, print_json, write_file};
+use stria_terminal::output::{self, confirm_by, print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
 
@@ -146,7 +146,7 @@ fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
         (None, Some(count)) => on_files(count, level, command)?,
         (None, None) => {
             if writes || command.verify {
-                confirm("The load overwrites the data of the array.", command.force)?;
+                confirm_by("The load overwrites the data of the array.", command.force, "--force")?;
             }
             on_drives(&command.drives, writes || command.verify)?
         }
