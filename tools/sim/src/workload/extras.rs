@@ -86,35 +86,35 @@ impl History {
         self
     }
 
-    /// The same with drives that hang while a member is filled, for up to 200 s.
-    #[must_use]
-    pub fn with_hangs(mut self) -> Self {
-        if !self.setup.level.is_redundant() {
-            return self;
-        }
-        let mut chance = Chance::new(self.seed, 20);
-        self.setup.hangs = true;
+    /// The same with one or two clusters of steps, each at a drawn place.
+    fn with_clusters(mut self, mut chance: Chance, cluster: impl Fn(&mut Chance) -> Vec<Step>) -> Self {
         for _ in 0..1 + chance.below(2) {
-            let cluster = hang_beside_a_rebuild(&mut chance);
+            let cluster = cluster(&mut chance);
             let place = chance.below(self.steps.len() as u64 + 1) as usize;
             self.steps.splice(place..place, cluster);
         }
         self
     }
 
-    /// The same with members that have no space for a while.
+    /// The same with drives that hang while a member is filled, for up to 200 s.
     #[must_use]
-    pub fn with_full_members(mut self) -> Self {
+    pub fn with_hangs(mut self) -> Self {
         if !self.setup.level.is_redundant() {
             return self;
         }
-        let mut chance = Chance::new(self.seed, 21);
-        for _ in 0..1 + chance.below(2) {
-            let cluster = full_member(&mut chance);
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.splice(place..place, cluster);
+        let chance = Chance::new(self.seed, 20);
+        self.setup.hangs = true;
+        self.with_clusters(chance, hang_beside_a_rebuild)
+    }
+
+    /// The same with members that have no space for a while.
+    #[must_use]
+    pub fn with_full_members(self) -> Self {
+        if !self.setup.level.is_redundant() {
+            return self;
         }
-        self
+        let chance = Chance::new(self.seed, 21);
+        self.with_clusters(chance, full_member)
     }
 
     /// The same with clients that outlive a killed process, and repeat the requests that it had not answered.
@@ -170,12 +170,7 @@ impl History {
         self.setup.found_again = true;
         // Otherwise a crash soon afterwards finds little to harm.
         self.setup.late_sweeps |= chance.one_in(2);
-        for _ in 0..1 + chance.below(2) {
-            let cluster = troubled_start(&mut chance);
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.splice(place..place, cluster);
-        }
-        self
+        self.with_clusters(chance, troubled_start)
     }
 
     /// The same on an array with a partial parity log. Crashes, reads before the first write, and first resyncs that find much to do.
