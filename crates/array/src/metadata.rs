@@ -40,7 +40,6 @@ pub(crate) struct MetadataUpdates {
 struct BadBlockUpdates {
     wanted: RefCell<BTreeSet<MemberId>>,
     is_busy: Cell<bool>,
-    /// The format had no space for the last list.
     /// Members whose last list the format has no space for.
     refused: RefCell<BTreeSet<MemberId>>,
     changed: Waiters,

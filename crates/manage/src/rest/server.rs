@@ -487,7 +487,7 @@ impl Server {
         let (status, least, by) = (route.status, route.role, caller.shown());
         // A plan and a forecast are questions.
         let is_order = *method != Method::GET && !matches!(path, "/api/v1/plans" | "/api/v1/config/check" | "/api/v1/forecast");
-        // A process counts as its user, who may start any number of them.
+        // Refusals are counted by user: a new process must not begin a new count.
         let origin = format!("{} as {}", peer.origin(), caller.name);
         if caller.role < least {
             let error =
