@@ -13,8 +13,8 @@ use crate::lanes::{Message, Ports, Relay};
 use crate::partition::Partition;
 use crate::status::{ArrayStatus, Event, Refusal};
 use crate::{
-    ArrayConfig, Command, CommandId, DriveSector, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite,
-    MetadataWriter, UpdateEnd,
+    ArrayConfig, Command, CommandId, DriveSector, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite, Recorder,
+    UpdateEnd,
 };
 use commands::Running;
 use mail::CoordinatorLane;
@@ -95,9 +95,9 @@ enum UpdateStep {
     End,
 }
 
-type LogLayout<R> = <<R as MetadataWriter>::Log as LaneLog>::Layout;
+type LogLayout<R> = <<R as Recorder>::Log as LaneLog>::Layout;
 
-struct Driver<R: MetadataWriter> {
+struct Driver<R: Recorder> {
     engine: Engine,
     /// `None`: the coordinator has it.
     recorder: Option<R>,
@@ -126,18 +126,18 @@ struct Driver<R: MetadataWriter> {
 }
 
 /// An array as a block device.
-pub struct ArrayDevice<R: MetadataWriter> {
+pub struct ArrayDevice<R: Recorder> {
     driver: Rc<RefCell<Driver<R>>>,
     limits: Rc<Limits>,
 }
 
-impl<R: MetadataWriter> Clone for ArrayDevice<R> {
+impl<R: Recorder> Clone for ArrayDevice<R> {
     fn clone(&self) -> Self {
         Self { driver: Rc::clone(&self.driver), limits: Rc::clone(&self.limits) }
     }
 }
 
-impl<R: MetadataWriter> ArrayDevice<R> {
+impl<R: Recorder> ArrayDevice<R> {
     /// Connects `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
     pub fn new(config: &ArrayConfig, devices: Vec<Box<dyn BlockDevice>>, recorder: R, unix_seconds_at_zero: u64) -> Self {
         Self::on_lane(config, devices, Some(recorder), unix_seconds_at_zero, &Ports::new(1), 0)
@@ -267,7 +267,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     }
 }
 
-impl<R: MetadataWriter> Driver<R> {
+impl<R: Recorder> Driver<R> {
     /// Which of the array's lanes this is.
     fn lane(&self) -> usize {
         self.relay.as_ref().map_or(0, |relay| relay.partition.lane)
@@ -501,7 +501,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 }
 
-impl<R: MetadataWriter> BlockDevice for ArrayDevice<R> {
+impl<R: Recorder> BlockDevice for ArrayDevice<R> {
     fn limits(&self) -> &Limits {
         &self.limits
     }

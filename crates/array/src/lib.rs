@@ -32,7 +32,6 @@ mod member;
 mod member_requests;
 mod metadata;
 mod metadata_io;
-mod metadata_writer;
 mod mirror;
 mod mirror_io;
 mod mirror_sweep;
@@ -50,6 +49,7 @@ mod peers;
 mod personality;
 pub mod plan;
 mod races;
+mod recorder;
 mod refill;
 mod replay;
 mod requests;
@@ -80,9 +80,8 @@ pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use lanes::{LaneEvents, Ports};
 pub use level::{Copies, Family, Layout, Level, ParityLayout, Zones};
 pub use log_record::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
-pub use metadata_writer::{
-    ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, MetadataWriter, NoMetadata, SlotState,
-    UpdateEnd,
+pub use recorder::{
+    ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };
 pub use status::{ArrayStatus, Event, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
 pub use steer::LatencyTarget;

@@ -14,9 +14,9 @@ const SECTORS: u64 = 1024;
 
 /// Writes one sector to each member for each superblock update, and admits every member that is offered.
 #[derive(Clone)]
-struct Recorder(Vec<MemberId>);
+struct TestRecorder(Vec<MemberId>);
 
-impl MetadataWriter for Recorder {
+impl Recorder for TestRecorder {
     type Log = NoMetadata;
     type Newcomer = (MemberConfig, Option<usize>);
 
@@ -39,7 +39,7 @@ impl MetadataWriter for Recorder {
 }
 
 struct Array {
-    lanes: Vec<ArrayDevice<Recorder>>,
+    lanes: Vec<ArrayDevice<TestRecorder>>,
     now: Nanos,
     seed: RefCell<u64>,
 }
@@ -55,7 +55,7 @@ impl Array {
             array.lanes.push(ArrayDevice::on_lane(
                 &config,
                 devices,
-                (lane == 0).then_some(Recorder(Vec::new())),
+                (lane == 0).then_some(TestRecorder(Vec::new())),
                 0,
                 &ports,
                 lane,
@@ -134,7 +134,7 @@ fn a_member_returns_only_after_its_drop_is_durable_on_every_lane() {
         let mut waited = 0;
         let mut durable = false;
         let answer = array.answer(id, |array, before| {
-            let committed = |lane: &ArrayDevice<Recorder>| lane.with_engine(|engine| engine.drops_are_committed());
+            let committed = |lane: &ArrayDevice<TestRecorder>| lane.with_engine(|engine| engine.drops_are_committed());
             if before {
                 durable |= array.lanes.iter().all(committed);
             }

@@ -72,7 +72,7 @@ impl TellingRecorder {
     }
 }
 
-impl MetadataWriter for TellingRecorder {
+impl Recorder for TellingRecorder {
     type Log = NoMetadata;
     type Newcomer = ();
 

@@ -6,7 +6,7 @@
 mod support;
 
 use stria_array::{Level, MemberId, MetadataWrite};
-use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdMetadata, Options};
+use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdRecorder, Options};
 use support::running::{Running, losses, pattern, without};
 use support::*;
 
@@ -170,7 +170,7 @@ fn a_member_that_was_away_while_the_bitmap_was_added_returns_by_a_full_rebuild()
     rest = array.stop();
     done(&mut rest, Change::Bitmap(internal));
     let start = started(&rest, &Options::default());
-    let recorder: MdMetadata = start.recorder;
+    let recorder: MdRecorder = start.recorder;
     for member in [away, gone] {
         let found = member.candidate();
         assert!(recorder.returnable(&found.found.expect("a member").superblock).is_err(), "{}", member.name);

@@ -6,9 +6,9 @@
 mod support;
 
 use stria_array::{
-    AppendTerms, LaneLog, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, StripSector, Synced,
+    AppendTerms, LaneLog, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, Recorder, StripSector, Synced,
 };
-use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdMetadata, Options};
+use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdRecorder, Options};
 use stria_parity::crc32c;
 use support::running::*;
 use support::*;
@@ -96,11 +96,11 @@ fn raid_5(drive_sectors: u64, change: impl FnOnce(&mut Create)) -> Vec<MemoryDri
 }
 
 /// An array of three members, whose logs are begun for so many lanes.
-fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
+fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdRecorder, stria_array::ArrayState) {
     begun_on(LARGE_SECTORS, lanes)
 }
 
-fn begun_on(drive_sectors: u64, lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
+fn begun_on(drive_sectors: u64, lanes: usize) -> (Vec<MemoryDrive>, MdRecorder, stria_array::ArrayState) {
     let mut drives = raid_5(drive_sectors, |_| ());
     let start = started(&drives, &Options::default()).with_lanes(lanes);
     let (state, mut recorder) = (state_of(&start.config, false), start.recorder);
@@ -110,13 +110,13 @@ fn begun_on(drive_sectors: u64, lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, 
 }
 
 /// Lanes that know the positions of the logs.
-fn lanes(count: usize, recorder: &MdMetadata) -> Vec<MdLog> {
+fn lanes(count: usize, recorder: &MdRecorder) -> Vec<MdLog> {
     let mut lanes: Vec<MdLog> = (0..count).map(|_| MdLog::default()).collect();
     tell(&mut lanes, recorder);
     lanes
 }
 
-fn tell(lanes: &mut [MdLog], recorder: &MdMetadata) {
+fn tell(lanes: &mut [MdLog], recorder: &MdRecorder) {
     lanes.iter_mut().enumerate().for_each(|(lane, log)| log.set_layout(lane, recorder.log_layout()));
 }
 

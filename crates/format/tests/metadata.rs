@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWrite, MetadataWriter, SlotState, Synced};
+use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWrite, Recorder, SlotState, Synced};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Options, Role, Start, Superblock, Verdict, assemble};
 use support::*;

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use stria_array::address::MemberSpace;
-use stria_array::{DriveSector, Geometry, Layout, Level, MemberId, MemberProgress, MetadataWriter, Synced};
+use stria_array::{DriveSector, Geometry, Layout, Level, MemberId, MemberProgress, Recorder, Synced};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;

@@ -4,7 +4,7 @@
 mod support;
 
 use std::cell::Cell;
-use stria_array::{ArrayState, Level, MemberId, MemberProgress, MetadataWriter, Synced};
+use stria_array::{ArrayState, Level, MemberId, MemberProgress, Recorder, Synced};
 use stria_format::md::bitmap::Header as BitmapHeader;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::{EVENTS_MAX, Header, feature};

@@ -5,7 +5,7 @@
 mod support;
 
 use proptest::prelude::*;
-use stria_array::{Level, MemberId, MetadataWriter, Synced};
+use stria_array::{Level, MemberId, Recorder, Synced};
 use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::{CLEAN, feature};

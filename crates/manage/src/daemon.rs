@@ -70,7 +70,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
     let service = Service::new(options.server(&socket.with_extension("nbd"))?);
     service.stay();
-    let recorder = event_file::keep(&service, &config.daemon.state);
+    let event_file = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);
     let ledger = Arc::new(ledger);
     service.remember(Arc::clone(&ledger));
@@ -149,7 +149,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     if let Some(rest) = rest {
         rest.finish(LAST_ANSWERS);
     }
-    recorder.finish(&service);
+    event_file.finish(&service);
     drop(sockets);
     for drive in held_by() {
         tracing::warn!("{drive} has a request in the kernel, which only its answer may end: until then this process may remain");

@@ -34,15 +34,15 @@ fn older(folder: &Path) -> PathBuf {
     folder.join("events.1.jsonl")
 }
 
-/// The thread that keeps events.
-pub struct Recorder {
+/// The thread that writes events to the file.
+pub struct EventFile {
     /// The last event that it has written.
     written: Arc<AtomicU64>,
 }
 
 /// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported once; the
 /// arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in memory.
-pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
+pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
     let mut record = Record { folder: folder.to_owned(), is_reported: false };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
@@ -72,10 +72,10 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> Recorder {
         }
     };
     std::thread::Builder::new().name("record".into()).spawn(work).expect("a process that starts has room for a thread");
-    Recorder { written }
+    EventFile { written }
 }
 
-impl Recorder {
+impl EventFile {
     /// Waits until the last events are written, for [`LAST_EVENTS`] at most.
     pub fn finish(&self, service: &Service) {
         let end = Instant::now() + LAST_EVENTS;

@@ -4,7 +4,7 @@ use crate::ArrayCommand;
 use std::cell::RefMut;
 use stria_array::{ArrayDevice, ArrayStatus, CommandId, Engine, Event, Geometry, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
-use stria_format::md::MdMetadata;
+use stria_format::md::MdRecorder;
 
 /// A member's drive, as a tree must know it.
 pub trait MemberDrive: Clone {
@@ -62,7 +62,7 @@ pub struct Tree<D: MemberDrive> {
     name: String,
     uuid: [u8; 16],
     geometry: Geometry,
-    device: ArrayDevice<MdMetadata>,
+    device: ArrayDevice<MdRecorder>,
     members: Vec<Member<D>>,
     /// Drives that were removed after they had become smaller.
     cut_short: Vec<D::Identity>,
@@ -75,7 +75,7 @@ impl<D: MemberDrive> Tree<D> {
         name: String,
         uuid: [u8; 16],
         geometry: Geometry,
-        device: ArrayDevice<MdMetadata>,
+        device: ArrayDevice<MdRecorder>,
         members: Vec<Member<D>>,
     ) -> Self {
         Self { name, uuid, geometry, device, members, cut_short: Vec::new(), joining: None }
@@ -176,7 +176,7 @@ impl<D: MemberDrive> Tree<D> {
 
     // This array alone, on this lane.
 
-    pub(crate) fn device(&self) -> &ArrayDevice<MdMetadata> {
+    pub(crate) fn device(&self) -> &ArrayDevice<MdRecorder> {
         &self.device
     }
 
@@ -199,7 +199,7 @@ impl<D: MemberDrive> Tree<D> {
     ///
     /// # Panics
     /// On another lane.
-    pub fn recorder(&self) -> RefMut<'_, MdMetadata> {
+    pub fn recorder(&self) -> RefMut<'_, MdRecorder> {
         self.device.recorder()
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use stria_array::{ArrayDevice, Level};
 use stria_bench::{Limit, Load, NullDevice, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, RamDevice, Request};
-use stria_format::md::{LogChoice, MdMetadata};
+use stria_format::md::{LogChoice, MdRecorder};
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 
@@ -43,7 +43,7 @@ impl BlockDevice for Counted {
     }
 }
 
-fn array(level: Level, count: usize, log: LogChoice, null: bool) -> (ArrayDevice<MdMetadata>, Count) {
+fn array(level: Level, count: usize, log: LogChoice, null: bool) -> (ArrayDevice<MdRecorder>, Count) {
     let counter = Count::default();
     let counted = |ram: RamDevice| {
         let device: Box<dyn BlockDevice> = if null { Box::new(NullDevice::new(MEMBER_SECTORS)) } else { Box::new(ram) };

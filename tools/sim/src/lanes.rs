@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use stria_array::{ArrayStatus, CommandId, Engine, Event, Geometry, LaneEvents, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
-use stria_format::md::{Candidate, MdMetadata};
+use stria_format::md::{Candidate, MdRecorder};
 use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
 
 /// The number under which a drive joins; one joins at a time.
@@ -299,7 +299,7 @@ impl<'a> Array<'a> {
     }
 
     /// The recorder of its metadata.
-    pub fn recorder(self) -> RefMut<'a, MdMetadata> {
+    pub fn recorder(self) -> RefMut<'a, MdRecorder> {
         self.coordinator().recorder()
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, bytes};
 use stria_format::md::assemble::Start;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdMetadata, Options, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, Options, assemble};
 
 /// The members.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Modelled {
 
 impl Modelled {
     /// The array as it was created, and its shape.
-    pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdMetadata>, u64), String> {
+    pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdRecorder>, u64), String> {
         let created = Created {
             drive_sectors: self.drive.sectors,
             level: self.level,

@@ -9,7 +9,7 @@ use crate::ssd::{Cost, Figures, Meter};
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
-use stria_format::md::{LogChoice, MdMetadata};
+use stria_format::md::{LogChoice, MdRecorder};
 
 /// The cost of a write where members are memory (`cargo run --release -p stria-bench --example log 200 5`, Zen 5, quiet): RAID 5
 /// of 4 at QD 32 makes 459,000 writes a second without the log, of four requests to members each, and 334,500 with it; where
@@ -84,8 +84,8 @@ fn side(plan: &Plan, log: LogChoice) -> Result<Outcome, String> {
     let mut latencies: Vec<Nanos> = Vec::with_capacity(plan.writes as usize);
     let (mut ended, mut completions) = (0, Vec::new());
     let mut from = (0, 0, 0, 0, (0, 0));
-    let logged = |array: &ArrayDevice<MdMetadata>| array.status().log.map_or((0, 0), |log| (log.append_count, log.record_count));
-    let count = |array: &ArrayDevice<MdMetadata>| {
+    let logged = |array: &ArrayDevice<MdRecorder>| array.status().log.map_or((0, 0), |log| (log.append_count, log.record_count));
+    let count = |array: &ArrayDevice<MdRecorder>| {
         (meter.now(), meter.writes.get(), meter.written_sectors.get(), meter.flushes.get(), logged(array))
     };
     while ended < WARM_UP + plan.writes {

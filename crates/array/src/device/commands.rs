@@ -3,7 +3,7 @@
 use super::{BoundMember, Driver};
 use crate::command::{Command, CommandId, Step};
 use crate::lanes::Message;
-use crate::{LaneLog, MemberId, MetadataWriter, Refusal};
+use crate::{LaneLog, MemberId, Recorder, Refusal};
 use std::collections::BTreeMap;
 use stria_block::BlockDevice;
 
@@ -39,7 +39,7 @@ impl<N> Running<N> {
     }
 }
 
-impl<R: MetadataWriter> Driver<R> {
+impl<R: Recorder> Driver<R> {
     pub(super) fn begin(&mut self, command: Command<R::Newcomer>) -> CommandId {
         assert_eq!(self.lane(), 0, "commands are given to the coordinator");
         self.actions = true;

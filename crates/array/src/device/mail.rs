@@ -3,7 +3,7 @@
 use super::{Driver, LogLayout};
 use crate::lanes::{Coordinator, Instruction, Message, Ports, Relay, Way};
 use crate::member::Members;
-use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, MetadataWriter, Synced, UpdateEnd};
+use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, Recorder, Synced, UpdateEnd};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
@@ -40,7 +40,7 @@ fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
     config.replay.iter().filter_map(owner).collect()
 }
 
-impl<R: MetadataWriter> Driver<R> {
+impl<R: Recorder> Driver<R> {
     /// The messages to and from the other lanes.
     pub(super) fn others(&mut self) -> &mut Relay<LogLayout<R>> {
         self.relay.as_mut().expect("there are several lanes")

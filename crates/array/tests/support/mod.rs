@@ -83,7 +83,7 @@ pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoMetadata> {
 }
 
 /// Gives an array a command, and lets time pass on its lanes until it is answered.
-pub fn carry_out<R: MetadataWriter<Newcomer = ()>>(
+pub fn carry_out<R: Recorder<Newcomer = ()>>(
     lanes: &mut [ArrayDevice<R>],
     now: &mut Nanos,
     ended: &mut Vec<Completion>,

@@ -1,6 +1,6 @@
 //! A recorder that stores nothing, and answers each update as durable.
 
-use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MetadataWrite, MetadataWriter};
+use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MetadataWrite, Recorder};
 use stria_block::{Buffer, Data, SECTOR_BYTES};
 
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
@@ -13,7 +13,7 @@ impl Default for Nowhere {
     }
 }
 
-impl MetadataWriter for Nowhere {
+impl Recorder for Nowhere {
     type Log = Self;
     type Newcomer = ();
 

@@ -13,7 +13,7 @@ use super::counts;
 use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplPlace};
-use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
+use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,13 +146,13 @@ pub struct Start {
     /// The index of each member's drive among the candidates, by member handle.
     pub drives: Vec<usize>,
     /// The recorder of the metadata.
-    pub recorder: MdMetadata,
+    pub recorder: MdRecorder,
     /// The consequences of [`Options::force`], in words, for the administrator.
     pub warnings: Vec<String>,
 }
 
 impl Start {
-    /// The same on so many lanes, which share the space of the members' logs; see [`MdMetadata::with_lanes`].
+    /// The same on so many lanes, which share the space of the members' logs; see [`MdRecorder::with_lanes`].
     #[must_use]
     pub fn with_lanes(mut self, count: usize) -> Self {
         self.recorder = self.recorder.with_lanes(count);
@@ -646,7 +646,7 @@ impl Sorter<'_> {
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
         let places = self.places(found, &log, bitmap.is_some());
         let checksums = found.iter().any(|found| places.drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdMetadata::new(places.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
+        let recorder = MdRecorder::new(places.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
         let newest_only = self.freshest.ppl().is_some();
         let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {

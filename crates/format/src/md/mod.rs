@@ -30,6 +30,6 @@ pub use checksums::Checksums;
 pub use create::{BitmapChoice, Create, CreateMember, CreateZeros, Creation, LogChoice};
 pub use lane_log::{LogLayout, MdLog};
 pub use member::{Candidate, Member};
-pub use recorder::{Change, MdMetadata};
+pub use recorder::{Change, MdRecorder};
 pub use shape::{LayoutNumbers, layout_of, numbers_of};
 pub use superblock::{Role, Superblock, SuperblockError, uuid_text};

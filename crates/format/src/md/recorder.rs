@@ -1,6 +1,6 @@
 //! Keeps the members' metadata up to date while an array runs.
 //!
-//! The engine gives the state of the array. The recorder, [`MdMetadata`], returns the superblocks and bitmap pages to write to the
+//! The engine gives the state of the array. The recorder, [`MdRecorder`], returns the superblocks and bitmap pages to write to the
 //! members. Every superblock update counts `events` up by one, which shows that a member missed an update (R27). Fields that Stria
 //! does not change stay as they were read.
 //!
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
 use stria_array::{
-    ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, MetadataWriter, Refusal, Synced,
+    ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, Recorder, Refusal, Synced,
 };
 use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
@@ -121,9 +121,9 @@ struct Place {
     replacement: bool,
 }
 
-/// md's [`MetadataWriter`].
+/// md's [`Recorder`].
 #[derive(Clone, Debug)]
-pub struct MdMetadata {
+pub struct MdRecorder {
     keepers: BTreeMap<MemberId, MemberMetadata>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
@@ -166,7 +166,7 @@ pub(crate) struct LogKeeping {
     firm: bool,
 }
 
-impl MdMetadata {
+impl MdRecorder {
     /// Takes over the members' metadata. `bitmap` is the truth, which the members' own bitmaps need not hold yet.
     pub(crate) fn new(
         keepers: BTreeMap<MemberId, MemberMetadata>,
@@ -216,7 +216,7 @@ impl MdMetadata {
     /// The array runs on this many lanes: each member's log has as many parts.
     ///
     /// # Panics
-    /// There are no lanes, or more than [`MdMetadata::lanes_max`].
+    /// There are no lanes, or more than [`MdRecorder::lanes_max`].
     #[must_use]
     pub fn with_lanes(self, count: usize) -> Self {
         assert!((1..=self.lanes_max()).contains(&count), "{count} lanes of {}", self.lanes_max());
@@ -402,11 +402,11 @@ impl MdMetadata {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
 
-    /// Takes back a member that was away, under a new handle, if [`MdMetadata::returnable`] says so. The engine rebuilds what
+    /// Takes back a member that was away, under a new handle, if [`MdRecorder::returnable`] says so. The engine rebuilds what
     /// the bitmap names. Nothing is written before the next superblock update.
     ///
     /// # Errors
-    /// As [`MdMetadata::returnable`].
+    /// As [`MdRecorder::returnable`].
     pub fn take_back(&mut self, member: MemberId, candidate: &super::Candidate) -> Result<(usize, MemberConfig), AdoptError> {
         let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
         let slot = self.returnable(&found.superblock)?;
@@ -778,11 +778,11 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 pub enum Newcomer {
     /// A member that was away returns to its slot.
     Former(Box<super::Candidate>),
-    /// A new spare: what [`MdMetadata::adopt`] writes is on the drive, durably. The next superblock update brings it up to date.
+    /// A new spare: what [`MdRecorder::adopt`] writes is on the drive, durably. The next superblock update brings it up to date.
     Spare(Adopt),
 }
 
-impl MetadataWriter for MdMetadata {
+impl Recorder for MdRecorder {
     type Log = MdLog;
     type Newcomer = Newcomer;
 
@@ -851,7 +851,7 @@ impl MetadataWriter for MdMetadata {
     ) -> Option<Vec<MetadataWrite>> {
         let start = self.keepers.get(&member)?.superblock.data().start;
         let blocks = blocks.iter().map(|bad| on_drive(bad, start)).collect();
-        MdMetadata::record_bad_blocks(self, member, blocks, unix_seconds).ok()
+        MdRecorder::record_bad_blocks(self, member, blocks, unix_seconds).ok()
     }
 
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {

@@ -5,8 +5,8 @@ use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
 use stria_array::{
-    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MemberSector, MetadataWrite, MetadataWriter,
-    StripSector, Synced,
+    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MemberSector, MetadataWrite, Recorder, StripSector,
+    Synced,
 };
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
@@ -142,7 +142,7 @@ fn in_the_making() -> Vec<Scene> {
                 super::support::apply(&mut drives, &start.recorder.record_state(&state, NOW));
             }
             let blocks = [8..16, 40..41].map(MemberSector::span);
-            let bad = MetadataWriter::record_bad_blocks(&mut start.recorder, MemberId(0), &blocks, NOW);
+            let bad = Recorder::record_bad_blocks(&mut start.recorder, MemberId(0), &blocks, NOW);
             super::support::apply(&mut drives, &bad.expect("there is room"));
             let what = if replaces { "being replaced" } else { "being filled" };
             scenes.push(Scene::new(format!("RAID {level} of {count} with a member {what}, bad blocks and a spare"), drives));

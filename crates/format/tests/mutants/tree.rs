@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use stria_array::{
     AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Command, Geometry, LaneLog, LogRecord, MemberId, MemberSector,
-    MetadataWrite, MetadataWriter,
+    MetadataWrite, Recorder,
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::Assembly;
-use stria_format::md::{Candidate, LogLayout, MdLog, MdMetadata, Options, assemble};
+use stria_format::md::{Candidate, LogLayout, MdLog, MdRecorder, Options, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// Far beyond the longest of these histories.
@@ -97,7 +97,7 @@ type Bounds = Arc<Vec<(Range<u64>, u64)>>;
 /// Watches the recorder: it writes metadata neither into data nor beyond a drive.
 #[derive(Clone)]
 pub struct Watched {
-    recorder: MdMetadata,
+    recorder: MdRecorder,
     bounds: Bounds,
 }
 
@@ -117,7 +117,7 @@ impl Watched {
     }
 }
 
-impl MetadataWriter for Watched {
+impl Recorder for Watched {
     type Log = WatchedLog;
     type Newcomer = ();
 
@@ -139,7 +139,7 @@ impl MetadataWriter for Watched {
         blocks: &[Range<MemberSector>],
         unix_seconds: u64,
     ) -> Option<Vec<MetadataWrite>> {
-        let writes = MetadataWriter::record_bad_blocks(&mut self.recorder, member, blocks, unix_seconds)?;
+        let writes = Recorder::record_bad_blocks(&mut self.recorder, member, blocks, unix_seconds)?;
         Some(self.look(writes))
     }
     fn reset_log(&mut self) -> Vec<MetadataWrite> {

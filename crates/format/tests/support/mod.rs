@@ -6,8 +6,7 @@ pub mod running;
 
 use std::collections::BTreeMap;
 use stria_array::{
-    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MemberProgress, MetadataWrite, MetadataWriter, SlotState,
-    Synced,
+    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MemberProgress, MetadataWrite, Recorder, SlotState, Synced,
 };
 use stria_block::{ErrorKind, IoError};
 use stria_format::detect::{detect, wipes};

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Command};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
-use stria_format::md::{MdMetadata, Options, Start};
+use stria_format::md::{MdRecorder, Options, Start};
 
 /// A drive that loses no data, and accepts no requests after the power cut.
 pub struct CutDrive {
@@ -66,7 +66,7 @@ impl BlockDevice for CutDrive {
 
 /// An array started from these drives.
 pub struct Running {
-    array: ArrayDevice<MdMetadata>,
+    array: ArrayDevice<MdRecorder>,
     drives: Vec<Rc<RefCell<MemoryDrive>>>,
     /// As [`CutDrive::left`].
     pub left: Rc<Cell<u64>>,

@@ -4,7 +4,7 @@
 
 use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, RamDevice};
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, LogChoice, MdMetadata, Options, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, LogChoice, MdRecorder, Options, assemble};
 
 /// An array in memory with md metadata and bitmap, 64 KiB strips, clean; `wrap` makes a member of each RAM device.
 pub fn md_array(
@@ -13,7 +13,7 @@ pub fn md_array(
     member_sectors: u64,
     log: LogChoice,
     wrap: impl Fn(RamDevice) -> Box<dyn BlockDevice>,
-) -> ArrayDevice<MdMetadata> {
+) -> ArrayDevice<MdRecorder> {
     let member = |index: usize| CreateMember {
         name: format!("member {index}"),
         size_sectors: member_sectors,

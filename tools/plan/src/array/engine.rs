@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
 use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
-use stria_format::md::{LogChoice, MdMetadata};
+use stria_format::md::{LogChoice, MdRecorder};
 use stria_sim::member_drive::UNIX_SECONDS;
 use stria_sim::modelled::Created;
 
@@ -170,7 +170,7 @@ impl EngineArray {
 #[derive(Clone)]
 enum Bound {
     Bare(ArrayDevice<NoMetadata>),
-    Recorded(ArrayDevice<MdMetadata>),
+    Recorded(ArrayDevice<MdRecorder>),
 }
 
 impl Bound {

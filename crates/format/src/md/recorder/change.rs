@@ -12,7 +12,7 @@
 //! | checksums added | their heads, which know nothing; superblocks that end the data before them |
 //! | checksums taken away | no heads |
 
-use super::{MdMetadata, MemberMetadata};
+use super::{MdRecorder, MemberMetadata};
 use crate::md::bitmap::{Bitmap, choose_chunk_bytes};
 use crate::md::checksums::{WITNESSED, new_region, region_of};
 use crate::md::create::{BitmapChoice, LogChoice};
@@ -52,7 +52,7 @@ fn free_from(superblock: &Superblock) -> u64 {
     bad_blocks.max(BLOCK).next_multiple_of(BLOCK)
 }
 
-impl MdMetadata {
+impl MdRecorder {
     /// The steps of a change: the writes of each may be done in any order. No steps: the array is as wanted already. `runs`: the array
     /// is being served, and the steps are not taken; they only show that the change would be possible. `candidate`: what was found on
     /// a member's drive.

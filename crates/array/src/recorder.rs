@@ -1,6 +1,6 @@
 //! The members' metadata as the engine sees it, and the trait of a format that knows its bytes.
 //!
-//! The engine says *what* must be durable (an [`ArrayState`], write-intent bits). A [`MetadataWriter`] (in the `format` crate) says
+//! The engine says *what* must be durable (an [`ArrayState`], write-intent bits). A [`Recorder`] (in the `format` crate) says
 //! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
 //! update before all of its writes have ended.
 
@@ -114,7 +114,7 @@ pub struct MetadataWrite {
 
 /// Knows the bytes of a metadata format. Pure: it returns writes. The engine's driver carries them out, durably (FUA), before
 /// the update counts.
-pub trait MetadataWriter: Clone {
+pub trait Recorder: Clone {
     /// One lane's part of the members' logs.
     type Log: LaneLog;
     /// A drive that joins a running array.
@@ -161,7 +161,7 @@ pub trait MetadataWriter: Clone {
         Vec::new()
     }
 
-    /// The layout that lanes need to append to the members' logs. Called again after each [`MetadataWriter::reset_log`] and each
+    /// The layout that lanes need to append to the members' logs. Called again after each [`Recorder::reset_log`] and each
     /// change of members.
     fn log_layout(&self) -> <Self::Log as LaneLog>::Layout;
 }
@@ -187,7 +187,7 @@ pub trait LaneLog: Default {
 #[derive(Clone, Debug, Default)]
 pub struct NoMetadata;
 
-impl MetadataWriter for NoMetadata {
+impl Recorder for NoMetadata {
     type Log = Self;
     type Newcomer = ();
 
