@@ -19,7 +19,7 @@
 //! | `replay` | `replay.rs` | the same; then members that take the overlay. Ends | `set_read_only`, members |
 //! | `mark_clean_when_idle` | here | a second without a write | a superblock update that says dirty, the time |
 //! | `clear_intents` | here | bits that may be idle | a bitmap update, the time |
-//! | `refill_forever` | `refill.rs` | bad blocks for lack of space | `refill_later`, the time |
+//! | `refill_forever` | `refill.rs` | bad blocks for lack of space | `mark_bad`, the time |
 //! | `sweep_forever` | `sweep.rs` | a sweep that is due | `sweep_changed` |
 //! | `log_flush_forever` | `log_io.rs` | logs that are full of ended writes | `log_end`, `log_full` |
 

@@ -23,12 +23,12 @@
 use crate::address::Sectors;
 use crate::core::{Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, MemberIo, write_io};
-use crate::mirror_io::{alike_sectors, readable};
+use crate::mirror_io::{alike_sectors, read_any, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Rectangle, Strips};
 use crate::segments::one_piece;
-use crate::{ArraySector, Flaw, MemberId, MemberSector, MemberState};
+use crate::{ArraySector, Copy, Flaw, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation};
@@ -43,53 +43,46 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
         let there = readable(core, &copies, sectors);
         let took_it = there.iter().any(|(_, member)| !failed.contains(member));
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
-        let source = there.iter().copied().find(|(_, member)| counts == Some(*member) || !failed.contains(member));
         for &(copy, member) in &there {
             if failed.contains(&member) && counts != Some(member) {
                 let rows = copy.start_sector.run(sectors);
-                if core.mark_bad(member, rows.clone()).await {
-                    core.refill_later(member, &rows);
-                } else {
+                if !core.mark_bad(member, rows).await {
                     // Only dropping the member keeps it from being read.
                     core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
                 }
             }
         }
-        if let Some((source, member)) = source {
-            let mut filled: SmallVec<[(MemberId, MemberSector); 4]> = SmallVec::new();
-            for copy in &copies {
-                let targets = core.members.borrow().targets(copy.slot);
-                filled.extend(targets.into_iter().map(|target| (target, copy.start_sector)));
-            }
-            filled.retain(|(target, _)| there.iter().all(|(_, member)| member != target));
-            if !filled.is_empty() {
-                align_filled(core, (member, source.start_sector), sectors, &filled).await?;
-            }
-        }
+        align_filled(core, next.run(sectors), &there).await?;
         next += sectors;
     }
     Ok(())
 }
 
-/// Gives members that are being filled what the copy that counts holds: they may have taken a write that it has not.
-async fn align_filled(
-    core: &Core,
-    source: (MemberId, MemberSector),
-    sectors: u64,
-    filled: &[(MemberId, MemberSector)],
-) -> Result<(), IoError> {
-    let (member, start_sector) = source;
-    let mut read = core.io(std::iter::once(core.read_io(member, start_sector, sectors)).collect()).await;
-    let held = match read.pop() {
-        Some((Ok(()), Operation::Read { mut into })) => into.pop(),
-        _ => None,
-    };
-    for &(target, start_sector) in filled {
-        let rows = start_sector.run(sectors);
-        match &held {
-            Some(held) => write_if_other(core, target, &rows, held).await?,
-            None => mark_half_written(core, target, rows).await?,
+/// Gives members that are being filled what a readable copy holds: they may have taken a write that it has not. `copies_before`: those that were
+/// readable before. Meanwhile a replacement may have taken its slot, so that it is a copy itself.
+async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
+    let mut next = range.start;
+    while next < range.end {
+        let (copies, run) = core.geometry.copies_of(next, range.end - next);
+        let sectors = alike_sectors(core, &copies, run);
+        let there = readable(core, &copies, sectors);
+        let mut filled: SmallVec<[(MemberId, MemberSector); 4]> = SmallVec::new();
+        for copy in &copies {
+            let targets = core.members.borrow().targets(copy.slot);
+            filled.extend(targets.into_iter().map(|target| (target, copy.start_sector)));
         }
+        filled.retain(|(target, _)| copies_before.iter().chain(&there).all(|(_, member)| member != target));
+        if !filled.is_empty() {
+            let held = read_any(core, &copies, sectors, &mut SmallVec::new()).await;
+            for (target, start_sector) in filled {
+                let rows = start_sector.run(sectors);
+                match &held {
+                    Some(held) => write_if_other(core, target, &rows, held).await?,
+                    None => mark_half_written(core, target, rows).await?,
+                }
+            }
+        }
+        next += sectors;
     }
     Ok(())
 }
@@ -104,9 +97,20 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
-    let read = match map.data.iter().all(is_readable) {
-        true => read_units(core, map, &wanted, &mut Strips::new()).await,
-        false => None,
+    // Those that are being filled may take their slots while this waits, with new data that the members read here have not.
+    let mut filled: SmallVec<[(usize, MemberId); 4]>;
+    let read = loop {
+        filled =
+            part.strips.clone().flat_map(|index| filled_of(core, map.data[index]).map(move |member| (index, member))).collect();
+        if !map.data.iter().all(is_readable) {
+            break None;
+        }
+        let mut unreadable = Strips::new();
+        let read = read_units(core, map, &wanted, &mut unreadable).await;
+        // Nobody failed to read: a member was replaced meanwhile.
+        if read.is_some() || !unreadable.is_empty() {
+            break read;
+        }
     };
     let Some(data) = read else {
         if !reconcile_without_strip(core, stripe, part, failed).await? {
@@ -117,12 +121,8 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         return Ok(());
     };
     let parity = computed_parity(core, map, &data);
-    for index in part.strips.clone() {
-        // A member that is being filled may have taken new data that the one in sync has not.
-        let targets = core.members.borrow().targets(usize::from(map.data[index]));
-        for member in targets.into_iter().skip(1) {
-            write_if_other(core, member, rows, &data[index]).await?;
-        }
+    for (index, member) in filled {
+        write_if_other(core, member, rows, &data[index]).await?;
     }
     data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     for (index, right) in parity.into_iter().enumerate() {
@@ -133,6 +133,11 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         core.buffers.give(right);
     }
     Ok(())
+}
+
+/// The member that is being filled beside the one of a slot.
+fn filled_of(core: &Core, slot: u16) -> impl Iterator<Item = MemberId> + use<> {
+    core.members.borrow().each_target(usize::from(slot)).skip(1)
 }
 
 /// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of the
@@ -183,7 +188,8 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
         core.stripes.code().update(usize::from(map.code[*index]), new, held, &mut outputs[..map.parity.len()]);
     }
     for (&index, right) in parity.iter().zip(&right) {
-        if let Some(member) = holder(Unit::Parity(index)) {
+        let targets = core.members.borrow().targets(usize::from(map.parity[index]));
+        for member in targets {
             write_if_other(core, member, rows, right).await?;
         }
     }

@@ -62,7 +62,6 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
         return Ok(());
     }
     if core.mark_bad(member, rows.clone()).await {
-        core.refill_later(member, &rows);
         return Ok(());
     }
     Err(lost(
@@ -104,13 +103,5 @@ impl Core {
         let until = self.no_space.meet(now);
         self.members.borrow_mut().get_mut(member).no_space_until = until;
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
-    }
-
-    /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
-    pub fn refill_later(&self, member: MemberId, rows: &Range<MemberSector>) {
-        if self.no_space.is_careful(self.now()) {
-            self.no_space.add_unfilled(member, rows.clone());
-            self.no_space.refill.wake_all(&self.ready);
-        }
     }
 }

@@ -71,15 +71,22 @@ impl Core {
         }
     }
 
-    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.
+    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that. If a lack of space may be the cause, they
+    /// are filled later.
     pub async fn mark_bad(&self, member: MemberId, rows: Range<MemberSector>) -> bool {
+        // Decided now: a member that hangs may delay the update until the lack of space is forgotten.
+        let lacks_space = self.no_space.is_careful(self.now());
         self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
-        let has_space = self.metadata.bad_blocks_durable(&self.ready, member).await;
+        if lacks_space {
+            self.no_space.add_unfilled(member, rows.clone());
+            self.no_space.refill.wake_all(&self.ready);
+        }
+        let is_recorded = self.metadata.bad_blocks_durable(&self.ready, member).await;
         // The lack of space is reported once; its bad blocks are not, as they go when there is space.
-        if !self.no_space.is_careful(self.now()) {
+        if !lacks_space {
             self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.sectors() });
         }
-        has_space
+        is_recorded
     }
 
     /// Rows that were written are no longer bad.
