@@ -37,10 +37,12 @@ demo: build
 # The inner loop, in under two minutes: format, lints of the workspace, and the unit tests of the lowest crates.
 check: lint
 	$(CARGO) test --locked -p stria-block -p stria-parity -p stria-array -p stria-format --lib
+	$(CARGO) test --locked -p stria-array --test modules
 	$(CARGO) test --locked -p stria-walls
 
-# Everything that is checked, lints included; at the end of the tests, which of them took longest.
+# Everything that is checked, lints and documentation included; at the end of the tests, which of them took longest.
 test: setup lint
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	CARGO=$(CARGO) scripts/run-tests
 	bench/instructions/check
 

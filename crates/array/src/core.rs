@@ -12,7 +12,9 @@ mod metadata;
 mod peers;
 
 pub(crate) use client::{FailedPart, array_range, lost};
-pub(crate) use failures::{drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite};
+pub(crate) use failures::{
+    drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite, settle_writes,
+};
 pub(crate) use gates::gate_plan;
 pub(crate) use member_io::{Fate, Then};
 

@@ -481,6 +481,7 @@ impl<R: Recorder> Driver<R> {
         running.writes -= 1;
         if let Err(error) = result {
             running.failures.push((member, error));
+            self.recorder.as_mut().expect("the coordinator records").write_failed(member);
         }
         if running.writes == 0 {
             self.go_on_with_update();

@@ -357,8 +357,9 @@ impl Engine {
 
     /// The metadata update has ended, with failures on these members.
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
+        let dropped = self.drop_unrecorded(failures);
+        let end = if dropped.len() < failures.len() { UpdateEnd::Unwritten } else { end };
         let update = self.core.metadata.end(end);
-        self.drop_unrecorded(failures);
         self.core.wake_updater(&update);
     }
 
@@ -550,7 +551,8 @@ async fn flush_all(core: &Core) -> Result<(), IoError> {
     core.log.behind.wait_for_present(&core.ready).await;
     // What was written over bad blocks must be readable after a power cut.
     core.metadata.bad_blocks_written(&core.ready).await;
-    let result = core.flush_volatile().await.and_then(|()| core.no_space.take_unflushed());
+    let listed = core.bad_blocks_are_listed();
+    let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
     result
 }
@@ -593,6 +595,7 @@ async fn stop(core: &Core, sweeper: &Sweeper) {
             core.sleep_until(core.now() + 1_000_000).await;
         }
         let last_write = core.activity.last_write();
+        core.metadata.bad_blocks_written(&core.ready).await;
         let flushed = core.flush_volatile().await;
         // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
         if !is_busy() && core.activity.last_write() == last_write {

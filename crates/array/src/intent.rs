@@ -34,6 +34,8 @@ pub(crate) struct Intent {
     agreed: usize,
     /// Bits to be set by the next update.
     wanted: Vec<u64>,
+    /// The number of updates that could not be written.
+    refusals: u64,
     /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
     listed: Vec<u64>,
 }
@@ -47,7 +49,7 @@ impl Intent {
         for &chunk in &listed {
             chunks[chunk as usize] = Chunk { on_members: true, needs_resync: crashed, kept: true, ..Chunk::default() };
         }
-        Self { chunk_sectors: config.chunk_sectors, chunks, agreed: 0, wanted: Vec::new(), listed }
+        Self { chunk_sectors: config.chunk_sectors, chunks, agreed: 0, wanted: Vec::new(), refusals: 0, listed }
     }
 
     pub fn chunk_sectors(&self) -> u64 {
@@ -100,6 +102,17 @@ impl Intent {
             self.chunks[chunk as usize].on_members = true;
         }
         self.listed.extend(set);
+    }
+
+    /// The update that set these bits could not be written: the writes that wait for it fail. Those that come meanwhile need them.
+    pub fn refused(&mut self, set: &[u64]) {
+        self.refusals += 1;
+        self.wanted.extend(set.iter().filter(|&&chunk| self.chunks[chunk as usize].writers > 0));
+    }
+
+    /// The number of updates that could not be written.
+    pub fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// Chunks whose bits may be cleared, as far as writers and resync are concerned.

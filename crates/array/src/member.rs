@@ -71,19 +71,9 @@ impl Member {
         MemberProgress { member: self.config.id, recovered: self.config.recovered, by_bitmap: self.config.by_bitmap }
     }
 
-    /// Adds to the bad blocks, which stay sorted and disjoint.
+    /// Adds to the bad blocks.
     pub fn mark_bad(&mut self, rows: Range<MemberSector>) {
-        let blocks = &mut self.config.bad_blocks;
-        let mut whole = rows;
-        blocks.retain(|known| {
-            let apart = known.end < whole.start || whole.end < known.start;
-            if !apart {
-                whole = known.start.min(whole.start)..known.end.max(whole.end);
-            }
-            apart
-        });
-        let place = blocks.partition_point(|known| known.start < whole.start);
-        blocks.insert(place, whole);
+        add_rows(&mut self.config.bad_blocks, rows);
     }
 
     /// True if any of these rows is a bad block.
@@ -130,6 +120,20 @@ impl Member {
             failure: self.failure.clone(),
         }
     }
+}
+
+/// Adds to ranges, which stay sorted and disjoint.
+pub(crate) fn add_rows(ranges: &mut Vec<Range<MemberSector>>, rows: Range<MemberSector>) {
+    let mut joined = rows;
+    ranges.retain(|known| {
+        let apart = known.end < joined.start || joined.end < known.start;
+        if !apart {
+            joined = known.start.min(joined.start)..known.end.max(joined.end);
+        }
+        apart
+    });
+    let index = ranges.partition_point(|known| known.start < joined.start);
+    ranges.insert(index, joined);
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,9 +4,10 @@
 //! time, under a lock (R5). [`metadata_io`](crate::metadata_io) has the tasks that make them.
 
 use crate::task::{Ready, Waiters};
-use crate::{MemberId, MetadataUpdate, UpdateEnd};
+use crate::{MemberId, MemberSector, MetadataUpdate, UpdateEnd};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Metadata updates, from wish to end.
 pub(crate) struct MetadataUpdates {
@@ -40,7 +41,9 @@ pub(crate) struct MetadataUpdates {
 struct BadBlockUpdates {
     wanted: RefCell<BTreeSet<MemberId>>,
     is_busy: Cell<bool>,
-    /// Members whose last list the format has no space for.
+    /// The last list that is durable, of members whose list has changed.
+    durable: RefCell<BTreeMap<MemberId, Vec<Range<MemberSector>>>>,
+    /// Members whose last list the format has no space for, or that could not be written.
     refused: RefCell<BTreeSet<MemberId>>,
     changed: Waiters,
 }
@@ -174,6 +177,26 @@ impl MetadataUpdates {
         self.is_intent_busy.get()
     }
 
+    /// A member's bad blocks are about to change: notes those that are durable.
+    pub fn keep_bad_blocks(&self, member: MemberId, blocks: &[Range<MemberSector>]) {
+        self.bad.durable.borrow_mut().entry(member).or_insert_with(|| blocks.to_vec());
+    }
+
+    /// The bad blocks of a member that are durable, if they have changed since.
+    pub fn durable_bad_blocks(&self, member: MemberId) -> Vec<Range<MemberSector>> {
+        self.bad.durable.borrow().get(&member).cloned().unwrap_or_default()
+    }
+
+    /// True while lists of bad blocks are to be written.
+    pub fn writes_bad_blocks(&self) -> bool {
+        self.bad.is_busy.get() || !self.bad.wanted.borrow().is_empty()
+    }
+
+    /// True if the list of a member is not durable, as it was refused.
+    pub fn has_refused_bad_blocks(&self, member: MemberId) -> bool {
+        self.bad.refused.borrow().contains(&member)
+    }
+
     /// A member's bad blocks have changed.
     pub fn want_bad_blocks(&self, ready: &Ready, member: MemberId) {
         self.bad.wanted.borrow_mut().insert(member);
@@ -184,12 +207,12 @@ impl MetadataUpdates {
     pub async fn bad_blocks_durable(&self, ready: &Ready, member: MemberId) -> bool {
         self.want_bad_blocks(ready, member);
         self.bad_blocks_written(ready).await;
-        !self.bad.refused.borrow().contains(&member)
+        !self.has_refused_bad_blocks(member)
     }
 
     /// Waits until no list of bad blocks is still to be written.
     pub async fn bad_blocks_written(&self, ready: &Ready) {
-        ready.until(&self.bad.changed, || self.bad.wanted.borrow().is_empty() && !self.bad.is_busy.get()).await;
+        ready.until(&self.bad.changed, || !self.writes_bad_blocks()).await;
     }
 
     /// Waits for a member whose bad blocks have changed.
@@ -204,16 +227,18 @@ impl MetadataUpdates {
         Some(member)
     }
 
-    /// Ends that update.
-    pub fn end_bad_blocks(&self, ready: &Ready, member: MemberId, end: UpdateEnd) {
+    /// Ends that update, of this list.
+    pub fn end_bad_blocks(&self, ready: &Ready, member: MemberId, blocks: Vec<Range<MemberSector>>, end: UpdateEnd) {
         self.bad.is_busy.set(false);
-        let mut refused = self.bad.refused.borrow_mut();
-        match end == UpdateEnd::NoSpace {
-            true => refused.insert(member),
-            false => refused.remove(&member),
-        };
-        drop(refused);
+        if end == UpdateEnd::Durable {
+            self.bad.refused.borrow_mut().remove(&member);
+            self.bad.durable.borrow_mut().insert(member, blocks);
+        } else {
+            self.bad.refused.borrow_mut().insert(member);
+        }
         self.bad.changed.wake_all(ready);
+        // Bits wait for lists.
+        self.intent_changed.wake_all(ready);
     }
 
     /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might

@@ -4,7 +4,12 @@
 
 use crate::core::Core;
 use crate::log::StartStage;
-use crate::{Flaw, MetadataUpdate, Synced, UpdateEnd};
+use crate::member::add_rows;
+use crate::{Flaw, MemberState, MetadataUpdate, Synced, UpdateEnd};
+use stria_block::Nanos;
+
+/// 1 s: the pause before a list of bad blocks that could not be written is written again.
+const AGAIN_AFTER: Nanos = 1_000_000_000;
 
 impl Core {
     /// Makes durable what the start relies on, before clients read by it (R31). If some slot is `unsynced`, the
@@ -77,6 +82,10 @@ impl Core {
             let (mut set, mut idle) = (Vec::new(), Vec::new());
             self.ready
                 .until(&self.metadata.intent_changed, || {
+                    // Writes to cold chunks could keep lists of bad blocks waiting for ever.
+                    if self.metadata.writes_bad_blocks() {
+                        return false;
+                    }
                     let mut intent = self.consistency.intent.borrow_mut();
                     let Some(intent) = intent.as_mut() else { return false };
                     let after = if self.run.is_stopping() { 0 } else { crate::intent::CLEAR_AFTER };
@@ -99,9 +108,17 @@ impl Core {
                 if flushed && self.may_clear_intents() { intent.clear(idle, since) } else { Vec::new() }
             };
             let lock = self.metadata.lock(&self.ready).await;
-            self.update(&lock, MetadataUpdate::Intent { set: set.clone(), clear }).await;
+            let end = self.update(&lock, MetadataUpdate::Intent { set: set.clone(), clear }).await;
             self.metadata.set_intent_busy(false);
-            self.consistency.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
+            {
+                let mut intent = self.consistency.intent.borrow_mut();
+                let intent = intent.as_mut().expect("it was there");
+                match end {
+                    // R2: the writes that wait for these bits fail.
+                    UpdateEnd::Unwritten => intent.refused(&set),
+                    _ => intent.recorded(&set),
+                }
+            }
             drop(lock);
             self.metadata.intent_waiters.wake_all(&self.ready);
         }
@@ -113,12 +130,23 @@ impl Core {
             self.metadata.bad_blocks_wanted(&self.ready).await;
             let lock = self.metadata.lock(&self.ready).await;
             let Some(member) = self.metadata.begin_bad_blocks() else { continue };
-            let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
-            // Rows that are no longer bad must not lose in a cache what was written to them. A member whose flush fails is dropped (R8).
-            let _ = self.flush_members().await;
-            let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks }).await;
-            self.metadata.end_bad_blocks(&self.ready, member, end);
+            let mut blocks = self.members.borrow().get(member).config.bad_blocks.clone();
+            // Rows that are no longer bad must not lose in a cache what was written to them. If a member that must stay cannot
+            // flush, they are still listed.
+            let flushed = self.flush_members().await.is_ok();
+            if !flushed {
+                self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
+            }
+            let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
+            if end == UpdateEnd::NoSpace {
+                self.fail_member(member, "its bad-block log has no space");
+            }
+            self.metadata.end_bad_blocks(&self.ready, member, blocks, end);
             drop(lock);
+            if (!flushed || end == UpdateEnd::Unwritten) && self.members.borrow().get(member).state != MemberState::Failed {
+                self.sleep_until(self.now() + AGAIN_AFTER).await;
+                self.metadata.want_bad_blocks(&self.ready, member);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
 use crate::address::{Sectors, SweepSector, array_of_sync, rows_of_sweep, sync_of_array, sync_of_sweep};
-use crate::core::{Core, drop_failed_writes};
+use crate::core::{Core, settle_writes};
 use crate::lock::Mode;
 use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
@@ -151,10 +151,10 @@ async fn try_fill(
         writes.extend(others.into_iter().map(|(other, row)| write_io(other, row, data.clone(), false)));
         writes.push(write_io(member, row, data, false));
     }
-    let targets: SmallVec<[MemberId; 8]> = writes.iter().map(|io| io.member).collect();
+    let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
+        writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
     let outcomes = core.io(writes).await;
-    let rewritten = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    drop(outcomes);
+    let rewritten = settle_writes(core, &targets, outcomes.into_iter().map(|(result, _)| result)).await;
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     rewritten.map_err(|error| error.to_string())?;
     Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
@@ -197,7 +197,6 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
     let mut outcomes = outcomes.into_iter();
     let mut found = Found::default();
     let mut writes = Batch::new();
-    let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
     for (start, sectors, there) in places {
         let mut read: SmallVec<[(Copy, Buffer); 4]> = SmallVec::new();
         let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
@@ -235,12 +234,14 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             let data = good.slice(part.start, part.len());
             for member in core.members.borrow().targets(copy.slot) {
                 writes.push(write_io(member, copy.start_sector + (part.start / 512) as u64, data.clone(), false));
-                targets.push(member);
             }
         }
     }
+    let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
+        writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
     let outcomes = core.io(writes).await;
-    drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
+    let settled = settle_writes(core, &targets, outcomes.into_iter().map(|(result, _)| result)).await;
+    settled.map_err(|error| error.to_string())?;
     found.report(core, kind);
     core.wait_for_ack_barrier().await;
     Ok(Some(found))

@@ -126,7 +126,7 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<Array
 /// Changes a range of array sectors under its lock; `send_all` sends the member requests, in a batch.
 async fn change(core: &Core, range: &Range<ArraySector>, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
     let guard = core.lock(sync_of_array(range), Mode::Exclusive).await;
-    core.write_begin(&sync_of_array(range)).await;
+    core.write_begin(&sync_of_array(range)).await?;
     core.gate_client_write(&sync_of_array(range));
     let batch = core.batch();
     send_all(batch);

@@ -36,6 +36,7 @@ use stria_block::{Buffer, Data, IoError, Operation};
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
 pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[MemberId]) -> Result<(), IoError> {
+    let mut result = Ok(());
     let mut next = range.start;
     while next < range.end {
         let (copies, run) = core.geometry.copies_of(next, range.end - next);
@@ -52,15 +53,16 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
                 }
             }
         }
-        align_filled(core, next.run(sectors), &there).await?;
+        result = result.and(align_filled(core, next.run(sectors), &there).await);
         next += sectors;
     }
-    Ok(())
+    result
 }
 
 /// Gives members that are being filled what a readable copy holds: they may have taken a write that it has not. `copies_before`: those that were
 /// readable before. Meanwhile a replacement may have taken its slot, so that it is a copy itself.
 async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
+    let mut result = Ok(());
     let mut next = range.start;
     while next < range.end {
         let (copies, run) = core.geometry.copies_of(next, range.end - next);
@@ -76,15 +78,15 @@ async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(
             let held = read_any(core, &copies, sectors, &mut SmallVec::new()).await;
             for (target, start_sector) in filled {
                 let rows = start_sector.run(sectors);
-                match &held {
-                    Some(held) => write_if_other(core, target, &rows, held).await?,
-                    None => mark_half_written(core, target, rows).await?,
-                }
+                result = result.and(match &held {
+                    Some(held) => write_if_other(core, target, &rows, held).await,
+                    None => mark_half_written(core, target, rows).await,
+                });
             }
         }
         next += sectors;
     }
-    Ok(())
+    result
 }
 
 /// Makes parity of the rows of a part of a stripe match the data, under the rows' lock, after members had no space for their parts
@@ -113,26 +115,29 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         }
     };
     let Some(data) = read else {
-        if !reconcile_without_strip(core, stripe, part, failed).await? {
-            for ended in failed {
-                mark_half_written(core, ended.member, rows.clone()).await?;
-            }
+        if reconcile_without_strip(core, stripe, part, failed).await? {
+            return Ok(());
         }
-        return Ok(());
+        let mut result = Ok(());
+        for ended in failed {
+            result = result.and(mark_half_written(core, ended.member, rows.clone()).await);
+        }
+        return result;
     };
     let parity = computed_parity(core, map, &data);
+    let mut result = Ok(());
     for (index, member) in filled {
-        write_if_other(core, member, rows, &data[index]).await?;
+        result = result.and(write_if_other(core, member, rows, &data[index]).await);
     }
     data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     for (index, right) in parity.into_iter().enumerate() {
         let targets = core.members.borrow().targets(usize::from(map.parity[index]));
         for member in targets {
-            write_if_other(core, member, rows, &right).await?;
+            result = result.and(write_if_other(core, member, rows, &right).await);
         }
         core.buffers.give(right);
     }
-    Ok(())
+    result
 }
 
 /// The member that is being filled beside the one of a slot.
@@ -148,8 +153,7 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     let holder = |unit: Unit| {
         let members = core.members.borrow();
         let readable = members.presence(unit.slot(map), rows) == Presence::Readable;
-        let targets = members.targets(unit.slot(map));
-        targets.first().copied().filter(|_| readable && targets.len() == 1)
+        members.targets(unit.slot(map)).first().copied().filter(|_| readable)
     };
     let new = |unit: Unit| {
         let ended = failed.iter().find(|ended| Some(ended.member) == holder(unit))?;
@@ -166,15 +170,12 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
         return Ok(false);
     }
     if let (true, 1, [0], [Some(new)]) = (lost.is_empty(), part.strips.len(), &parity[..], &failed_parity[..]) {
-        let written = part.strips.start;
-        if core.members.borrow().targets(usize::from(map.data[written])).is_empty() {
-            // Each sector of parity is as before or as it should be, and so is the missing strip.
-            return Ok(true);
-        }
-        if holder(Unit::Data(written)).is_some() {
-            return take_back(core, stripe, rows, written, new).await;
-        }
+        // If it is missing itself, each of its sectors is old or new, as each of parity is.
+        let written = Some(part.strips.start).filter(|&index| holder(Unit::Data(index)).is_some());
+        return take_back(core, stripe, rows, written, new).await;
     }
+    let filled: SmallVec<[(usize, MemberId); 2]> =
+        (0..lost.len()).flat_map(|at| filled_of(core, map.data[lost[at].0]).map(move |member| (at, member))).collect();
     let units = lost.iter().map(|(index, _)| Unit::Data(*index));
     let sound = parity.iter().zip(&failed_parity).filter(|(_, failed)| failed.is_none()).map(|(&index, _)| Unit::Parity(index));
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> = units.chain(sound).map(|unit| (unit, rows.clone())).collect();
@@ -187,31 +188,53 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
         let mut outputs = outputs(&parity, &mut right, &(0..new.len()));
         core.stripes.code().update(usize::from(map.code[*index]), new, held, &mut outputs[..map.parity.len()]);
     }
+    let mut result = Ok(());
+    for (at, member) in filled {
+        result = result.and(write_if_other(core, member, rows, &held[at]).await);
+    }
     for (&index, right) in parity.iter().zip(&right) {
         let targets = core.members.borrow().targets(usize::from(map.parity[index]));
         for member in targets {
-            write_if_other(core, member, rows, right).await?;
+            result = result.and(write_if_other(core, member, rows, right).await);
         }
     }
     held.into_iter().chain(right).for_each(|buffer| core.buffers.give(buffer));
-    Ok(true)
+    result.map(|()| true)
 }
 
-/// Changes the one strip that was written by what P holds instead of its new bytes, so that the missing strip is what it was.
-async fn take_back(core: &Core, stripe: u64, rows: &Range<MemberSector>, index: usize, new_p: &[u8]) -> Result<bool, IoError> {
+/// Leaves the missing strip as P holds it: changes the one strip that was written by what P holds instead of its new bytes. `written`:
+/// that strip, unless it is the missing one itself.
+async fn take_back(
+    core: &Core,
+    stripe: u64,
+    rows: &Range<MemberSector>,
+    written: Option<usize>,
+    new_p: &[u8],
+) -> Result<bool, IoError> {
     let map = core.map(stripe);
-    let wanted = [Unit::Data(index), Unit::Parity(0)].map(|unit| (unit, rows.clone()));
-    let Some(read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
-    let mut right = Buffer::copy_of(&read[0]);
-    for ((byte, new), held) in right.iter_mut().zip(new_p).zip(&read[1][..]) {
-        *byte ^= new ^ held;
+    let filled: SmallVec<[MemberId; 2]> = filled_of(core, map.parity[0]).collect();
+    if written.is_none() && filled.is_empty() {
+        return Ok(true);
     }
-    let targets = core.members.borrow().targets(usize::from(map.data[index]));
-    for member in targets {
-        write_if_other(core, member, rows, &right).await?;
+    let wanted: SmallVec<[(Unit, Range<MemberSector>); 2]> =
+        std::iter::once(Unit::Parity(0)).chain(written.map(Unit::Data)).map(|unit| (unit, rows.clone())).collect();
+    let Some(read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
+    let mut result = Ok(());
+    for member in filled {
+        result = result.and(write_if_other(core, member, rows, &read[0]).await);
+    }
+    if let Some(index) = written {
+        let mut right = Buffer::copy_of(&read[1]);
+        for ((byte, new), held) in right.iter_mut().zip(new_p).zip(&read[0][..]) {
+            *byte ^= new ^ held;
+        }
+        let targets = core.members.borrow().targets(usize::from(map.data[index]));
+        for member in targets {
+            result = result.and(write_if_other(core, member, rows, &right).await);
+        }
     }
     read.into_iter().for_each(|buffer| core.buffers.give(buffer));
-    Ok(true)
+    result.map(|()| true)
 }
 
 /// Writes the right bytes to bad blocks of a member. If it fails to, they stay what they are.

@@ -221,7 +221,10 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         return core.part_done(parent, None, Err(error));
     }
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
-    core.write_begin(&sync).await;
+    if let Err(error) = core.write_begin(&sync).await {
+        drop(guard);
+        return core.part_done(parent, None, Err(error));
+    }
     let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
     let records = recorded.into_iter().map(|stripe| {
         let mut records = core.revoke_records(stripe, &StripSector::ZERO.run(strip));
@@ -263,11 +266,13 @@ pub(crate) async fn zero_members(
         operation: zeroing.operation(),
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
-    let result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let mut result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     if result.is_err() {
         // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
         for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
-            mark_half_written(core, member, rows.clone()).await?;
+            if let Err(error) = mark_half_written(core, member, rows.clone()).await {
+                result = Err(error);
+            }
         }
     }
     result

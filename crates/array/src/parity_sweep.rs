@@ -4,7 +4,7 @@
 //! the scrub, its error is in both, and the new strip looks wrong.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, drop_failed_writes, rewrite};
+use crate::core::{Core, rewrite, settle_writes};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, MemberIo, write_io};
@@ -12,8 +12,8 @@ use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{Flaw, LogRecord, MemberId, MemberSector, StripSector, StripeMap};
+use crate::window::{Found, Work};
+use crate::{Flaw, LogRecord, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -100,9 +100,9 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
         rewrite(core, member, rows.start, data).await;
     }
     let outcomes = core.io(writes.batch).await;
-    let rewritten = drop_failed_writes(core, &writes.targets, outcomes.iter().map(|(result, _)| result));
+    let rewritten = settle_writes(core, &writes.targets, outcomes.into_iter().map(|(result, _)| result)).await;
     core.log_end(core.geometry.stripe_of_row(rows.start).0, &[], logged);
-    drop((outcomes, guard));
+    drop(guard);
     writes.claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
     rewritten.map_err(|error| error.to_string())?;
@@ -174,16 +174,16 @@ fn revokes(core: &Core, repairs: &[Repair]) -> Vec<SmallVec<[(MemberId, LogRecor
 #[derive(Default)]
 struct Writes {
     batch: Batch,
-    /// The member of each.
-    targets: SmallVec<[MemberId; 8]>,
+    /// The member and rows of each.
+    targets: SmallVec<[(MemberId, Range<MemberSector>); 8]>,
     /// The memory, to be given back.
     claims: Vec<Claim>,
 }
 
 impl Writes {
     fn push(&mut self, member: MemberId, row: MemberSector, data: Data) {
+        self.targets.push((member, row.run((data.len() / 512) as u64)));
         self.batch.push(write_io(member, row, data, false));
-        self.targets.push(member);
     }
 
     /// Writes of what was computed, to rebuilding members. Returns what is to be rewritten on members that could not read it.
@@ -444,28 +444,4 @@ fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
     let data = || map.code.iter().position(|&code| usize::from(code) == position).map(|index| map.data[index]);
     let slot = position.checked_sub(map.code_count).map_or_else(data, |parity| map.parity.get(parity).copied());
     slot.map(usize::from)
-}
-
-/// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members, but
-/// fewer than it has parities (R38). If that is not possible, the write goes on without.
-pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip: &Range<StripSector>) {
-    let on_members = core.geometry.rows_of_strip(stripe, rows_of_strip);
-    if core.consistency.covers(&sync_of_rows(&on_members)) {
-        return;
-    }
-    let lost = {
-        let members = core.members.borrow();
-        (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Readable).count()
-    };
-    if !(1..core.geometry.level().parity_count()).contains(&lost) {
-        return;
-    }
-    let work = Work { kind: SweepKind::Resync, targets: &[] };
-    for part in on_members.in_steps(WINDOW_SECTORS) {
-        let sync = sync_of_rows(&part);
-        if !core.consistency.covers(&sync) && rows(core, &work, part).await.is_err() {
-            return;
-        }
-        core.consistency.note_resync(sync);
-    }
 }

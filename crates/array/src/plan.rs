@@ -104,7 +104,7 @@ pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -
 }
 
 /// Plans the write of data strips `written`. With `parity_agrees` false, parity may be inconsistent, so it must not be updated
-/// by its change if a reconstruct-write is possible (R38).
+/// by its change if all data that it covers can be read or recovered (R38).
 ///
 /// # Errors
 /// [`Unrecoverable`] when old data that parity must cover can neither be read nor recovered.
@@ -138,10 +138,12 @@ pub fn plan_write(
     if reconstruct && !(modify && parity_agrees && modify_reads < others.len()) {
         return plan(Method::ReconstructWrite, others, Strips::new());
     }
-    if modify {
+    let recovered = sources(data, parity);
+    if modify && (parity_agrees || recovered.is_err()) {
         return plan(Method::ReadModifyWrite, written.collect(), parity_there.clone());
     }
-    let (read_data, read_parity) = sources(data, parity)?;
+    // R38: the other strips are recovered from the first parities, as reads do, and all parities follow (R37).
+    let (read_data, read_parity) = recovered?;
     plan(Method::RecoverWrite, read_data, read_parity)
 }
 
@@ -194,6 +196,10 @@ mod tests {
         assert_eq!(method(8, 0..8), Method::Full);
         let unsynced = plan_write(&[Readable; 8], &[Readable], 0..1, false).expect("nothing is missing");
         assert_eq!(unsynced.method, Method::ReconstructWrite, "parity that may be wrong is not carried forward");
+        let degraded = [Readable, WriteOnly, Readable, Readable];
+        let method = |parity: &[Presence], agrees| plan_write(&degraded, parity, 0..1, agrees).expect("one is missing").method;
+        assert_eq!(method(&[Readable, Readable], true), Method::ReadModifyWrite);
+        assert_eq!(method(&[Readable, Readable], false), Method::RecoverWrite, "P and Q may disagree, and must agree afterwards");
     }
 
     #[test]

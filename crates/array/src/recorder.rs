@@ -94,6 +94,8 @@ pub enum UpdateEnd {
     Durable,
     /// The format has no space for the list of bad blocks.
     NoSpace,
+    /// A member that the array cannot do without could not be written.
+    Unwritten,
     /// It was not made, since other lanes have changed the state: it must be requested again.
     Overtaken,
 }
@@ -159,6 +161,11 @@ pub trait Recorder: Clone {
     /// (R32).
     fn reset_log(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
+    }
+
+    /// A metadata write to a member failed, so what it holds is not known: the next updates write all of it.
+    fn write_failed(&mut self, member: MemberId) {
+        let _ = member;
     }
 
     /// The layout that lanes need to append to the members' logs. Called again after each [`Recorder::reset_log`] and each

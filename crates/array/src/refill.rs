@@ -33,8 +33,11 @@ pub(crate) async fn refill_forever(core: Rc<Core>) {
                 // Until a resync that is due, parity may give other bytes than the member had.
                 let may_write =
                     !core.run.is_read_only() && core.log.stage() >= StartStage::Replayed && core.consistency.covers(&sync);
-                if !may_write || refill(&core, member, &rows, &sync).await.is_err() {
-                    core.no_space.add_unfilled(member, rows);
+                let refilled = if may_write { refill(&core, member, &rows, &sync).await } else { Refill::Later };
+                match refilled {
+                    Refill::Ended => {}
+                    Refill::Later => core.no_space.add_unfilled(member, rows),
+                    Refill::AfterOthers => core.no_space.add_unrecoverable(member, rows),
                 }
             }
         }
@@ -52,22 +55,33 @@ fn add_bad_blocks(core: &Core) {
     }
 }
 
-/// `Err`: there is still no space, or a member is missing or being filled.
-async fn refill(core: &Core, member: MemberId, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Result<(), ()> {
+/// The end of an attempt.
+enum Refill {
+    /// They are filled, or the data is lost.
+    Ended,
+    /// There is still no space.
+    Later,
+    /// A member is missing or being filled that may hold what is needed.
+    AfterOthers,
+}
+
+async fn refill(core: &Core, member: MemberId, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Refill {
     let _guard = core.lock(sync.clone(), Mode::Exclusive).await;
     let slot = {
         let members = core.members.borrow();
         let state = members.get(member);
         if matches!(state.state, MemberState::Rebuilding | MemberState::Replacing) {
-            return Err(());
+            return Refill::AfterOthers;
         }
         state.slot.filter(|&slot| state.has_bad(rows) && members.slots()[slot].member == Some(member))
     };
-    let Some(slot) = slot else { return Ok(()) };
+    let Some(slot) = slot else { return Refill::Ended };
     let right = of_level!(core, P => P::recover_rows(core, slot, rows, sync).await);
     let Some(right) = right else {
-        // A member that is rebuilt may hold what is needed. If all are there, the data is lost.
-        return if core.members.borrow().is_optimal() { Ok(()) } else { Err(()) };
+        return if core.members.borrow().is_optimal() { Refill::Ended } else { Refill::AfterOthers };
     };
-    write_back(core, member, rows, right).await.map_err(drop)
+    match write_back(core, member, rows, right).await {
+        Ok(()) => Refill::Ended,
+        Err(_) => Refill::Later,
+    }
 }

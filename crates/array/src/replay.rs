@@ -143,13 +143,37 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
     let mut over = Over::default();
     let mut pieces = Vec::new();
     over.walk(records, |rows, over| {
-        for rows in rows.in_steps(BAND_SECTORS) {
-            let there = presences(core, core.map(stripe), &core.geometry.rows_of_strip(stripe, &rows), &Strips::new());
-            let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Readable).collect();
-            pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
+        for band in rows.in_steps(BAND_SECTORS) {
+            let mut next = band.start;
+            while next < band.end {
+                // R34: what a bad block hides says nothing about the rows beside it.
+                let rows = next.run(alike_sectors(core, stripe, &(next..band.end)));
+                let parities = parities_in_sync(core, stripe, &rows);
+                next = rows.end;
+                pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
+            }
         }
     });
     pieces
+}
+
+/// As far as each member of a stripe has either all or nothing of these rows.
+fn alike_sectors(core: &Core, stripe: u64, rows: &Range<StripSector>) -> u64 {
+    let (members, map) = (core.members.borrow(), core.map(stripe));
+    let on_members = core.geometry.rows_of_strip(stripe, rows);
+    let slots = map.data.iter().chain(&map.parity);
+    slots.map(|&slot| members.alike_sectors(slot.into(), &on_members)).min().unwrap_or(rows.sectors())
+}
+
+/// The parities whose members' logs count for these rows. A bad block takes nothing from a member's log.
+fn parities_in_sync(core: &Core, stripe: u64, rows: &Range<StripSector>) -> Strips {
+    let (members, map) = (core.members.borrow(), core.map(stripe));
+    let end = core.geometry.rows_of_strip(stripe, rows).end;
+    let is_in_sync = |&index: &usize| {
+        let member = members.slots()[usize::from(map.parity[index])].member;
+        member.is_some_and(|member| members.get(member).config.recovered.covers(end))
+    };
+    (0..map.parity.len()).filter(is_in_sync).collect()
 }
 
 /// The part of a record's bytes that covers `rows`.

@@ -1,6 +1,6 @@
 //! The knowledge about [members without space](crate::no_space).
 
-use crate::task::Waiters;
+use crate::task::{Ready, Waiters};
 use crate::{MemberId, MemberSector};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub(crate) struct NoSpace {
     /// Bad blocks for lack of space, which a task fills: member and first row, and the end.
     unfilled: RefCell<BTreeMap<(MemberId, MemberSector), MemberSector>>,
     pub refill: Waiters,
+    /// Bad blocks that the members there now cannot recover: they wait for one that comes or is filled.
+    unrecoverable: RefCell<Vec<(MemberId, Range<MemberSector>)>>,
 }
 
 impl NoSpace {
@@ -52,6 +54,19 @@ impl NoSpace {
         let mut unfilled = self.unfilled.borrow_mut();
         let end = unfilled.entry((member, rows.start)).or_insert(rows.end);
         *end = rows.end.max(*end);
+    }
+
+    /// Rows that can be filled only once other members are there.
+    pub fn add_unrecoverable(&self, member: MemberId, rows: Range<MemberSector>) {
+        self.unrecoverable.borrow_mut().push((member, rows));
+    }
+
+    /// A member is in sync: tries those again.
+    pub fn retry_unrecoverable(&self, ready: &Ready) {
+        for (member, rows) in self.unrecoverable.take() {
+            self.add_unfilled(member, rows);
+        }
+        self.refill.wake_all(ready);
     }
 
     /// True if some rows are to be filled.

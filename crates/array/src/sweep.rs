@@ -489,6 +489,7 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
         let replaced = members.take_slot(target.member);
         drop(members);
         core.event(Event::MemberInSync { member: target.member, slot: target.slot });
+        core.no_space.retry_unrecoverable(&core.ready);
         if let Some(member) = replaced {
             match core.has(Flaw::ReplacedKeepsRequests) {
                 true => core.exclude(member),

@@ -7,7 +7,9 @@ mod support;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, IntentConfig, Level, MemberId, NoMetadata};
+use stria_array::{
+    ArrayConfig, ArrayDevice, ArrayStatus, Command, Geometry, IntentConfig, Level, MemberConfig, MemberId, MemberState, NoMetadata, Synced,
+};
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
 };
@@ -53,15 +55,21 @@ struct World {
 
 impl World {
     fn new(level: Level, members: usize, seed: u64) -> Self {
+        Self::with(level, members, seed, |_| 0)
+    }
+
+    /// `change` changes the configuration, and returns the number of further members that it names.
+    fn with(level: Level, members: usize, seed: u64, change: impl FnOnce(&mut ArrayConfig) -> usize) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; members]).expect("good");
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        let full: Vec<Rc<Cell<bool>>> = (0..members).map(|_| Rc::default()).collect();
         let device = |is_full: &Rc<Cell<bool>>| {
             let is_full = Rc::clone(is_full);
             Box::new(Copying { ram: RamDevice::new(512), is_full, ended: Vec::new() }) as Box<dyn BlockDevice>
         };
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
-        let config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
+        let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
+        let members = members + change(&mut config);
+        let full: Vec<Rc<Cell<bool>>> = (0..members).map(|_| Rc::default()).collect();
         let array = ArrayDevice::new(&config, full.iter().map(device).collect(), NoMetadata, 0);
         Self { array, full, model, or_else: BTreeMap::new(), now: 0, chance: Chance::from_state(seed), ended: Vec::new() }
     }
@@ -125,6 +133,34 @@ impl World {
             }
         }
         result
+    }
+
+    /// Writes within strips, while one member may have no space. Returns how many it had none for.
+    fn write_within_strips(&mut self, count: usize) -> usize {
+        let size = self.model.len() as u64 / 512;
+        let mut refused = 0;
+        for _ in 0..count {
+            let sectors = 1 + self.chance.below(8);
+            let start = self.chance.below(size / 16) * 16 + self.chance.below(17 - sectors);
+            if let Err(error) = self.write(start, sectors) {
+                assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                refused += 1;
+            }
+        }
+        refused
+    }
+
+    /// Lets what is being filled be filled.
+    fn fill(&mut self) {
+        self.full.iter().for_each(|is_full| is_full.set(false));
+        self.array.with_engine(|engine| engine.pause(false));
+        let is_filled = |status: ArrayStatus| {
+            status.members.iter().all(|member| !matches!(member.state, MemberState::Rebuilding | MemberState::Replacing))
+        };
+        while !is_filled(self.array.status()) {
+            self.array.poll(self.now, &mut self.ended);
+            self.now = self.array.next_wake().expect("a rebuild goes on").max(self.now);
+        }
     }
 
     /// Reads every sector by itself, and returns how many are unreadable.
@@ -196,6 +232,68 @@ fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
     }
     assert!(refused > 300, "only {refused} writes had no space");
     eprintln!("{refused} writes had no space; {unreadable} sectors were unreadable");
+}
+
+/// R40. What is being filled takes new data that the member in sync has no space for. Once it has the slot, it gives what that one gave:
+/// P was corrected on the one and not on the other, and a missing strip was recovered by both.
+#[test]
+fn a_replacement_holds_what_its_source_holds_after_writes_without_space() {
+    let mut refused = 0;
+    for (level, members, missing) in [
+        (Level::Raid1, 2, None),
+        (Level::Raid10, 4, None),
+        (Level::Raid5, 4, None),
+        (Level::Raid5, 4, Some(1)),
+        (Level::Raid6, 5, Some(1)),
+        (Level::Raid6, 6, Some(2)),
+    ] {
+        for seed in 1..25 {
+            let slots = || (0..members).filter(|&slot| Some(slot) != missing);
+            let filled = slots().nth(seed as usize % slots().count()).expect("there are some");
+            let full = slots().nth(seed as usize / 3 % slots().count()).expect("there are some");
+            eprintln!("{level:?} of {members}, {missing:?} missing, {filled} is replaced, {full} is full, seed {seed}");
+            let mut world = World::with(level, members, seed, |config| {
+                let source = config.slots[filled].member.clone().expect("it is there");
+                let new = MemberConfig { id: MemberId(members), recovered: Synced::up_to(0), ..source };
+                config.slots[filled].replacement = Some(new);
+                1
+            });
+            world.array.with_engine(|engine| engine.pause(true));
+            let size = world.model.len() as u64 / 512;
+            (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
+            missing.into_iter().for_each(|member| world.fail(member));
+            world.full[full].set(true);
+            refused += world.write_within_strips(60);
+            world.fill();
+            let read = world.read(0, size).expect("nothing is lost");
+            assert!(read == world.model, "differs");
+        }
+    }
+    assert!(refused > 1000, "only {refused} writes had no space");
+}
+
+/// R40. P has no space for a write to the strip that is being rebuilt. Each sector is old or new: the rows were given up as bad blocks.
+#[test]
+fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
+    let mut refused = 0;
+    for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 5)] {
+        for seed in 1..15 {
+            eprintln!("{level:?} of {members}, seed {seed}");
+            let mut world = World::with(level, members, seed, |config| {
+                config.slots[1].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+                0
+            });
+            world.array.with_engine(|engine| engine.pause(true));
+            world.write_within_strips(40);
+            world.full[if seed % 2 == 0 { 0 } else { members - 1 }].set(true);
+            refused += world.write_within_strips(60);
+            world.fill();
+            let size = world.model.len() as u64 / 512;
+            let read = world.read(0, size).expect("nothing is lost");
+            assert!(read == world.model, "differs");
+        }
+    }
+    assert!(refused > 300, "only {refused} writes had no space");
 }
 
 /// The status said for a minute that a member had no space which the array had dropped.

@@ -243,6 +243,7 @@ fn degraded_array_that_was_not_stopped_is_refused_without_force() {
             assert!(sentence.contains("not stopped cleanly") && sentence.contains("slots 2"), "{sentence}");
             let start = started(&drives, &forced());
             assert_eq!((start.config.synced, start.warnings.len()), (Synced::All, 1));
+            assert_eq!(start.config.suspects_parity, level == Level::Raid6, "P decides, and Q must follow");
         } else {
             assert_eq!(started(&drives, &Options::default()).config.synced, Synced::up_to(0));
         }

@@ -10,7 +10,7 @@
 //!   NewTree::plan (drives to bytes) ─ TreeCreation::carry_out
 //! ```
 //!
-//! Changes that concern several lanes are methods of [`Lanes`]. Nothing here waits, and nothing knows files, rings, threads or clocks.
+//! Changes that concern several lanes are methods of [`Lanes`], whose implementor waits. Nothing knows files, rings, threads or clocks.
 #![forbid(unsafe_code)]
 
 mod create;

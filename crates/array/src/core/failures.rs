@@ -39,6 +39,27 @@ pub(crate) fn drop_failed<'a>(
     outcome
 }
 
+/// As [`drop_failed_writes`], for a sweep under the lock of the rows: rows that a member has no space for become bad blocks there (R40), and
+/// the sweep goes on.
+pub(crate) async fn settle_writes(
+    core: &Core,
+    targets: &[(MemberId, Range<MemberSector>)],
+    results: impl Iterator<Item = Result<(), IoError>>,
+) -> Result<(), IoError> {
+    let mut outcome = Ok(());
+    for ((member, rows), result) in targets.iter().zip(results) {
+        let Err(error) = result else { continue };
+        let is_in_sync = core.members.borrow().get(*member).state == MemberState::InSync;
+        if is_no_space(&error) && is_in_sync {
+            let _ = core.meet_no_space(*member, &error);
+            outcome = outcome.and(mark_half_written(core, *member, rows.clone()).await);
+        } else if !core.fail_member(*member, &format!("write failed: {error}")) {
+            outcome = Err(lost("write", &error.context));
+        }
+    }
+    outcome
+}
+
 /// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8).
 pub(crate) fn drop_failed_flushes<'a>(
     core: &Core,
@@ -61,12 +82,15 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
     if core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
-    if core.mark_bad(member, rows.clone()).await {
+    if core.mark_bad(member, rows.clone()).await || core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
     Err(lost(
         "write",
-        &format!("the bad-block log of the member has no space to say that rows {}.. are half-written", rows.start),
+        &format!(
+            "the bad-block log of the member cannot be written, or has no space to say that rows {}.. are half-written",
+            rows.start
+        ),
     ))
 }
 

@@ -1,13 +1,15 @@
 //! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on it.
 
-use super::Core;
+use super::{Core, lost};
 use crate::action::Action;
 use crate::address::Sectors;
+use crate::intent::Intent;
 use crate::log::StartStage;
 use crate::metadata::UpdateLock;
 use crate::task::Waiters;
 use crate::{Event, MemberId, MemberSector, MemberState, MetadataUpdate, SyncSector, UpdateEnd};
 use std::ops::Range;
+use stria_block::IoError;
 
 impl Core {
     /// Requests a superblock update with the state as it is now. Returns its number.
@@ -57,7 +59,10 @@ impl Core {
     /// Lets the task go on whose metadata update has ended.
     pub fn wake_updater(&self, update: &MetadataUpdate) {
         match update {
-            MetadataUpdate::ResetLog => self.log.enter(StartStage::Open, &self.ready),
+            MetadataUpdate::ResetLog => {
+                let is_open = self.metadata.last_end() != UpdateEnd::Unwritten;
+                self.log.enter(if is_open { StartStage::Open } else { StartStage::Replayed }, &self.ready);
+            }
             update => self.waiters_of(update).wake_all(&self.ready),
         }
     }
@@ -76,7 +81,12 @@ impl Core {
     pub async fn mark_bad(&self, member: MemberId, rows: Range<MemberSector>) -> bool {
         // Decided now: a member that hangs may delay the update until the lack of space is forgotten.
         let lacks_space = self.no_space.is_careful(self.now());
-        self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
+        {
+            let mut members = self.members.borrow_mut();
+            let member_state = members.get_mut(member);
+            self.metadata.keep_bad_blocks(member, &member_state.config.bad_blocks);
+            member_state.mark_bad(rows.clone());
+        }
         if lacks_space {
             self.no_space.add_unfilled(member, rows.clone());
             self.no_space.refill.wake_all(&self.ready);
@@ -89,17 +99,40 @@ impl Core {
         is_recorded
     }
 
+    /// What a flush must say of lists of bad blocks: after a crash one that is not durable could leave written data unreadable.
+    ///
+    /// # Errors
+    /// The list of a member that the array cannot do without is not durable.
+    pub fn bad_blocks_are_listed(&self) -> Result<(), IoError> {
+        let members = self.members.borrow();
+        match members.active().find(|&member| self.metadata.has_refused_bad_blocks(member)) {
+            Some(member) => {
+                let name = &members.get(member).config.name;
+                Err(lost(
+                    "flush",
+                    &format!("the bad-block log of {name} cannot be written, or has no space: replace this member"),
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Rows that were written are no longer bad.
     pub fn mark_good(&self, member: MemberId, rows: &Range<MemberSector>) {
         let mut members = self.members.borrow_mut();
         let member_state = members.get_mut(member);
-        if !member_state.config.bad_blocks.is_empty() && member_state.mark_good(rows) {
+        if !member_state.config.bad_blocks.is_empty() && member_state.has_bad(rows) {
+            self.metadata.keep_bad_blocks(member, &member_state.config.bad_blocks);
+            member_state.mark_good(rows);
             self.metadata.want_bad_blocks(&self.ready, member);
         }
     }
 
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
-    pub async fn write_begin(&self, range: &Range<SyncSector>) {
+    ///
+    /// # Errors
+    /// A member that the array cannot do without does not take the bits. The write has not begun.
+    pub async fn write_begin(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.is_dirty_durable() {
@@ -108,9 +141,16 @@ impl Core {
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {
             self.metadata.intent_changed.wake_all(&self.ready);
+            let refusals = || self.consistency.intent.borrow().as_ref().map_or(0, Intent::refusals);
             let durable = || self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
-            self.ready.until(&self.metadata.intent_waiters, durable).await;
+            let before = refusals();
+            self.ready.until(&self.metadata.intent_waiters, || durable() || refusals() > before).await;
+            if !durable() {
+                self.write_ended(range);
+                return Err(lost("write", "the bitmap of a member cannot be written"));
+            }
         }
+        Ok(())
     }
 
     /// True if a write to `range` would not wait in [`Core::write_begin`].
@@ -137,6 +177,8 @@ impl Core {
     pub async fn write_end(&self, range: &Range<SyncSector>) {
         self.write_ended(range);
         self.wait_for_ack_barrier().await;
+        // R7: after a crash a list that still names what was written over could leave it unreadable.
+        self.metadata.bad_blocks_written(&self.ready).await;
     }
 
     /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.

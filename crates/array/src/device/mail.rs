@@ -186,12 +186,13 @@ impl<R: Recorder> Driver<R> {
     /// A metadata update has ended: answers the lanes that wanted it.
     pub(super) fn updated(&mut self, update: &MetadataUpdate, end: UpdateEnd, failures: &IoFailures) {
         let Some(lane) = &mut self.coordinator_lane else { return self.end_update(end, failures) };
-        if let MetadataUpdate::ResetLog = update {
-            lane.coordinator.log_is_reset();
-        }
         let lanes = lane.coordinator.recorded();
         // R15: a member that could not be written is dropped before the next metadata update.
         let dropped = self.engine.drop_unrecorded(failures);
+        let is_written = dropped.len() == failures.len();
+        if let (MetadataUpdate::ResetLog, true) = (update, is_written) {
+            lane.coordinator.log_is_reset();
+        }
         let instructions = lane.coordinator.drop_members(0, &dropped);
         self.give(instructions);
         let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All);

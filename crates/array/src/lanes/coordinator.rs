@@ -89,7 +89,7 @@ impl Coordinator {
         self.bad.insert(member, blocks.to_vec());
     }
 
-    /// A lane wants a metadata update. Returns the instructions for other lanes, in this instruction.
+    /// A lane wants a metadata update. Returns the instructions for other lanes, in the order in which they must be sent.
     pub fn ask(&mut self, lane: usize, update: MetadataUpdate) -> Vec<(usize, Instruction)> {
         match update {
             MetadataUpdate::State(state) => return self.ask_state(lane, state),
@@ -106,7 +106,7 @@ impl Coordinator {
         self.drop_members(lane, &new)
     }
 
-    /// A lane has dropped members. Returns the instructions for other lanes, in this instruction.
+    /// A lane has dropped members. Returns the instructions for other lanes, in the order in which they must be sent.
     pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Instruction)> {
         let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
         let mut instructions = Vec::new();
@@ -133,7 +133,7 @@ impl Coordinator {
         if self.answers.is_some() {
             return None;
         }
-        let (answers, update) = self.reset().or_else(|| self.state()).or_else(|| self.intent()).or_else(|| self.bad_blocks())?;
+        let (answers, update) = self.reset().or_else(|| self.state()).or_else(|| self.bad_blocks()).or_else(|| self.intent())?;
         self.answers = Some(answers);
         Some(update)
     }

@@ -10,7 +10,6 @@ use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::no_space::write_in_place;
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
-use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::straight_writes::Frozen;
@@ -35,9 +34,6 @@ pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 async fn write_coalesced(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
     let locked = wait_for_more(core, key).await;
-    if !core.has(Flaw::SuspectParityUpdated) {
-        resync_before_write(core, core.coalescer.stripe(key), &locked).await;
-    }
     let strip = core.geometry.strip_sectors();
     let rows = core.geometry.rows_of_strip(core.coalescer.stripe(key), &locked);
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
@@ -132,7 +128,7 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
     let rows = rows_of(&write.range, strip);
     let rows = core.geometry.rows_of_strip(write.stripe, &rows);
     let sync = sync_of_rows(&rows);
-    core.write_begin(&sync).await;
+    core.write_begin(&sync).await?;
     let mut unreadable = Strips::new();
     let mut result = Ok(());
     for band in bands(core, rectangles(write.range.clone(), strip)) {

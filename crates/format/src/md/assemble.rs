@@ -15,12 +15,12 @@ use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplPlace};
 use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
 use super::shape::layout_of;
-use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
+use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, WRITE_MOSTLY, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stria_array::address::MemberSpace;
 use stria_array::{
-    ArrayConfig, ArraySector, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberConfig, MemberId,
+    ArrayConfig, ArraySector, Geometry, GeometryError, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberConfig, MemberId,
     REDO_SECTORS_MAX, SlotConfig, Synced,
 };
 use thiserror::Error;
@@ -642,7 +642,8 @@ impl Sorter<'_> {
             self.take_back(found);
         }
         let log = self.last_log(found, &geometry, options, &mut warnings)?;
-        let (resync_sector, suspects_parity) = self.resync(&log, level, options, &mut warnings)?;
+        let (resync_sector, suspects_parity) = self.resync(&log, &geometry, options, &mut warnings)?;
+        self.refuse_write_behind(found, bitmap.as_ref(), resync_sector)?;
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
         let places = self.places(found, &log, bitmap.is_some());
         let checksums = found.iter().any(|found| places.drives.contains(&found.drive) && found.member.checksums.is_some());
@@ -677,6 +678,13 @@ impl Sorter<'_> {
         let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
         self.freshest.servable().map_err(|error| unserved(error.to_string()))?;
         let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.to_string()))?;
+        let block_bytes = self.freshest.header.logical_block_size;
+        if found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
+            return Err(unserved(format!(
+                "it has logical blocks of {block_bytes} bytes, and none of the drives that are here has; a client would not find its \
+                 partitions: attach the others, or serve it under Linux"
+            )));
+        }
         for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
             let name = &found.candidate.name;
             found.superblock().servable().map_err(|error| unserved(format!("{name}: {error}")))?;
@@ -724,10 +732,11 @@ impl Sorter<'_> {
     fn resync(
         &self,
         log: &LastLog,
-        level: Level,
+        geometry: &Geometry,
         options: &Options,
         warnings: &mut Vec<String>,
     ) -> Result<(u64, bool), AssembleError> {
+        let level = geometry.level();
         let resync_sector = match self.freshest.header.resync_offset {
             _ if !level.is_redundant() => CLEAN,
             0 if log.makes_consistent => CLEAN,
@@ -741,6 +750,14 @@ impl Sorter<'_> {
             // R35: log records cover what was not being written.
             return Ok((CLEAN, true));
         }
+        let holds_data = |slot: &usize| {
+            let mut maps = (0..geometry.stripe_map_period()).map(|stripe| geometry.stripe_map(stripe));
+            maps.any(|map| map.data.iter().any(|&held| usize::from(held) == *slot))
+        };
+        if !missing.iter().any(holds_data) {
+            // All data is there.
+            return Ok((CLEAN, missing.len() < level.parity_count()));
+        }
         if !options.force {
             let reason = format!(
                 "{} of {} members are missing or incomplete and the array was not stopped cleanly, so \
@@ -753,7 +770,30 @@ impl Sorter<'_> {
             return Err(self.error(AssembleErrorKind::DirtyDegraded, reason));
         }
         warnings.push("started degraded although not stopped cleanly: the blocks written last may be wrong".into());
-        Ok((CLEAN, false))
+        // R37: of several parities the others follow the first, or a member lost later would be recovered as something else.
+        Ok((CLEAN, missing.len() < level.parity_count()))
+    }
+
+    /// Linux acknowledges a write before a write-mostly member has it, where the bitmap allows that many behind. After a crash it
+    /// resyncs from another member; Stria from the first.
+    fn refuse_write_behind(&self, found: &[Found], bitmap: Option<&Bitmap>, resync_sector: u64) -> Result<(), AssembleError> {
+        let is_due = |bitmap: &&Bitmap| resync_sector != CLEAN && bitmap.set_chunks().next().is_some();
+        if bitmap.filter(is_due).is_none_or(|bitmap| bitmap.header.write_behind == 0) {
+            return Ok(());
+        }
+        let slow = found.iter().filter(|found| found.superblock().header.devflags & WRITE_MOSTLY != 0);
+        let first = |found: &&Found| matches!(self.verdicts[&found.drive], Verdict::InSync { slot: 0 });
+        match slow.into_iter().find(first) {
+            Some(found) => Err(self.error(
+                AssembleErrorKind::Unserved,
+                format!(
+                    "it was not stopped cleanly, and {}, its first member, may lack writes that Linux has acknowledged (write-mostly, \
+                     with writes behind); start and stop it under Linux once, which copies the other member",
+                    found.candidate.name
+                ),
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The write-intent bits that count from the resync position on. The others are cleared in `bitmap`.
@@ -840,7 +880,7 @@ impl Sorter<'_> {
             }
         }
         let geometry =
-            Geometry::new(level, layout, u64::from(header.chunksize), &sizes).map_err(|error| unserved(error.to_string()))?;
+            Geometry::new(level, layout, u64::from(header.chunksize), &sizes).map_err(|error| unserved(not_served(&error)))?;
         let unequal = (1..geometry.slot_count()).any(|slot| geometry.member_sectors(slot) != geometry.member_sectors(0));
         if matches!(layout, Layout::Zones(_)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
             return Err(unserved(
@@ -1164,4 +1204,14 @@ fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
 
 fn list(slots: &[usize]) -> String {
     slots.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Says of an array that exists what the sentences of [`GeometryError`] say of one that is to be made.
+fn not_served(error: &GeometryError) -> String {
+    match error {
+        GeometryError::Strip { strip_sectors } => format!(
+            "its strip of {strip_sectors} sectors is not a power of two from 4K to 64M, and Stria serves no other; Linux does"
+        ),
+        other => format!("Stria does not serve this shape ({other}); Linux may"),
+    }
 }

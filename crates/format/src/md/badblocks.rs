@@ -9,6 +9,9 @@
 use std::ops::Range;
 use stria_array::DriveSector;
 
+/// The largest log that Linux reads, in sectors.
+pub const SECTORS_MAX: u16 = 8;
+
 /// The bad blocks of a log, ascending. Entries of length 0 are skipped.
 ///
 /// # Errors

@@ -188,8 +188,13 @@ impl Create {
                 geometry.losses_survived()
             )));
         }
-        // The data of a missing member is computed from the rest, which is therefore consistent with it.
-        let clean = self.assume_clean || !redundant || (missing > 0 && missing == self.level.parity_count());
+        // The data of as many missing members as there are parities is computed from the rest, which is therefore consistent with
+        // them. If fewer are missing, the last ones that are there are rebuilt.
+        let parities = self.level.parity_count();
+        let clean = self.assume_clean || !redundant || (missing > 0 && parities > 0);
+        let to_rebuild = if self.assume_clean || missing == 0 { 0 } else { parities.saturating_sub(missing) };
+        let there = (0..self.members.len()).rev().filter(|&slot| self.members[slot].is_some());
+        let rebuilt: Vec<usize> = there.take(to_rebuild).collect();
         let mut template = self.template(set_name, data_offset, if redundant { size } else { 0 }, clean, bitmap.as_ref());
         // Kernels before 5.4 refuse the layout bit; among equal members it says nothing.
         if (1..geometry.slot_count()).all(|slot| geometry.member_sectors(slot) == geometry.member_sectors(0)) {
@@ -208,6 +213,10 @@ impl Create {
             superblock.header.dev_number = index as u32;
             superblock.header.device_uuid = drive.device_uuid;
             superblock.header.data_size = self.data_sectors_within(drive.size_sectors - data_offset);
+            if rebuilt.contains(&index) {
+                superblock.header.feature_map |= feature::RECOVERY_OFFSET;
+                superblock.header.recovery_offset = 0;
+            }
             if self.log == LogChoice::None && self.level.parity_count() > 0 {
                 let space = LogSpace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
                 let place = space.and_then(|space| space.cut(1));

@@ -152,7 +152,7 @@ impl Member {
         if !superblock.has(feature::BAD_BLOCKS) {
             return Ok(Vec::new());
         }
-        if header.bblog_offset == 0 || header.bblog_size == 0 || header.bblog_size > 8 {
+        if header.bblog_offset == 0 || header.bblog_size == 0 || header.bblog_size > badblocks::SECTORS_MAX {
             return Err(format!(
                 "the superblock names bad blocks, but a log of {} sectors at offset {}",
                 header.bblog_size, header.bblog_offset

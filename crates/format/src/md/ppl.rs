@@ -25,6 +25,7 @@
 //!
 //! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
 
+use super::checksums;
 use super::log::Memory;
 use super::superblock::Superblock;
 use crate::fields::on_disk;
@@ -95,7 +96,8 @@ on_disk! {
 impl Superblock {
     /// True if redundancy was consistent when this was written, or a log names the rows where it may not be.
     pub fn vouches_for_parity(&self) -> bool {
-        self.clean() || !matches!(self.utime_micros(), 0 | INCONSISTENT)
+        let micros = self.utime_micros();
+        self.clean() || !matches!(micros, 0 | INCONSISTENT) && u64::from(micros) != checksums::WITNESSED
     }
 }
 

@@ -456,7 +456,8 @@ impl MdRecorder {
         let micros = self.micros(self.common.utime_micros());
         let Some(keeper) = self.keepers.get_mut(&member) else { return Ok(Vec::new()) };
         let header = &mut keeper.superblock.header;
-        let log = if header.bblog_offset == 0 { None } else { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) };
+        let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
+        let log = if is_known { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) } else { None };
         let Some(log) = log else {
             return Err(AdoptError(format!("the bad-block log of {} has no space for {} entries", keeper.name, blocks.len())));
         };
@@ -744,6 +745,10 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if common.shape() != away.shape() {
         return Err("the array has another shape since".into());
     }
+    away.servable().map_err(|what| what.to_string())?;
+    if theirs.data_size < ours.size {
+        return Err("its data area is smaller than the array needs".into());
+    }
     let Role::Slot(slot) = away.role() else {
         return Err("it held no slot".into());
     };
@@ -843,6 +848,12 @@ impl Recorder for MdRecorder {
         writes
     }
 
+    fn write_failed(&mut self, member: MemberId) {
+        if let Some(keeper) = self.keepers.get_mut(&member) {
+            (keeper.bitmap_current, keeper.log_current) = (false, false);
+        }
+    }
+
     fn record_bad_blocks(
         &mut self,
         member: MemberId,
@@ -874,8 +885,17 @@ impl Recorder for MdRecorder {
             }
         }
         let bitmap = self.bitmap.as_ref().expect("checked above");
-        let targets = self.active.iter().filter_map(|&member| self.place_of(member));
-        Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), targets)
+        // A page that a member did not take lacks a bit of this run, which no write relied on: it gets all of them.
+        let (current, behind): (Vec<MemberId>, Vec<MemberId>) =
+            self.active.iter().partition(|member| self.keepers[member].bitmap_current);
+        let places = |members: &[MemberId]| members.iter().filter_map(|&member| self.place_of(member)).collect::<Vec<_>>();
+        let mut writes = Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), places(&current).into_iter());
+        let all_pages = 0..bitmap.page_count(self.page_bytes);
+        writes.extend(Self::bitmap_writes(bitmap, self.page_bytes, all_pages, places(&behind).into_iter()));
+        for member in behind {
+            self.keepers.get_mut(&member).expect("active members are kept").bitmap_current = true;
+        }
+        writes
     }
 
     fn reset_log(&mut self) -> Vec<MetadataWrite> {

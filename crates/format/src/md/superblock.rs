@@ -30,6 +30,9 @@ pub(crate) const MARK_PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
 /// `resync_offset` of an array that is consistent everywhere.
 pub const CLEAN: u64 = u64::MAX;
 
+/// In `devflags`: Linux reads the member only where no other has the data.
+pub const WRITE_MOSTLY: u8 = 1;
+
 /// The meaning of a resync or recovery offset (md_p.h: `MaxSector` is the end).
 pub(crate) fn synced<S>(offset: u64) -> Synced<S> {
     if offset == CLEAN { Synced::All } else { Synced::up_to(offset) }

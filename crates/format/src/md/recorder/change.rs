@@ -198,7 +198,7 @@ impl MdRecorder {
                 return if off {
                     Ok(Vec::new())
                 } else {
-                    Err(format!("{name} has too little space for a write log: it takes 532 KiB between metadata and data"))
+                    Err(format!("{name} has too little space for a write log: it takes 536 KiB between metadata and data"))
                 };
             };
             let found = candidate(member).found.as_ref().ok().and_then(|found| found.log.as_ref());

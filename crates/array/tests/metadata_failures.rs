@@ -1,0 +1,200 @@
+//! Goal: nothing is acknowledged that relies on metadata which a member did not take (R2, R7).
+//! Method: the only member that is left refuses metadata writes, or holds them; it takes data all the while.
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use stria_array::{
+    ArrayConfig, ArrayDevice, ArrayState, Command, DriveSector, Geometry, IntentConfig, LaneLog, Level, MemberId, MemberSector,
+    MetadataWrite, NoMetadata, Recorder,
+};
+use stria_block::{
+    BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
+};
+
+/// Metadata begin here on each drive.
+const METADATA: u64 = 512;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Refuses,
+    Holds,
+}
+
+/// A drive that takes data, and metadata unless it has a fault.
+struct Drive {
+    ram: RamDevice,
+    fault: Rc<Cell<Fault>>,
+    held: Vec<Request>,
+    ended: Vec<Completion>,
+}
+
+impl BlockDevice for Drive {
+    fn limits(&self) -> &Limits {
+        self.ram.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        match self.fault.get() {
+            Fault::Refuses if request.start_sector >= METADATA => {
+                self.ended.push(request.complete(Err(IoError::new(ErrorKind::Failed, "refused"))));
+            }
+            Fault::Holds if request.start_sector >= METADATA => self.held.push(request),
+            _ => self.ram.submit(request),
+        }
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        if self.fault.get() == Fault::None {
+            self.held.drain(..).for_each(|request| self.ram.submit(request));
+        }
+        completions.append(&mut self.ended);
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.ended.is_empty() { self.ram.next_wake() } else { Some(0) }
+    }
+}
+
+/// Writes one sector for each update, and notes bits and lists.
+#[derive(Clone, Default)]
+struct OneSector {
+    members: usize,
+    bits: Rc<RefCell<Vec<u64>>>,
+    lists: Rc<RefCell<Vec<Vec<Range<MemberSector>>>>>,
+}
+
+impl OneSector {
+    fn write(member: usize) -> MetadataWrite {
+        let data = Buffer::zeroed(SECTOR_BYTES).freeze();
+        MetadataWrite { member: MemberId(member), start_sector: DriveSector::new(METADATA), data }
+    }
+
+    fn writes(&self) -> Vec<MetadataWrite> {
+        (0..self.members).map(Self::write).collect()
+    }
+}
+
+impl Recorder for OneSector {
+    type Log = NoMetadata;
+    type Newcomer = ();
+
+    fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
+        self.writes()
+    }
+    fn record_intent(&mut self, set: &[u64], _clear: &[u64]) -> Vec<MetadataWrite> {
+        self.bits.borrow_mut().extend(set);
+        self.writes()
+    }
+    fn record_bad_blocks(
+        &mut self,
+        member: MemberId,
+        blocks: &[Range<MemberSector>],
+        _unix_seconds: u64,
+    ) -> Option<Vec<MetadataWrite>> {
+        self.lists.borrow_mut().push(blocks.to_vec());
+        Some(vec![Self::write(member.0)])
+    }
+    fn log_layout(&self) -> <Self::Log as LaneLog>::Layout {}
+}
+
+struct World {
+    array: ArrayDevice<OneSector>,
+    recorder: OneSector,
+    faults: Vec<Rc<Cell<Fault>>>,
+    now: Nanos,
+    ended: Vec<Completion>,
+}
+
+impl World {
+    /// A mirror of two, with these bad blocks on the second.
+    fn new(bad: Vec<Range<MemberSector>>) -> Self {
+        let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 16, &[512; 2]).expect("good");
+        let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
+        let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
+        config.slots[1].member.as_mut().expect("it is there").bad_blocks = bad;
+        let faults: Vec<Rc<Cell<Fault>>> = (0..2).map(|_| Rc::new(Cell::new(Fault::None))).collect();
+        let device = |fault: &Rc<Cell<Fault>>| {
+            let (ram, fault) = (RamDevice::new(METADATA + 8), Rc::clone(fault));
+            Box::new(Drive { ram, fault, held: Vec::new(), ended: Vec::new() }) as Box<dyn BlockDevice>
+        };
+        let recorder = OneSector { members: 2, ..OneSector::default() };
+        let array = ArrayDevice::new(&config, faults.iter().map(device).collect(), recorder.clone(), 0);
+        Self { array, recorder, faults, now: 0, ended: Vec::new() }
+    }
+
+    fn turn(&mut self) {
+        self.array.poll(self.now, &mut self.ended);
+        self.now = self.array.next_wake().unwrap_or(self.now + 1_000_000).max(self.now);
+    }
+
+    /// Asks, and waits for so many turns at most.
+    fn ask(&mut self, start_sector: u64, sectors: u64, operation: Operation, turns: usize) -> Option<Result<(), IoError>> {
+        self.array.submit(Request { tag: 7, start_sector, sectors, operation });
+        self.wait(turns)
+    }
+
+    fn wait(&mut self, turns: usize) -> Option<Result<(), IoError>> {
+        for _ in 0..turns {
+            self.turn();
+            if let Some(ended) = self.ended.pop() {
+                return Some(ended.result);
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, start_sector: u64, turns: usize) -> Option<Result<(), IoError>> {
+        let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+        self.ask(start_sector, 8, Operation::Write { from, fua: false }, turns)
+    }
+}
+
+#[test]
+fn a_write_whose_bits_the_last_member_does_not_take_fails() {
+    let mut world = World::new(Vec::new());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    let fail = Command::Fail(MemberId(1));
+    support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("one is left");
+    world.faults[0].set(Fault::Refuses);
+    for start in [128, 136, 256] {
+        world.write(start, 1000).expect("it ends").expect_err("its bit is nowhere");
+    }
+    world.write(0, 1000).expect("it ends").expect("its bit is there");
+    world.faults[0].set(Fault::None);
+    let before = world.recorder.bits.borrow().iter().filter(|&&chunk| chunk == 2).count();
+    world.write(128, 1000).expect("it ends").expect("the member takes metadata again");
+    let after = world.recorder.bits.borrow().iter().filter(|&&chunk| chunk == 2).count();
+    assert!(after > before, "the bit was asked for again");
+}
+
+#[test]
+fn a_write_over_bad_blocks_waits_for_the_list_that_names_them_no_more() {
+    let rows = || MemberSector::new(32)..MemberSector::new(40);
+    let mut world = World::new(vec![rows()]);
+    world.write(100, 1000).expect("it ends").expect("nothing bad there");
+    world.faults[1].set(Fault::Holds);
+    assert!(world.write(32, 200).is_none(), "acknowledged although the list still names the rows");
+    world.faults[1].set(Fault::None);
+    world.wait(1000).expect("it ends").expect("all is well");
+    assert_eq!(world.recorder.lists.borrow().last().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_flush_says_that_a_list_could_not_be_written() {
+    let rows = || MemberSector::new(32)..MemberSector::new(40);
+    let mut world = World::new(vec![rows()]);
+    world.write(0, 1000).expect("it ends").expect("nothing bad there");
+    let fail = Command::Fail(MemberId(0));
+    support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("one is left");
+    world.faults[1].set(Fault::Refuses);
+    world.write(32, 1000).expect("it ends").expect("its chunk has its bit");
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("a crash would leave these rows unreadable");
+    world.faults[1].set(Fault::None);
+    // The list is written again by itself.
+    for _ in 0..5000 {
+        world.turn();
+    }
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("the list is there");
+}
