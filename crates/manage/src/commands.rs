@@ -80,69 +80,14 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Ublk(command) => return ublk::ublk(command, json),
         Command::Attach(attach) => return attach::attach(&attach, json),
         Command::Detach(detach) => attach::detach(&detach, json)?,
-        Command::Fail(member) => {
-            let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
-            let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;
-            let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.name);
-            confirm(&question, member.force)?;
-            let body = MemberRequest { path: drive };
-            done(&client.send(Method::POST, &array_path(&array.name, "/members/fail"), &body)?, json);
-        }
-        Command::Remove(member) => {
-            let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
-            let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
-            done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
-        }
-        Command::Add(add) => {
-            let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
-            let mut first = None;
-            for path in &add.drives {
-                let body = AddRequest { path: absolute(path), span: add.span.clone(), force: add.force };
-                let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members"), &body)?;
-                first.get_or_insert(answer.sequence);
-                done(&answer, json);
-            }
-            if let Some(sequence) = first.filter(|_| add.wait) {
-                progress::wait(&client, &array.name, sequence, &["rebuild"], json)?;
-            }
-        }
-        Command::Replace(replace) => {
-            let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
-            let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
-            let body = ReplaceRequest { old, new: absolute(&replace.new), force: replace.force };
-            let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members/replace"), &body)?;
-            done(&answer, json);
-            if replace.wait {
-                progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;
-            }
-        }
+        Command::Fail(member) => self::fail(&member, json)?,
+        Command::Remove(member) => self::remove(&member, json)?,
+        Command::Add(add) => self::add(&add, json)?,
+        Command::Replace(replace) => self::replace(&replace, json)?,
         Command::Scrub(scrub) => return self::scrub(&scrub, json),
-        Command::Trim(trim) => {
-            let (client, array) = client::find(trim.control.socket.as_deref(), &trim.name)?;
-            let (start_bytes, length_bytes) = trim.range.map_or((0, None), |(start, length)| (start, Some(length)));
-            let what = match length_bytes {
-                Some(length) => format!("{} at {} of array \"{}\"", size::show(length), size::show(start_bytes), array.name),
-                None => format!("all {} of array \"{}\"", size::show(array.size_bytes), array.name),
-            };
-            confirm(
-                &format!("Trim destroys what lies in {what} (fstrim trims the free space of a mounted file system)."),
-                trim.force,
-            )?;
-            let body = TrimRequest { start_bytes, length_bytes, force: true };
-            done(&client.send_long(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
-        }
+        Command::Trim(trim) => self::trim(&trim, json)?,
         Command::Set(command) => set::set(&command, json)?,
-        Command::Speed(speed) => {
-            if let (Some(min), Some(max)) = (speed.min, speed.max)
-                && min > max
-            {
-                let (min, max) = (size::show(min), size::show(max));
-                return Err(Failure::Usage(format!("--min {min} is above --max {max}: swap them")));
-            }
-            let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
-            let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max, latency: speed.latency };
-            done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
-        }
+        Command::Speed(speed) => self::speed(&speed, json)?,
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
@@ -150,11 +95,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Health(command) => return health::health(&command, json),
         Command::Firmware(command) => firmware::firmware(&command, json)?,
         Command::Routine(command) => orders::routine(&command, json)?,
-        Command::Locate(command) => {
-            let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;
-            let state = if command.off { "off" } else { "on" };
-            say(json, || format!("{shown} is {state}"), || json!({"drive": command.drive, "light": state}));
-        }
+        Command::Locate(command) => self::locate(&command, json)?,
         Command::Manual { folder } => manual::write(&folder)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -172,6 +113,83 @@ fn done(done: &Done, json: bool) {
 fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(named.control.socket.as_deref(), &named.name)?;
     done(&client.send(Method::POST, &array_path(&array.name, rest), &())?, json);
+    Ok(())
+}
+
+fn fail(member: &cli::Member, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+    let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;
+    let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.name);
+    confirm(&question, member.force)?;
+    let body = MemberRequest { path: drive };
+    done(&client.send(Method::POST, &array_path(&array.name, "/members/fail"), &body)?, json);
+    Ok(())
+}
+
+fn remove(member: &cli::Member, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+    let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
+    done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
+    Ok(())
+}
+
+fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
+    let mut first = None;
+    for path in &add.drives {
+        let body = AddRequest { path: absolute(path), span: add.span.clone(), force: add.force };
+        let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members"), &body)?;
+        first.get_or_insert(answer.sequence);
+        done(&answer, json);
+    }
+    if let Some(sequence) = first.filter(|_| add.wait) {
+        progress::wait(&client, &array.name, sequence, &["rebuild"], json)?;
+    }
+    Ok(())
+}
+
+fn replace(replace: &cli::Replace, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
+    let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
+    let body = ReplaceRequest { old, new: absolute(&replace.new), force: replace.force };
+    let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members/replace"), &body)?;
+    done(&answer, json);
+    if replace.wait {
+        progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;
+    }
+    Ok(())
+}
+
+fn trim(trim: &cli::Trim, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(trim.control.socket.as_deref(), &trim.name)?;
+    let (start_bytes, length_bytes) = trim.range.map_or((0, None), |(start, length)| (start, Some(length)));
+    let what = match length_bytes {
+        Some(length) => format!("{} at {} of array \"{}\"", size::show(length), size::show(start_bytes), array.name),
+        None => format!("all {} of array \"{}\"", size::show(array.size_bytes), array.name),
+    };
+    confirm(&format!("Trim destroys what lies in {what} (fstrim trims the free space of a mounted file system)."), trim.force)?;
+    let body = TrimRequest { start_bytes, length_bytes, force: true };
+    done(&client.send_long(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
+    Ok(())
+}
+
+fn speed(speed: &cli::Speed, json: bool) -> Result<(), Failure> {
+    if let (Some(min), Some(max)) = (speed.min, speed.max)
+        && min > max
+    {
+        let (min, max) = (size::show(min), size::show(max));
+        return Err(Failure::Usage(format!("--min {min} is above --max {max}: swap them")));
+    }
+    let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
+    let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max, latency: speed.latency };
+    done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
+    Ok(())
+}
+
+fn locate(command: &cli::Locate, json: bool) -> Result<(), Failure> {
+    let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;
+    let state = if command.off { "off" } else { "on" };
+    say(json, || format!("{shown} is {state}"), || json!({"drive": command.drive, "light": state}));
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod api;
 mod notify;
 
 use crate::config::{self, Config};
+use crate::event_file::EventFile;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
@@ -23,7 +24,7 @@ use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, event_file, sockets, view};
 use notify::Supervisor;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,66 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         None => sockets::for_daemon()?,
     };
     sockets::check(&socket)?;
+    let (service, event_file, ledger) = new_service(&config, &socket)?;
+    let control = sockets::listen(&socket)?;
+    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
+    let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
+
+    let api_options = config.api.options().map_err(Failure::Usage)?;
+    let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
+    let (looked, first_look) = oneshot::channel();
+    let metrics = watching.metrics;
+    let monitor = Monitor::start(&service, watching);
+    let routine = Routine::start(&service, &monitor, &ledger, &config);
+    let followed = Arc::clone(&routine);
+    let first_look_ends = move || {
+        // Nothing receives it if the process is ending.
+        let _ = looked.send(());
+    };
+    let keeper =
+        Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, move |config| followed.reload(config));
+    let expected = Arc::downgrade(&keeper);
+    monitor.expect(move || expected.upgrade().map(|keeper| keeper.adopted()).unwrap_or_default(), degraded_after);
+
+    let router = control::router(Arc::clone(&service))
+        .merge(api::router(Arc::clone(&keeper), Arc::clone(&routine)))
+        .merge(monitor.router());
+    let witness = api::witness(Arc::clone(&service));
+    let server = tokio::spawn(control::listen(listener, router, Some(witness), service.shutdown().subscribe()));
+    if let Some(address) = metrics {
+        monitor.listen(address, service.shutdown().subscribe()).await?;
+    }
+    let parts = rest::Parts {
+        service: Arc::clone(&service),
+        keeper: Arc::clone(&keeper),
+        monitor: Arc::clone(&monitor),
+        routine,
+        config_path: path,
+        state,
+    };
+    let rest = rest::start(Rest::new(parts, &api_options), &api_options, &socket.with_extension("api"));
+
+    tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
+    let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };
+    running.until_over(&mut wishes, first_look, &mut sockets).await?;
+
+    let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    if let Some(rest) = rest {
+        rest.finish(LAST_ANSWERS);
+    }
+    event_file.finish(&service);
+    drop(sockets);
+    for drive in held_by() {
+        tracing::warn!("{drive} has a request in the kernel, which only its answer may end: until then this process may remain");
+    }
+    match service.failure() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// A service without arrays, which stores its events and remembers arrays over restarts.
+fn new_service(config: &Config, socket: &Path) -> Result<(Arc<Service>, EventFile, Arc<Ledger>), Failure> {
     let (group, no_group) = match config.nbd.group() {
         Ok(group) => (group, None),
         Err(error) => (None, Some(error)),
@@ -77,86 +138,73 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
-    let control = sockets::listen(&socket)?;
-    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
-    let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
+    Ok((service, event_file, ledger))
+}
 
-    let api_options = config.api.options().map_err(Failure::Usage)?;
-    let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
-    let (looked, mut ready) = oneshot::channel();
-    let metrics = watching.metrics;
-    let monitor = Monitor::start(&service, watching);
-    let routine = Routine::start(&service, &monitor, &ledger, &config);
-    let followed = Arc::clone(&routine);
-    let ready_now = move || {
-        // Nobody waits any more if the process is ending.
-        let _ = looked.send(());
-    };
-    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), ready_now, move |config| followed.reload(config));
-    let expected = Arc::downgrade(&keeper);
-    monitor.expect(move || expected.upgrade().map(|keeper| keeper.adopted()).unwrap_or_default(), degraded_after);
-    let router = control::router(Arc::clone(&service))
-        .merge(api::router(Arc::clone(&keeper), Arc::clone(&routine)))
-        .merge(monitor.router());
-    let witness = api::witness(Arc::clone(&service));
-    let (watched, asked) = (Arc::clone(&monitor), Arc::clone(&keeper));
-    let over = service.shutdown().subscribe();
-    let server = tokio::spawn(control::listen(listener, router, Some(witness), over));
-    if let Some(address) = metrics {
-        monitor.listen(address, service.shutdown().subscribe()).await?;
-    }
-    let parts = rest::Parts { service: Arc::clone(&service), keeper: asked, monitor: watched, routine, config_path: path, state };
-    let rest = Rest::new(parts, &api_options);
-    let rest = rest::start(rest, &api_options, &socket.with_extension("api"));
-    let mut is_ready = false;
-    let mut over = service.shutdown().subscribe();
-    tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
-    loop {
-        tokio::select! {
-            _ = &mut ready, if !is_ready => {
-                is_ready = true;
-                if !wishes.is_stop() {
-                    service.listen().map_err(Failure::failed)?;
-                    supervisor.tell("READY=1\nSTATUS=serving the arrays of the configuration");
-                    let (shown, pid) = (socket.display().to_string(), process::id());
-                    let _ = try_print(&line(json, || format!("control {shown}"), || json!({"control": shown, "pid": pid})));
+/// A daemon that has begun, and obeys signals.
+struct Running {
+    service: Arc<Service>,
+    keeper: Arc<Keeper>,
+    supervisor: Arc<Supervisor>,
+    socket: PathBuf,
+    json: bool,
+}
+
+impl Running {
+    /// Obeys signals until the service is shut down.
+    async fn until_over(
+        &self,
+        wishes: &mut Wishes,
+        mut first_look: oneshot::Receiver<()>,
+        sockets: &mut Sockets,
+    ) -> Result<(), Failure> {
+        let mut over = self.service.shutdown().subscribe();
+        let mut is_ready = false;
+        loop {
+            tokio::select! {
+                _ = &mut first_look, if !is_ready => {
+                    is_ready = true;
+                    if !wishes.is_stop() {
+                        self.let_clients_in()?;
+                    }
                 }
+                wish = wishes.next() => match wish {
+                    Wish::Stop => self.stop(),
+                    Wish::Reload => self.reload(),
+                    end @ Wish::Exit(_) => end.obey(sockets),
+                },
+                _ = over.wait_for(|over| *over) => return Ok(()),
             }
-            wish = wishes.next() => match wish {
-                Wish::Stop => {
-                    supervisor.tell("STOPPING=1");
-                    let (keeper, service) = (Arc::clone(&keeper), Arc::clone(&service));
-                    tokio::task::spawn_blocking(move || {
-                        keeper.end(KEEPER_ENDS);
-                        service.stop_all(true, Closing::Disconnect)
-                    });
-                }
-                Wish::Reload => {
-                    let (keeper, service) = (Arc::clone(&keeper), Arc::clone(&service));
-                    tokio::task::spawn_blocking(move || {
-                        let told = keeper.reload();
-                        let kind = if told.is_ok() { "reloaded" } else { "warning" };
-                        let text = told.unwrap_or_else(|error| error.to_string());
-                        service.events().push(view::plain_event("", kind, text));
-                    });
-                }
-                end @ Wish::Exit(_) => end.obey(&mut sockets),
-            },
-            _ = over.wait_for(|over| *over) => break,
         }
     }
-    let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
-    if let Some(rest) = rest {
-        rest.finish(LAST_ANSWERS);
+
+    fn let_clients_in(&self) -> Result<(), Failure> {
+        self.service.listen().map_err(Failure::failed)?;
+        self.supervisor.tell("READY=1\nSTATUS=serving the arrays of the configuration");
+        let (shown, pid) = (self.socket.display().to_string(), process::id());
+        let _ = try_print(&line(self.json, || format!("control {shown}"), || json!({"control": shown, "pid": pid})));
+        Ok(())
     }
-    event_file.finish(&service);
-    drop(sockets);
-    for drive in held_by() {
-        tracing::warn!("{drive} has a request in the kernel, which only its answer may end: until then this process may remain");
+
+    /// Stops all arrays, on a thread of its own.
+    fn stop(&self) {
+        self.supervisor.tell("STOPPING=1");
+        let (keeper, service) = (Arc::clone(&self.keeper), Arc::clone(&self.service));
+        tokio::task::spawn_blocking(move || {
+            keeper.end(KEEPER_ENDS);
+            service.stop_all(true, Closing::Disconnect)
+        });
     }
-    match service.failure() {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
+
+    /// Reads the configuration again, on a thread of its own.
+    fn reload(&self) {
+        let (keeper, service) = (Arc::clone(&self.keeper), Arc::clone(&self.service));
+        tokio::task::spawn_blocking(move || {
+            let outcome = keeper.reload();
+            let kind = if outcome.is_ok() { "reloaded" } else { "warning" };
+            let text = outcome.unwrap_or_else(|error| error.to_string());
+            service.events().push(view::plain_event("", kind, text));
+        });
     }
 }
 

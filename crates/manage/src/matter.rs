@@ -144,8 +144,28 @@ pub fn can_lose(array: &ArrayView, path: &str) -> bool {
 
 /// The matters of an array and its spans. `name`: the array's, which commands take; `is_paused`: its sweeps are.
 fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Matter>) {
-    let left = array.losses_survived;
-    let mut say = |kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str| {
+    let mut of_this = Collector { array, name, is_paused, matters };
+    of_this.silent_array();
+    of_this.redundancy();
+    of_this.read_only();
+    of_this.mismatch();
+    of_this.silent_members();
+    of_this.members_without_space();
+    of_this.replaced_members();
+    array.spans.iter().for_each(|span| collect(span, name, is_paused, matters));
+}
+
+/// Collects the matters of one array or span.
+struct Collector<'a> {
+    array: &'a ArrayView,
+    name: &'a str,
+    is_paused: bool,
+    matters: &'a mut Vec<Matter>,
+}
+
+impl Collector<'_> {
+    fn push(&mut self, kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
+        let array = self.array;
         let failure = |path: &String| {
             let failure = array.members.iter().find(|member| member.path == *path)?.failure.as_deref()?;
             // The drive is named beside it.
@@ -153,64 +173,91 @@ fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Mat
         };
         let reason =
             drives.iter().find_map(failure).or_else(|| array.unreplayed.clone().filter(|_| kind == MatterKind::ReadOnly));
-        let (urgency, means, avoid) = (kind.urgency(left == 0), means.into(), avoid.into());
-        matters.push(Matter { array: array.name.clone(), kind, urgency, what, means, action, avoid, drives, reason });
-    };
-    let paths = |is_meant: fn(&MemberView) -> bool| {
-        array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect::<Vec<_>>()
-    };
-    let failed = || paths(|member| member.failure.is_some());
-    let rebuilds = array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
-    // A span tells its own.
-    let own = array.spans.is_empty();
-    let has_spare = array.members.iter().any(|member| member.role == "spare");
-    if let Some(seconds) = array.silent_s {
-        say(
+        let (urgency, means, avoid) = (kind.urgency(array.losses_survived == 0), means.into(), avoid.into());
+        self.matters.push(Matter { array: array.name.clone(), kind, urgency, what, means, action, avoid, drives, reason });
+    }
+
+    fn paths(&self, is_meant: fn(&MemberView) -> bool) -> Vec<String> {
+        self.array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect()
+    }
+
+    fn failed(&self) -> Vec<String> {
+        self.paths(|member| member.failure.is_some())
+    }
+
+    /// False for an array of spans: each span reports its own redundancy.
+    fn has_own_redundancy(&self) -> bool {
+        self.array.spans.is_empty()
+    }
+
+    fn has_spare(&self) -> bool {
+        self.array.members.iter().any(|member| member.role == "spare")
+    }
+
+    fn silent_array(&mut self) {
+        let Some(seconds) = self.array.silent_s else { return };
+        self.push(
             MatterKind::Silent,
-            paths(|member| member.waiting_ms.is_some()),
+            self.paths(|member| member.waiting_ms.is_some()),
             format!("the array has not answered for {seconds} s"),
             "a lane waits, most likely for a drive that hangs; requests that need it wait as well",
             "look at the drives that have requests to answer in the log; a drive that comes back lets everything go on".into(),
             "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
         );
     }
-    match array.health {
-        HealthView::Optimal => {}
-        // Nothing is known of its members.
-        _ if view::is_unseen(array) => {}
-        HealthView::Degraded if own && rebuilds => say(
+
+    fn redundancy(&mut self) {
+        // Nothing is known of the members of an array that has not answered yet.
+        if !self.has_own_redundancy() || view::is_unseen(self.array) {
+            return;
+        }
+        let is_rebuilding = self.array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
+        match self.array.health {
+            HealthView::Optimal => {}
+            HealthView::Degraded if is_rebuilding => self.rebuilding(),
+            HealthView::Degraded if self.is_paused => self.paused(),
+            HealthView::Degraded => self.degraded(),
+            HealthView::Failed => self.lost(),
+        }
+    }
+
+    fn rebuilding(&mut self) {
+        let name = self.name;
+        self.push(
             MatterKind::Rebuilding,
-            paths(|member| member.failure.is_some() || member.role == "rebuilding"),
-            array.headline.clone(),
-            if left == 0 {
+            self.paths(|member| member.failure.is_some() || member.role == "rebuilding"),
+            self.array.headline.clone(),
+            if self.array.losses_survived == 0 {
                 "until the rebuild ends, the loss of another drive loses data"
             } else {
                 "redundancy is being restored"
             },
             format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` gives the rebuild more"),
             "do not pull or replace another drive, and do not restart the machine without need",
-        ),
-        HealthView::Degraded if own && is_paused && has_spare => say(
-            MatterKind::Paused,
-            failed(),
-            array.headline.clone(),
-            "sweeps are paused, so the spare is not being filled",
-            format!("`stria resume {name}`"),
-            "do not leave it paused over night",
-        ),
-        HealthView::Degraded if own && is_paused => say(
-            MatterKind::Paused,
-            failed(),
-            array.headline.clone(),
-            "sweeps are paused, so the array takes no spare of the pool, and fills none",
-            format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
-            "do not leave it paused over night",
-        ),
-        HealthView::Degraded if own => say(
+        );
+    }
+
+    fn paused(&mut self) {
+        let name = self.name;
+        let (means, action) = if self.has_spare() {
+            ("sweeps are paused, so the spare is not being filled", format!("`stria resume {name}`"))
+        } else {
+            (
+                "sweeps are paused, so the array takes no spare of the pool, and fills none",
+                format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
+            )
+        };
+        let (failed, what) = (self.failed(), self.array.headline.clone());
+        self.push(MatterKind::Paused, failed, what, means, action, "do not leave it paused over night");
+    }
+
+    fn degraded(&mut self) {
+        let name = self.name;
+        self.push(
             MatterKind::Degraded,
-            failed(),
-            array.headline.clone(),
-            if left == 0 {
+            self.failed(),
+            self.array.headline.clone(),
+            if self.array.losses_survived == 0 {
                 "data is complete, and the loss of another drive loses data"
             } else {
                 "data is complete, with less redundancy"
@@ -219,21 +266,27 @@ fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Mat
                 "`stria add {name} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
             ),
             "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
-        ),
-        HealthView::Failed if own => say(
+        );
+    }
+
+    fn lost(&mut self) {
+        let name = self.name;
+        self.push(
             MatterKind::Failed,
-            failed(),
-            array.headline.clone(),
+            self.failed(),
+            self.array.headline.clone(),
             "more drives are lost than redundancy covers; reads and writes of what they held fail",
             format!(
                 "stop clients, `stria stop {name}`, bring the lost drives back, and see `stria assemble DRIVE…` for what would start"
             ),
             "do not create, wipe or force anything on these drives: what they hold may be all that is left",
-        ),
-        HealthView::Degraded | HealthView::Failed => {}
+        );
     }
-    if let Some(reason) = array.unreplayed.as_deref().filter(|_| own) {
-        say(
+
+    fn read_only(&mut self) {
+        let Some(reason) = self.array.unreplayed.as_deref().filter(|_| self.has_own_redundancy()) else { return };
+        let name = self.name;
+        self.push(
             MatterKind::ReadOnly,
             Vec::new(),
             format!("the array takes no writes: the replay after the last crash ended early ({reason})"),
@@ -242,59 +295,75 @@ fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Mat
             "do not create, wipe or force anything on its drives",
         );
     }
-    if view::found_mismatch(array) && own {
-        say(
+
+    fn mismatch(&mut self) {
+        if !view::found_mismatch(self.array) || !self.has_own_redundancy() {
+            return;
+        }
+        let name = self.name;
+        self.push(
             MatterKind::Mismatch,
-            paths(|member| member.wrong_sectors > 0),
+            self.paths(|member| member.wrong_sectors > 0),
             "a scrub found redundancy that does not match".into(),
             "a drive changed bytes, or a crash left a write half done; what clients read may be right or wrong",
             format!("`stria status -v {name}` names the member where redundancy can; then `stria scrub {name} --repair`"),
             "do not repair on one parity or two copies before you have looked at the drives' own error counts: the wrong side may win",
         );
     }
-    // What a silent array last told of its members is old.
-    for member in array.members.iter().filter(|_| array.silent_s.is_none()) {
-        if let Some(waiting_ms) = view::unanswered_ms(member) {
-            let path = &member.path;
-            let then = match (can_lose(array, path), has_spare) {
-                (true, true) if member.role == "in sync" => {
-                    format!("if it stays silent, `stria fail {name} {path}`: then a spare is filled")
-                }
-                (true, _) => format!("if it stays silent, `stria fail {name} {path}`"),
-                (false, _) => "then wait: the array cannot do without it, so do not fail it".to_owned(),
-            };
-            say(
-                MatterKind::MemberSilent,
+
+    fn silent_members(&mut self) {
+        let (array, name, has_spare) = (self.array, self.name, self.has_spare());
+        // What is known of the members of a silent array is old.
+        for member in array.members.iter().filter(|_| array.silent_s.is_none()) {
+            if let Some(waiting_ms) = view::unanswered_ms(member) {
+                let path = &member.path;
+                let then = match (can_lose(array, path), has_spare) {
+                    (true, true) if member.role == "in sync" => {
+                        format!("if it stays silent, `stria fail {name} {path}`: then a spare is filled")
+                    }
+                    (true, _) => format!("if it stays silent, `stria fail {name} {path}`"),
+                    (false, _) => "then wait: the array cannot do without it, so do not fail it".to_owned(),
+                };
+                self.push(
+                    MatterKind::MemberSilent,
+                    vec![member.path.clone()],
+                    format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
+                    "other members are asked where redundancy allows it; writes wait for it",
+                    format!("look at the drive, its cable and its slot; {then}"),
+                    "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+                );
+            }
+        }
+    }
+
+    fn members_without_space(&mut self) {
+        let array = self.array;
+        for member in array.members.iter().filter(|member| member.no_room) {
+            self.push(
+                MatterKind::NoSpace,
                 vec![member.path.clone()],
-                format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
-                "other members are asked where redundancy allows it; writes wait for it",
-                format!("look at the drive, its cable and its slot; {then}"),
-                "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+                format!("{} has no space for writes", member.path),
+                "the file system or pool below an image is full; clients' writes fail",
+                "make space there; writes go on by themselves".into(),
+                "do not delete the image",
             );
         }
     }
-    for member in array.members.iter().filter(|member| member.no_room) {
-        say(
-            MatterKind::NoSpace,
-            vec![member.path.clone()],
-            format!("{} has no space for writes", member.path),
-            "the file system or pool below an image is full; clients' writes fail",
-            "make space there; writes go on by themselves".into(),
-            "do not delete the image",
-        );
+
+    fn replaced_members(&mut self) {
+        let (array, name) = (self.array, self.name);
+        for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
+            let why = member.failure.as_deref().unwrap_or_default();
+            self.push(
+                MatterKind::Replaced,
+                vec![member.path.clone()],
+                format!("{} {}: {why}", member.path, view::departure(member)),
+                "the array is optimal without it",
+                format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
+                "do not reuse the drive elsewhere before it was tested",
+            );
+        }
     }
-    for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
-        let why = member.failure.as_deref().unwrap_or_default();
-        say(
-            MatterKind::Replaced,
-            vec![member.path.clone()],
-            format!("{} {}: {why}", member.path, view::departure(member)),
-            "the array is optimal without it",
-            format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
-            "do not reuse the drive elsewhere before it was tested",
-        );
-    }
-    array.spans.iter().for_each(|span| collect(span, name, is_paused, matters));
 }
 
 #[cfg(test)]

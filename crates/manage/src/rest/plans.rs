@@ -203,110 +203,16 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
     match action {
         Action::Create(create) => plan_create(rest, action, create),
         Action::Destroy { array } => plan_destroy(rest, action, array),
-        Action::Wipe { drives, means } => {
-            let pages = chosen_drives(rest, drives)?;
-            wipe::check(drives, *means).map_err(|failure| refused(failure.to_string()))?;
-            let what = if *means == WipeMeans::Signatures { "Remove every signature from" } else { "Erase all data of" };
-            let mut draft = Draft::new(action, Role::Admin, format!("{what} {}.", names(drives)));
-            draft.overwrites(&pages, means.what());
-            if *means != WipeMeans::Signatures {
-                draft.plan.loses.extend(pages.iter().map(|page| format!("all data of {}", page.path)));
-            }
-            draft.warn(means.meaning());
-            Ok(draft.done("wipe"))
-        }
-        Action::Adopt { array, .. } => {
-            let (assemblies, _) = assemblies(rest)?;
-            let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(|failure| refused(failure.to_string()))?;
-            let name = short_name(&found.name);
-            let mut draft =
-                Draft::new(action, Role::Admin, format!("Array \"{name}\" belongs to Stria from now on, and starts."));
-            draft.basis = format!("{:?} {:?}", found.uuid, members(found));
-            draft.warn("mdadm leaves the array alone from now on, on this machine.");
-            Ok(draft.done(name))
-        }
-        Action::Release { array } => {
-            let entry = entry(rest, array)?;
-            refuse_served(&entry, "release")?;
-            let title = format!("Array \"{}\" no longer belongs to Stria; its drives stay as they are.", entry.name);
-            Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
-        }
-        Action::Start { array, force } => {
-            let entry = entry(rest, array)?;
-            let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
-            if *force {
-                draft.plan.loses.push(
-                    "the array starts although members that are missing may hold newer data: what only they hold is lost"
-                        .to_owned(),
-                );
-            }
-            Ok(draft.done(&entry.name))
-        }
-        Action::Stop { array, force } => {
-            let (entry, view) = served(rest, array)?;
-            let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
-            let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
-            if *force && !clients.is_empty() {
-                draft.warn(format!("{} clients are disconnected: {}", clients.len(), clients.join(", ")));
-                draft.plan.confirm = Some(entry.name.clone());
-            }
-            Ok(draft.done(&entry.name))
-        }
+        Action::Wipe { drives, means } => plan_wipe(rest, action, drives, *means),
+        Action::Adopt { array, .. } => plan_adopt(rest, action, array),
+        Action::Release { array } => plan_release(rest, action, array),
+        Action::Start { array, force } => plan_start(rest, action, array, *force),
+        Action::Stop { array, force } => plan_stop(rest, action, array, *force),
         Action::Rename { array, name } => plan_rename(rest, action, array, name),
         Action::Fail { array, drive } => plan_fail(rest, action, array, drive),
-        Action::Remove { array, drive } => {
-            let (entry, view) = served(rest, array)?;
-            let member = member(&view, drive)?;
-            if !matches!(member.role.as_str(), "failed" | "spare") {
-                let (path, role) = (&member.path, &member.role);
-                return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
-            }
-            let title = format!("Take {} ({}) out of array \"{}\".", member.path, member.role, entry.name);
-            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
-            if member.role == "spare" {
-                draft.warn("the array has a spare less, so the next failure may find none");
-            }
-            Ok(draft.done(&entry.name))
-        }
-        Action::Add { array, drive, span } => {
-            let (entry, view) = served(rest, array)?;
-            let page = candidate(rest, &entry, &view, drive)?;
-            let mut draft =
-                Draft::new(action, Role::Operate, format!("Add {} to array \"{}\".", drive.display(), entry.name)).on(&entry);
-            let returns = page.member.as_ref().is_some_and(|member| member.uuid == entry.uuid || is_span(&view, &member.uuid));
-            if returns {
-                let title = &mut draft.plan.title;
-                title.push_str(" It was a member, and comes back: by the write-intent bitmap if that tells what it missed.");
-                let _ = write!(draft.basis, "{page:?} ");
-                draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
-            } else {
-                let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
-                draft.overwrites(
-                    &[page],
-                    if is_filled { "metadata of the array, then all of it by the rebuild" } else { "metadata of a spare" },
-                );
-            }
-            Ok(draft.done(&entry.name))
-        }
-        Action::Replace { array, old, new } => {
-            let (entry, view) = served(rest, array)?;
-            let leaving = member(&view, old)?;
-            let title = format!(
-                "Copy {} to {}, which takes its place in array \"{}\". Redundancy stays meanwhile.",
-                leaving.path,
-                new.display(),
-                entry.name
-            );
-            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
-            if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
-                let spare = member(&view, new)?;
-                draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
-            } else {
-                let page = candidate(rest, &entry, &view, new)?;
-                draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
-            }
-            Ok(draft.done(&entry.name))
-        }
+        Action::Remove { array, drive } => plan_remove(rest, action, array, drive),
+        Action::Add { array, drive, span } => plan_add(rest, action, array, drive, span.as_ref()),
+        Action::Replace { array, old, new } => plan_replace(rest, action, array, old, new),
         Action::Firmware { array, drive, image, slot, activate, force } => {
             // Its plan reads a file of the caller's choice with the daemon's rights, which must tell nobody else of it.
             if caller.role < Role::Admin {
@@ -321,26 +227,7 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
                 &FirmwareRequest { path: drive.clone(), image: image.clone(), slot, activate, force },
             )
         }
-        Action::Scrub { array, repair, .. } => {
-            let (entry, view) = served(rest, array)?;
-            let words = if *repair { "and repair what does not match" } else { "and count what does not match" };
-            let title = format!("Read all of array \"{}\", compare redundancy, {words}.", entry.name);
-            let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
-            if *repair {
-                draft.plan.writes = all_members(&view)
-                    .into_iter()
-                    .filter(|member| member.role == "in sync" && member.size_bytes.is_some())
-                    .map(|member| of_member(member, "sectors that do not match, computed anew"))
-                    .collect();
-                if let Some(what) = cannot_name_the_wrong_member(&view) {
-                    draft.warn(format!(
-                        "the array has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data"
-                    ));
-                    draft.plan.confirm = Some(entry.name.clone());
-                }
-            }
-            Ok(draft.done(&entry.name))
-        }
+        Action::Scrub { array, repair, .. } => plan_scrub(rest, action, array, *repair),
         Action::CancelScrub { array } => simple(rest, action, array, "Stop the scrub of"),
         Action::Pause { array } => simple(rest, action, array, "Hold resync, rebuild and scrub of"),
         Action::Resume { array } => simple(rest, action, array, "Let resync, rebuild and scrub go on of"),
@@ -348,36 +235,170 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
         Action::Set { array, .. } => plan_set(rest, action, array),
         Action::Import { array, name, read_only, .. } => plan_import(rest, action, array, name.as_deref(), *read_only),
         Action::SpareAdd { drives } => plan_spare_add(rest, action, drives),
-        Action::SpareRemove { drives } => {
-            let pool = rest.config()?.spares.drives;
-            if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
-                return Err(refused(pool::not_in_pool(drive).to_string()));
-            }
-            let title = format!("Take {} out of the pool of spares.", names(drives));
-            let mut draft = Draft::new(action, Role::Operate, title);
-            draft.basis = format!("{pool:?}");
-            draft.warn("A drive that an array has taken stays in that array.");
-            Ok(draft.done("pool"))
-        }
-        Action::Locate { drive, on } => {
-            let known = drives::paths(&rest.config()?.daemon);
-            let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
-            if !known.contains(drive) && !rest.entries(false).iter().any(is_member) {
-                return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
-            }
-            let title = format!("Switch the light of {} {}.", drive.display(), if *on { "on" } else { "off" });
-            Ok(Draft::new(action, Role::Operate, title).done("light"))
-        }
-        Action::Trim { array, start_bytes, length_bytes } => {
-            let (entry, view) = served(rest, array)?;
-            let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(*start_bytes));
-            let range = format!("{} at {}", size::show(length), size::show(*start_bytes));
-            let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
-            draft.plan.loses.push(format!("{range} of \"{}\": it reads as zeros afterwards", entry.name));
-            draft.warn("a mounted file system trims its free space itself, by fstrim");
-            Ok(draft.done(&entry.name))
+        Action::SpareRemove { drives } => plan_spare_remove(rest, action, drives),
+        Action::Locate { drive, on } => plan_locate(rest, action, drive, *on),
+        Action::Trim { array, start_bytes, length_bytes } => plan_trim(rest, action, array, *start_bytes, *length_bytes),
+    }
+}
+
+fn plan_wipe(rest: &Rest, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
+    let pages = chosen_drives(rest, drives)?;
+    wipe::check(drives, means).map_err(|failure| refused(failure.to_string()))?;
+    let what = if means == WipeMeans::Signatures { "Remove every signature from" } else { "Erase all data of" };
+    let mut draft = Draft::new(action, Role::Admin, format!("{what} {}.", names(drives)));
+    draft.overwrites(&pages, means.what());
+    if means != WipeMeans::Signatures {
+        draft.plan.loses.extend(pages.iter().map(|page| format!("all data of {}", page.path)));
+    }
+    draft.warn(means.meaning());
+    Ok(draft.done("wipe"))
+}
+
+fn plan_adopt(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (assemblies, _) = assemblies(rest)?;
+    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(failure.to_string()))?;
+    let name = short_name(&found.name);
+    let mut draft = Draft::new(action, Role::Admin, format!("Array \"{name}\" belongs to Stria from now on, and starts."));
+    draft.basis = format!("{:?} {:?}", found.uuid, members(found));
+    draft.warn("mdadm leaves the array alone from now on, on this machine.");
+    Ok(draft.done(name))
+}
+
+fn plan_release(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let entry = entry(rest, array)?;
+    refuse_served(&entry, "release")?;
+    let title = format!("Array \"{}\" no longer belongs to Stria; its drives stay as they are.", entry.name);
+    Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
+}
+
+fn plan_start(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
+    let entry = entry(rest, array)?;
+    let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
+    if force {
+        draft.plan.loses.push(
+            "the array starts although members that are missing may hold newer data: what only they hold is lost".to_owned(),
+        );
+    }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_stop(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
+    let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
+    if force && !clients.is_empty() {
+        draft.warn(format!("{} clients are disconnected: {}", clients.len(), clients.join(", ")));
+        draft.plan.confirm = Some(entry.name.clone());
+    }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_remove(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let member = member(&view, drive)?;
+    if !matches!(member.role.as_str(), "failed" | "spare") {
+        let (path, role) = (&member.path, &member.role);
+        return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
+    }
+    let title = format!("Take {} ({}) out of array \"{}\".", member.path, member.role, entry.name);
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    if member.role == "spare" {
+        draft.warn("the array has a spare less, so the next failure may find none");
+    }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_add(rest: &Rest, action: &Action, array: &str, drive: &Path, span: Option<&String>) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let page = candidate(rest, &entry, &view, drive)?;
+    let mut draft = Draft::new(action, Role::Operate, format!("Add {} to array \"{}\".", drive.display(), entry.name)).on(&entry);
+    let returns = page.member.as_ref().is_some_and(|member| member.uuid == entry.uuid || is_span(&view, &member.uuid));
+    if returns {
+        let title = &mut draft.plan.title;
+        title.push_str(" It was a member, and comes back: by the write-intent bitmap if that tells what it missed.");
+        let _ = write!(draft.basis, "{page:?} ");
+        draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
+    } else {
+        let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
+        draft.overwrites(
+            &[page],
+            if is_filled { "metadata of the array, then all of it by the rebuild" } else { "metadata of a spare" },
+        );
+    }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_replace(rest: &Rest, action: &Action, array: &str, old: &Path, new: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let leaving = member(&view, old)?;
+    let title = format!(
+        "Copy {} to {}, which takes its place in array \"{}\". Redundancy stays meanwhile.",
+        leaving.path,
+        new.display(),
+        entry.name
+    );
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
+        let spare = member(&view, new)?;
+        draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
+    } else {
+        let page = candidate(rest, &entry, &view, new)?;
+        draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
+    }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_scrub(rest: &Rest, action: &Action, array: &str, repair: bool) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let words = if repair { "and repair what does not match" } else { "and count what does not match" };
+    let title = format!("Read all of array \"{}\", compare redundancy, {words}.", entry.name);
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    if repair {
+        draft.plan.writes = all_members(&view)
+            .into_iter()
+            .filter(|member| member.role == "in sync" && member.size_bytes.is_some())
+            .map(|member| of_member(member, "sectors that do not match, computed anew"))
+            .collect();
+        if let Some(what) = cannot_name_the_wrong_member(&view) {
+            draft.warn(format!(
+                    "the array has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data"
+                ));
+            draft.plan.confirm = Some(entry.name.clone());
         }
     }
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_spare_remove(rest: &Rest, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
+    let pool = rest.config()?.spares.drives;
+    if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
+        return Err(refused(pool::not_in_pool(drive).to_string()));
+    }
+    let title = format!("Take {} out of the pool of spares.", names(drives));
+    let mut draft = Draft::new(action, Role::Operate, title);
+    draft.basis = format!("{pool:?}");
+    draft.warn("A drive that an array has taken stays in that array.");
+    Ok(draft.done("pool"))
+}
+
+fn plan_locate(rest: &Rest, action: &Action, drive: &Path, on: bool) -> Result<Based, ApiError> {
+    let known = drives::paths(&rest.config()?.daemon);
+    let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
+    if !known.iter().any(|path| path == drive) && !rest.entries(false).iter().any(is_member) {
+        return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
+    }
+    let title = format!("Switch the light of {} {}.", drive.display(), if on { "on" } else { "off" });
+    Ok(Draft::new(action, Role::Operate, title).done("light"))
+}
+
+fn plan_trim(rest: &Rest, action: &Action, array: &str, start_bytes: u64, length_bytes: Option<u64>) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(start_bytes));
+    let range = format!("{} at {}", size::show(length), size::show(start_bytes));
+    let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
+    draft.plan.loses.push(format!("{range} of \"{}\": it reads as zeros afterwards", entry.name));
+    draft.warn("a mounted file system trims its free space itself, by fstrim");
+    Ok(draft.done(&entry.name))
 }
 
 fn simple(rest: &Rest, action: &Action, array: &str, what: &str) -> Result<Based, ApiError> {
