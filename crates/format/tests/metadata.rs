@@ -250,6 +250,24 @@ fn degraded_array_that_was_not_stopped_is_refused_without_force() {
     }
 }
 
+/// Q would stay what the drives held, as nothing is left to compare it with.
+#[test]
+fn a_raid_6_that_is_made_without_a_member_rebuilds_another_one() {
+    for gone in [0, 1, 4] {
+        let mut create = request(Level::Raid6, Level::Raid6.default_layout(), 5, 0, DRIVE_SECTORS);
+        (create.members[gone], create.assume_clean) = (None, false);
+        let mut drives = carry_out(&create).0;
+        drives.remove(gone);
+        let start = started(&drives, &Options::default());
+        assert_eq!((start.config.synced, start.config.suspects_parity), (Synced::All, false));
+        let filled: Vec<_> =
+            start.config.slots.iter().map(|slot| slot.member.as_ref().map(|member| member.recovered == Synced::All)).collect();
+        let rebuilt = if gone == 4 { 3 } else { 4 };
+        let expected: Vec<_> = (0..5).map(|slot| (slot != gone).then_some(slot != rebuilt)).collect();
+        assert_eq!(filled, expected);
+    }
+}
+
 #[test]
 fn too_few_members_are_named_with_their_slots() {
     let mut drives = created(Level::Raid6, 6, 0);
