@@ -15,6 +15,7 @@
 //! | `record_states` | `metadata_io.rs` | a superblock update that was requested | `request_commit`, `raise_ack_barrier` |
 //! | `record_intents` | `metadata_io.rs` | bits to set, or idle ones to clear | `write_begin`, `clear_intents` |
 //! | `record_bad_blocks` | `metadata_io.rs` | a member whose bad blocks have changed | `mark_bad`, `mark_good` |
+//! | `record_bad_blocks_again` | `metadata_io.rs` | lists that could not be written | `record_bad_blocks`, the time |
 //! | `prepare_start` | `metadata_io.rs` | that the array may be written to; then superblocks and log. Ends | `set_read_only`, the updates |
 //! | `replay` | `replay.rs` | the same; then members that take the overlay. Ends | `set_read_only`, members |
 //! | `mark_clean_when_idle` | here | a second without a write | a superblock update that says dirty, the time |
@@ -85,6 +86,8 @@ impl Engine {
         core.ready.spawn(async move { intents.record_intents().await });
         let bad_blocks = Rc::clone(&core);
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
+        let again = Rc::clone(&core);
+        core.ready.spawn(async move { again.record_bad_blocks_again().await });
         if !core.run.is_prepared() {
             let (prepares, unsynced) = (Rc::clone(&core), has_unsynced_slots(config));
             core.ready.spawn(async move { prepares.prepare_start(unsynced, replays).await });

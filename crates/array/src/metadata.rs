@@ -43,6 +43,8 @@ struct BadBlockUpdates {
     is_busy: Cell<bool>,
     /// The last list that is durable, of members whose list has changed.
     durable: RefCell<BTreeMap<MemberId, Vec<Range<MemberSector>>>>,
+    /// Members whose list is wanted again after a pause.
+    again: RefCell<BTreeSet<MemberId>>,
     /// Members whose last list the format has no space for, or that could not be written.
     refused: RefCell<BTreeSet<MemberId>>,
     changed: Waiters,
@@ -200,6 +202,23 @@ impl MetadataUpdates {
     /// A member's bad blocks have changed.
     pub fn want_bad_blocks(&self, ready: &Ready, member: MemberId) {
         self.bad.wanted.borrow_mut().insert(member);
+        self.bad.changed.wake_all(ready);
+    }
+
+    /// A member's list could not be written.
+    pub fn want_bad_blocks_again(&self, ready: &Ready, member: MemberId) {
+        self.bad.again.borrow_mut().insert(member);
+        self.bad.changed.wake_all(ready);
+    }
+
+    /// Waits for such a list.
+    pub async fn bad_blocks_wanted_again(&self, ready: &Ready) {
+        ready.until(&self.bad.changed, || !self.bad.again.borrow().is_empty()).await;
+    }
+
+    /// Wants them now.
+    pub fn begin_bad_blocks_again(&self, ready: &Ready) {
+        self.bad.wanted.borrow_mut().append(&mut self.bad.again.borrow_mut());
         self.bad.changed.wake_all(ready);
     }
 

@@ -144,9 +144,17 @@ impl Core {
             self.metadata.end_bad_blocks(&self.ready, member, blocks, end);
             drop(lock);
             if (!flushed || end == UpdateEnd::Unwritten) && self.members.borrow().get(member).state != MemberState::Failed {
-                self.sleep_until(self.now() + AGAIN_AFTER).await;
-                self.metadata.want_bad_blocks(&self.ready, member);
+                self.metadata.want_bad_blocks_again(&self.ready, member);
             }
+        }
+    }
+
+    /// Wants lists again that could not be written.
+    pub async fn record_bad_blocks_again(&self) {
+        loop {
+            self.metadata.bad_blocks_wanted_again(&self.ready).await;
+            self.sleep_until(self.now() + AGAIN_AFTER).await;
+            self.metadata.begin_bad_blocks_again(&self.ready);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Command, Geometry, IntentConfig, Level, MemberConfig, MemberId, MemberState, NoMetadata, Synced,
+    ArrayConfig, ArrayDevice, ArrayStatus, Command, Geometry, IntentConfig, Level, MemberConfig, MemberId, MemberState,
+    NoMetadata, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,

@@ -324,12 +324,12 @@ impl HostedArray {
         self.place_of(path).is_ok_and(|place| state(place) == MemberState::Spare)
     }
 
-    /// The command by which an existing spare replaces a member, with the array's index in the tree and a sentence that tells
-    /// what it does.
+    /// The member that an existing spare replaces: the array's index in the tree, the handles of both, and a sentence that tells what is
+    /// done.
     ///
     /// # Errors
     /// The drives belong to different spans.
-    pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<(usize, ArrayCommand, String), HostError> {
+    pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<(usize, MemberId, MemberId, String), HostError> {
         let ((index, member), (other, spare_member)) = (self.place_of(old)?, self.place_of(spare)?);
         let (old, spare) = (old.display(), spare.display());
         if index != other {
@@ -338,7 +338,7 @@ impl HostedArray {
                 "{spare} is a spare of \"{other}\", and {old} a member of \"{holder}\": replace it by another drive"
             )));
         }
-        Ok((index, Command::Replace { member, spare: spare_member }, format!("{spare} is being rebuilt to replace {old}")))
+        Ok((index, member, spare_member, format!("{spare} is being rebuilt to replace {old}")))
     }
 
     /// Reads or writes by waiting. Meanwhile no other code may drive the array.

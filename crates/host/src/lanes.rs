@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
+use stria_array::{Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
 use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
@@ -165,14 +165,9 @@ impl ArrayLanes {
         Ok(self.lanes[0].call(|array| work(array))?)
     }
 
-    /// Gives a command to an array of the tree, and waits for its answer. `choose` runs on the coordinator: the index of the array,
-    /// and the command.
-    fn carry_out(
-        &self,
-        choose: impl FnOnce(&mut HostedArray) -> Result<(usize, ArrayCommand), HostError> + Send + 'static,
-    ) -> Result<(), HostError> {
-        let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.give(index, command));
-        let Ok(answer) = self.on_coordinator(begin)??.recv() else {
+    /// Gives a command to an array of the tree, and waits for its answer.
+    fn carry_out(&self, index: usize, command: ArrayCommand) -> Result<(), HostError> {
+        let Ok(answer) = self.on_coordinator(move |array| array.give(index, command))?.recv() else {
             // The lane has ended, and the error has the reason.
             self.on_coordinator(|_| ())?;
             unreachable!("a lane answers its commands")
@@ -214,7 +209,8 @@ impl ArrayLanes {
     }
 
     fn fail_known(&self, path: PathBuf) -> Result<(), HostError> {
-        self.carry_out(move |array| array.place_of(&path).map(|(index, member)| (index, Command::Fail(member))))
+        let (index, member) = self.on_coordinator(move |array| array.place_of(&path))??;
+        AllLanes(self).fail(index, member)
     }
 
     /// Removes a failed drive or a spare, and closes it.
@@ -232,28 +228,35 @@ impl ArrayLanes {
     }
 
     /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
-    /// in words. `span`: the array of the tree to add it to, by name.
+    /// in words. `open` opens the drive; `span`: the array of the tree to add it to, by name.
     ///
     /// # Errors
-    /// The drive carries something and `force` is not set, or it is unsuitable.
-    pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
+    /// As `open`; the drive carries something and `force` is not set, or it is unsuitable.
+    pub fn add(
+        &self,
+        open: impl FnOnce() -> Result<NewDrive, HostError>,
+        span: Option<String>,
+        force: bool,
+    ) -> Result<String, HostError> {
         self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
-        AllLanes(self).commit_drops()?;
-        self.let_in(new, Aim { span, force, replaces: None })
+        let mut held = None;
+        let text = AllLanes(self).add(|_| {
+            let (drive, turn) = self.prepare(open()?, Aim { span, force, replaces: None })?;
+            held = Some((drive.0.ready.drive.clone(), turn));
+            Ok(drive)
+        })?;
+        self.each(|array| array.look_for_holes())?;
+        Ok(text)
     }
 
-    /// Adds a drive. Its metadata are written on a thread of their own, beside other commands. So the array may have changed, and the
-    /// drive is checked again when it joins.
-    fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
+    /// Prepares a drive to join. Its metadata are written on a thread of their own, beside other commands. So the array may have changed, and
+    /// the drive is checked again when it joins, in the turn that this returns. As long as the caller holds the drive too, no lane is its
+    /// last owner, which may have to wait for it.
+    fn prepare(&self, new: NewDrive, aim: Aim) -> Result<((PreparedDrive, Aim), MutexGuard<'_, ()>), HostError> {
         let (found, first) = (new.found(), aim.clone());
         let metadata = self.on_coordinator(move |array| array.metadata_for(&found, &first))??;
         let prepared = new.prepare(metadata)?;
-        let _turn = self.one_at_a_time();
-        // As long as this is held, no lane is the last owner of the drive, which may have to wait for it.
-        let _opened = prepared.ready.drive.clone();
-        let text = AllLanes(self).join((prepared, aim))?;
-        self.each(|array| array.look_for_holes())?;
-        Ok(text)
+        Ok(((prepared, aim), self.one_at_a_time()))
     }
 
     /// Replaces a drive that still works: the new one is added as a spare, filled by copy, and then takes the slot.
@@ -262,7 +265,11 @@ impl ArrayLanes {
     /// As [`ArrayLanes::add`].
     pub fn replace(&self, old: PathBuf, new: NewDrive, force: bool) -> Result<String, HostError> {
         let old = self.known(old)?;
-        self.let_in(new, Aim { span: None, force, replaces: Some(old) })
+        let (drive, _turn) = self.prepare(new, Aim { span: None, force, replaces: Some(old) })?;
+        let _held = drive.0.ready.drive.clone();
+        let text = AllLanes(self).join(drive)?;
+        self.each(|array| array.look_for_holes())?;
+        Ok(text)
     }
 
     /// As [`ArrayLanes::replace`], with a spare that is there already; `None`: `spare` is not one.
@@ -276,8 +283,8 @@ impl ArrayLanes {
         if !self.on_coordinator(move |array| array.has_spare(&is_spare))? {
             return Ok(None);
         }
-        let (index, command, text) = self.on_coordinator(move |array| array.replace_by_spare(&old, &spare))??;
-        self.carry_out(move |_| Ok((index, command)))?;
+        let (index, member, spare, text) = self.on_coordinator(move |array| array.replace_by_spare(&old, &spare))??;
+        AllLanes(self).replace(index, member, spare)?;
         Ok(Some(text))
     }
 
@@ -471,7 +478,7 @@ impl Lanes for AllLanes<'_> {
     }
 
     fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), HostError> {
-        self.0.carry_out(move |_| Ok((array, command)))
+        self.0.carry_out(array, command)
     }
 
     fn offer(&mut self, (prepared, aim): (PreparedDrive, Aim)) -> Result<Joined, HostError> {

@@ -321,8 +321,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
             running.settle();
             // The member was dropped and not stopped, so it cannot return.
             array.remove(first.clone()).expect("it has failed");
-            let text =
-                array.add(NewDrive::open(&first, IoOptions::default()).expect("it is free"), None, true).expect("it suits");
+            let text = array.add(|| NewDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
             assert!(text.contains("as a new spare"), "{text}");
             let text = array.replace_by_spare(second.clone(), first.clone()).expect("both are there");
             assert!(text.is_some_and(|text| text.contains("is being rebuilt to replace")));
@@ -348,8 +347,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         array.fail(spare.clone()).expect("redundant");
         array.remove(spare.clone()).expect("it has failed");
         tank.load(&remote, 6, |round| round == 3);
-        let text =
-            array.add(NewDrive::open(&spare, IoOptions::default()).expect("it is free"), None, false).expect("it was here");
+        let text = array.add(|| NewDrive::open(&spare, IoOptions::default()), None, false).expect("it was here");
         assert!(text.contains("is back in slot"), "{text}");
         running.scrub();
         tank.verify(&remote);
@@ -388,8 +386,8 @@ fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
     drive.write_all_at(&superblock.encode(), at * 512).expect("the client's");
     drop(drive);
     let add = |force| {
-        let new = NewDrive::open(&loose, IoOptions::default()).expect("it is free");
-        running.array.add(new, Some("tank-span0".into()), force)
+        let open = || NewDrive::open(&loose, IoOptions::default());
+        running.array.add(open, Some("tank-span0".into()), force)
     };
     let refused = add(false).expect_err("it carries something").to_string();
     assert!(refused.contains("nothing was written; --force overwrites it"), "{refused}");

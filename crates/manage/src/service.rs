@@ -500,11 +500,10 @@ impl Service {
         if is_failed_here(&served.lanes.report()?, &request.path) {
             served.lanes.remove(request.path.clone())?;
         }
-        let new = open_new(&served, &request.path)?;
-        let AddRequest { path: request_path, span, force } = request;
+        let AddRequest { path, span, force } = request;
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
-        let message = served.lanes.add(new, span, force)?;
-        self.set_held_cache(&served, &request_path);
+        let message = served.lanes.add(|| open_new(&served, &path), span, force)?;
+        self.set_held_cache(&served, &path);
         self.done(sequence, message)
     }
 
@@ -902,16 +901,17 @@ fn waiting(view: &ArrayView) -> Vec<String> {
 }
 
 /// Opens a drive. One that this array uses already cannot join it again.
-fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
+fn open_new(served: &Served, path: &Path) -> Result<NewDrive, HostError> {
     NewDrive::open(path, served.options.io).map_err(|error| {
         let holds =
             |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
         if !served.lanes.report().is_ok_and(|array| holds(&array)) {
-            return error.into();
+            return error;
         }
         let (path, name) = (path.display(), &served.name);
-        let sentence = format!("{path} is in use by \"{name}\" itself: `remove` takes out a spare, or a member that has failed");
-        ApiError::new(ApiErrorKind::Refused, sentence)
+        HostError::Refused(format!(
+            "{path} is in use by \"{name}\" itself: `remove` takes out a spare, or a member that has failed"
+        ))
     })
 }
 

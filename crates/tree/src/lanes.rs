@@ -40,16 +40,37 @@ pub trait Lanes {
     /// Why it may not join, or that a lane has ended.
     fn offer(&mut self, drive: Self::Prepared) -> Result<Joined, Self::Error>;
 
-    /// Makes every drop durable. Only superblocks that name a drive as failed show what it lacks when it returns, so this comes
-    /// before a drive is examined that may return.
+    /// Adds a drive. `prepare` reads it, and writes its metadata if it is to be a spare; before, every drop is made durable, as only
+    /// superblocks that name a drive as failed show what it lacks when it returns. Returns what was done, in words.
     ///
     /// # Errors
-    /// As [`Lanes::command`].
-    fn commit_drops(&mut self) -> Result<(), Self::Error> {
-        self.redundant_arrays()?.into_iter().try_for_each(|array| self.command(array, Command::CommitDrops))
+    /// As `prepare`, [`Lanes::command`] and [`Lanes::join`].
+    fn add(&mut self, prepare: impl FnOnce(&mut Self) -> Result<Self::Prepared, Self::Error>) -> Result<String, Self::Error>
+    where
+        Self: Sized,
+    {
+        self.redundant_arrays()?.into_iter().try_for_each(|array| self.command(array, Command::CommitDrops))?;
+        let drive = prepare(self)?;
+        self.join(drive)
     }
 
-    /// Lets a drive join. Returns what was done, in words.
+    /// Drops a member as if it had failed.
+    ///
+    /// # Errors
+    /// As [`Lanes::command`]: data would be lost.
+    fn fail(&mut self, array: usize, member: MemberId) -> Result<(), Self::Error> {
+        self.command(array, Command::Fail(member))
+    }
+
+    /// Lets a spare of the array replace a member that still works.
+    ///
+    /// # Errors
+    /// As [`Lanes::command`]: the member is not in sync, or the drive is no spare.
+    fn replace(&mut self, array: usize, member: MemberId, spare: MemberId) -> Result<(), Self::Error> {
+        self.command(array, Command::Replace { member, spare })
+    }
+
+    /// Lets a drive join that never was a member, or whose array has recorded what it lacks. Returns what was done, in words.
     ///
     /// # Errors
     /// As [`Lanes::offer`] and [`Lanes::command`]; then no lane keeps the drive.

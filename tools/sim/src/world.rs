@@ -1032,12 +1032,14 @@ impl<'a> World<'a> {
     /// Returns true if the command was carried out.
     fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Result<bool, Stop> {
         let member = self.node().leaf(leaf).handle_of(drive).expect("it holds a slot");
-        match self.carry_out(leaf, Command::Fail(member))? {
+        let index = self.node().index_of(leaf);
+        match AllLanes(self).fail(index, member) {
             Ok(()) => {
                 self.meet(if hangs { "fail while it hangs" } else { "fail" });
                 Ok(true)
             }
-            Err(refusal) => {
+            Err(Ended::Stopped(stop)) => Err(stop),
+            Err(Ended::Refused(refusal)) => {
                 let node = self.node().leaf(leaf);
                 // The member may have left by itself meanwhile.
                 if node.whole_drives().contains(&Some(drive)) && !node.is_replaying() {
@@ -1138,27 +1140,17 @@ impl<'a> World<'a> {
         // A drive that joins anew has no faults, unless one of its next writes fails.
         let anew = self.drives[drive].borrow().is_bad(&SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
-        // The host does this before it reads the drive.
-        if !AllLanes(self).commit_drops().done()? {
-            self.meet("refused as a member");
-            return Ok(());
-        }
-        self.join(leaf, drive, stale, None)
-    }
-
-    /// Adds a drive to a leaf. `replaces`: it takes the slot of a member, unless it returns to a slot of its own.
-    fn join(&mut self, leaf: usize, drive: usize, stale: bool, replaces: Option<MemberId>) -> Outcome {
-        let Ok(prepared) = tree::prepare(self.node(), leaf, &self.drives, drive, stale, replaces) else {
-            self.meet("refused as a member");
-            return Ok(());
-        };
-        let comes_back = !prepared.is_new;
-        let joined = AllLanes(self).join(prepared).done()?;
-        self.meet(match (joined, comes_back, replaces) {
-            (false, ..) => "refused as a member",
-            (_, true, _) => "came back by the bitmap",
-            (_, _, None) => "joined as a spare",
-            (_, _, Some(_)) => "replace",
+        let mut comes_back = false;
+        let joined = AllLanes(self).add(|lanes| {
+            let prepared = tree::prepare(lanes.0.node(), leaf, &lanes.0.drives, drive, stale, None)
+                .map_err(|error| Ended::Refused(error.to_string()))?;
+            comes_back = !prepared.is_new;
+            Ok(prepared)
+        });
+        self.meet(match (joined.done()?, comes_back) {
+            (false, _) => "refused as a member",
+            (true, true) => "came back by the bitmap",
+            (true, false) => "joined as a spare",
         });
         Ok(())
     }
@@ -1171,14 +1163,30 @@ impl<'a> World<'a> {
                 && !self.drives[drive].borrow().is_busy()
                 && self.node().leaves().iter().all(|leaf| leaf.handle_of(drive).is_none())
         });
-        let Some(new) = there else { return Ok(()) };
         // A rebuild that has just ended is recorded first.
         let status = self.node().leaf(leaf).status();
-        if !is_whole(&status) || status.sweep.is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
+        if !is_whole(&status) || status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return Ok(());
         }
         let member = self.node().leaf(leaf).handle_of(old).expect("it holds a slot");
-        self.join(leaf, new, false, Some(member))
+        let Some(new) = there else {
+            let spare = status.members.iter().find(|member| member.state == MemberState::Spare);
+            return spare.map_or(Ok(()), |spare| self.replace_by_spare(leaf, member, spare.id));
+        };
+        let Ok(prepared) = tree::prepare(self.node(), leaf, &self.drives, new, false, Some(member)) else {
+            self.meet("refused as a member");
+            return Ok(());
+        };
+        let joined = AllLanes(self).join(prepared).done()?;
+        self.meet(if joined { "replace" } else { "refused as a member" });
+        Ok(())
+    }
+
+    fn replace_by_spare(&mut self, leaf: usize, member: MemberId, spare: MemberId) -> Outcome {
+        let index = self.node().index_of(leaf);
+        let began = AllLanes(self).replace(index, member, spare).done()?;
+        self.meet(if began { "replace by a spare" } else { "replace by a spare refused" });
+        Ok(())
     }
 
     fn settle(&mut self) -> Outcome {

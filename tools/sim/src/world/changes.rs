@@ -50,6 +50,8 @@ impl World<'_> {
         if count > 0 {
             self.meet(if is_cut { "change cut short" } else { "metadata changed" });
         }
+        // A crash may cut the start short, and the log is gone by then.
+        self.write_hole_closed &= !matches!(change, Change::Log(LogChoice::None));
         self.mount("after a change of the metadata")?;
         let holders: Vec<_> = self.node().leaves().into_iter().flat_map(Array::whole_drives).collect();
         let are_used = holders.iter().zip(&may_hold).all(|(holder, may)| holder.is_some_and(|drive| may.contains(&drive)));
