@@ -309,15 +309,15 @@ mod tests {
     #[test]
     fn a_program_is_called_as_mdadm_does() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (program, told) = (folder.path().join("hook"), folder.path().join("told"));
-        let text = format!("#!/bin/sh\necho \"$# $1 $2 $3 $STRIA_CAUSE $STRIA_PHASE\" >> {}\n", told.display());
+        let (program, output) = (folder.path().join("hook"), folder.path().join("output"));
+        let text = format!("#!/bin/sh\necho \"$# $1 $2 $3 $STRIA_CAUSE $STRIA_PHASE\" >> {}\n", output.display());
         stria_testkit::script(&program, &text);
         run(&program, &message(Phase::Raised)).expect("it runs");
         run(&program, &message(Phase::Cleared)).expect("it runs");
         let mut without = message(Phase::Raised);
         without.cause.component = None;
         run(&program, &without).expect("it runs");
-        let lines = std::fs::read_to_string(&told).expect("it wrote");
+        let lines = std::fs::read_to_string(&output).expect("it wrote");
         let expected = "3 Fail tank /dev/sdc Fail raised\n3 Cleared tank /dev/sdc Fail cleared\n2 Fail tank  Fail raised\n";
         assert_eq!(lines, expected);
         stria_testkit::script(&program, "#!/bin/sh\nexit 7\n");
@@ -335,10 +335,10 @@ mod tests {
         std::fs::write(&console, "login: ").expect("a file");
         show(&console, &message(Phase::Raised)).expect("it is shown");
         show(&console, &message(Phase::Cleared)).expect("it is shown");
-        let told = std::fs::read_to_string(&console).expect("text");
-        let lines: Vec<&str> = told.split("\r\n").filter(|line| !line.is_empty()).collect();
-        assert_eq!((lines.len(), lines[0]), (3, "login: "), "{told}");
-        assert!(lines[1].ends_with(": member /dev/sdc failed") && lines[2].starts_with("stria: over: "), "{told}");
+        let output = std::fs::read_to_string(&console).expect("text");
+        let lines: Vec<&str> = output.split("\r\n").filter(|line| !line.is_empty()).collect();
+        assert_eq!((lines.len(), lines[0]), (3, "login: "), "{output}");
+        assert!(lines[1].ends_with(": member /dev/sdc failed") && lines[2].starts_with("stria: over: "), "{output}");
     }
 
     #[test]

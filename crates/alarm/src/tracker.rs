@@ -12,7 +12,7 @@ const CLEAR_AFTER: Duration = Duration::from_secs(5);
 struct Standing {
     cause: Condition,
     since: SystemTime,
-    told: Instant,
+    notified: Instant,
     absent_since: Option<Instant>,
 }
 
@@ -44,8 +44,8 @@ impl Tracker {
             };
             standing.absent_since = None;
             standing.cause.text.clone_from(&current.text);
-            if now.duration_since(standing.told) >= self.repeat_after {
-                standing.told = now;
+            if now.duration_since(standing.notified) >= self.repeat_after {
+                standing.notified = now;
                 messages.push(message(Phase::Repeated, standing));
             }
         }
@@ -55,7 +55,7 @@ impl Tracker {
         messages.extend(over.iter().map(|standing| message(Phase::Cleared, standing)));
         for condition in conditions {
             if self.standing.iter().all(|standing| !standing.cause.is_same_cause(condition)) {
-                let new = Standing { cause: condition.clone(), since: SystemTime::now(), told: now, absent_since: None };
+                let new = Standing { cause: condition.clone(), since: SystemTime::now(), notified: now, absent_since: None };
                 messages.push(message(Phase::Raised, &new));
                 self.standing.push(new);
             }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     /// The messages at these seconds, if these causes are present.
-    fn told(tracker: &mut Tracker, start: Instant, second: u64, conditions: &[Condition]) -> Vec<(Phase, String)> {
+    fn messages(tracker: &mut Tracker, start: Instant, second: u64, conditions: &[Condition]) -> Vec<(Phase, String)> {
         let messages = tracker.update(start + Duration::from_secs(second), conditions, |_| false);
         messages.into_iter().map(|message| (message.phase, message.cause.component.unwrap_or_default())).collect()
     }
@@ -100,16 +100,16 @@ mod tests {
         let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
         let day = DAY.as_secs();
         let here = [fail("sda", "1")];
-        assert_eq!(told(&mut tracker, start, 0, &here), [(Phase::Raised, "sda".into())]);
-        assert_eq!(told(&mut tracker, start, 1, &[fail("sda", "other words")]), []);
+        assert_eq!(messages(&mut tracker, start, 0, &here), [(Phase::Raised, "sda".into())]);
+        assert_eq!(messages(&mut tracker, start, 1, &[fail("sda", "other words")]), []);
         assert_eq!(tracker.standing().next().map(|(cause, _)| cause.text.clone()), Some("other words".into()));
-        assert_eq!(told(&mut tracker, start, day - 1, &here), []);
-        assert_eq!(told(&mut tracker, start, day, &here), [(Phase::Repeated, "sda".into())]);
-        assert_eq!(told(&mut tracker, start, day + 1, &here), []);
-        assert_eq!(told(&mut tracker, start, 2 * day + 2, &here), [(Phase::Repeated, "sda".into())]);
-        assert_eq!(told(&mut tracker, start, 2 * day + 3, &[]), []);
-        assert_eq!(told(&mut tracker, start, 2 * day + 8, &[]), [(Phase::Cleared, "sda".into())]);
-        assert_eq!(told(&mut tracker, start, 2 * day + 9, &[]), []);
+        assert_eq!(messages(&mut tracker, start, day - 1, &here), []);
+        assert_eq!(messages(&mut tracker, start, day, &here), [(Phase::Repeated, "sda".into())]);
+        assert_eq!(messages(&mut tracker, start, day + 1, &here), []);
+        assert_eq!(messages(&mut tracker, start, 2 * day + 2, &here), [(Phase::Repeated, "sda".into())]);
+        assert_eq!(messages(&mut tracker, start, 2 * day + 3, &[]), []);
+        assert_eq!(messages(&mut tracker, start, 2 * day + 8, &[]), [(Phase::Cleared, "sda".into())]);
+        assert_eq!(messages(&mut tracker, start, 2 * day + 9, &[]), []);
         assert_eq!(tracker.standing().count(), 0);
     }
 
@@ -117,35 +117,35 @@ mod tests {
     fn what_comes_and_goes_is_one_cause() {
         let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
         let here = [fail("sda", "")];
-        assert_eq!(told(&mut tracker, start, 0, &here).len(), 1);
+        assert_eq!(messages(&mut tracker, start, 0, &here).len(), 1);
         for second in (2..40).step_by(4) {
-            assert_eq!(told(&mut tracker, start, second, &[]), []);
-            assert_eq!(told(&mut tracker, start, second + 3, &here), []);
+            assert_eq!(messages(&mut tracker, start, second, &[]), []);
+            assert_eq!(messages(&mut tracker, start, second + 3, &here), []);
         }
     }
 
     #[test]
     fn an_unknown_cause_is_neither_over_nor_repeated() {
         let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
-        assert_eq!(told(&mut tracker, start, 0, &[fail("sda", "")]).len(), 1);
-        assert_eq!(told(&mut tracker, start, 1, &[]), []);
+        assert_eq!(messages(&mut tracker, start, 0, &[fail("sda", "")]).len(), 1);
+        assert_eq!(messages(&mut tracker, start, 1, &[]), []);
         for second in [3, 60, DAY.as_secs() * 3] {
             let at = start + Duration::from_secs(second);
             assert_eq!(tracker.update(at, &[fail("sda", "")], |_| true), []);
             assert_eq!(tracker.update(at, &[], |_| true), []);
         }
         let later = DAY.as_secs() * 3;
-        assert_eq!(told(&mut tracker, start, later + 1, &[]), []);
-        assert_eq!(told(&mut tracker, start, later + 6, &[]), [(Phase::Cleared, "sda".into())]);
+        assert_eq!(messages(&mut tracker, start, later + 1, &[]), []);
+        assert_eq!(messages(&mut tracker, start, later + 6, &[]), [(Phase::Cleared, "sda".into())]);
     }
 
     #[test]
     fn two_causes_are_told_apart() {
         let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
-        assert_eq!(told(&mut tracker, start, 0, &[fail("sda", "")]).len(), 1);
-        assert_eq!(told(&mut tracker, start, 1, &[fail("sda", ""), fail("sdb", "")]), [(Phase::Raised, "sdb".into())]);
+        assert_eq!(messages(&mut tracker, start, 0, &[fail("sda", "")]).len(), 1);
+        assert_eq!(messages(&mut tracker, start, 1, &[fail("sda", ""), fail("sdb", "")]), [(Phase::Raised, "sdb".into())]);
         let mut other = fail("sda", "");
         other.event = Event::MemberSilent;
-        assert_eq!(told(&mut tracker, start, 2, &[fail("sda", ""), fail("sdb", ""), other]).len(), 1);
+        assert_eq!(messages(&mut tracker, start, 2, &[fail("sda", ""), fail("sdb", ""), other]).len(), 1);
     }
 }

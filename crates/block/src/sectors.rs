@@ -120,7 +120,7 @@ impl<D: BlockDevice> SectorDevice<D> {
         }
     }
 
-    fn is_whole(&self, request: &Request) -> bool {
+    fn is_aligned(&self, request: &Request) -> bool {
         (request.start_sector | request.sectors) & (self.block_sectors - 1) == 0
     }
 
@@ -132,7 +132,7 @@ impl<D: BlockDevice> SectorDevice<D> {
 
     /// True if a write must wait for one of those at the device.
     fn must_wait(&self, request: &Request) -> bool {
-        let (around, alone) = (self.around(request), !self.is_whole(request));
+        let (around, alone) = (self.around(request), !self.is_aligned(request));
         self.active
             .iter()
             .any(|other| (alone || other.alone) && other.blocks.start < around.end && around.start < other.blocks.end)
@@ -140,15 +140,15 @@ impl<D: BlockDevice> SectorDevice<D> {
 
     /// True if a write must not overtake one that waits.
     fn must_queue(&self, request: &Request) -> bool {
-        let (around, alone) = (self.around(request), !self.is_whole(request));
+        let (around, alone) = (self.around(request), !self.is_aligned(request));
         self.waiting.iter().any(|other| {
             let theirs = self.around(other);
-            (alone || !self.is_whole(other)) && theirs.start < around.end && around.start < theirs.end
+            (alone || !self.is_aligned(other)) && theirs.start < around.end && around.start < theirs.end
         })
     }
 
     fn begin_write(&mut self, request: Request) {
-        let (blocks, alone) = (self.around(&request), !self.is_whole(&request));
+        let (blocks, alone) = (self.around(&request), !self.is_aligned(&request));
         if !alone {
             self.active.push(Active { blocks, alone, tag: request.tag });
             return self.send(request);
@@ -159,13 +159,13 @@ impl<D: BlockDevice> SectorDevice<D> {
         let block = self.block_sectors;
         let request = &job.request;
         // Whole blocks between the edges.
-        let whole = request.start_sector.next_multiple_of(block)..request.end_sector() / block * block;
+        let aligned = request.start_sector.next_multiple_of(block)..request.end_sector() / block * block;
         if let Operation::WriteZeroes { fua, unmap, fast } = request.operation
-            && whole.start < whole.end
+            && aligned.start < aligned.end
         {
             self.job_mut(index).stage = Stage::Zero;
             let operation = Operation::WriteZeroes { fua, unmap, fast };
-            return self.send_part(index, BODY, whole.start..whole.end, operation);
+            return self.send_part(index, BODY, aligned.start..aligned.end, operation);
         }
         self.read_edges(index);
     }
@@ -371,7 +371,7 @@ impl<D: BlockDevice> BlockDevice for SectorDevice<D> {
                     false => self.begin_write(request),
                 }
             }
-            Operation::Read { .. } | Operation::Extents { .. } if self.is_whole(&request) => self.send(request),
+            Operation::Read { .. } | Operation::Extents { .. } if self.is_aligned(&request) => self.send(request),
             Operation::Read { .. } => {
                 let index = self.open(request, Stage::Read);
                 let around = self.job(index).around.clone();

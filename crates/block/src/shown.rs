@@ -141,8 +141,8 @@ mod tests {
         let heap = format!("z{}", "\u{336}".repeat(50));
         assert_eq!(shown(&heap).to_string().chars().filter(|char| is_mark(*char)).count(), MARKS_MAX);
         let every: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
-        let told = shown_lines(&every).to_string();
-        assert!(told.chars().all(|char| matches!(char, '\n' | '\t') || (!char.is_control() && is_visible(char))));
+        let lines = shown_lines(&every).to_string();
+        assert!(lines.chars().all(|char| matches!(char, '\n' | '\t') || (!char.is_control() && is_visible(char))));
         assert_eq!(shown(&"long ".repeat(1000)).to_string().chars().count(), CHARS_MAX + 1);
         assert_eq!(
             shown_json("{\"n\":\"a\u{9b}\u{202e}\u{1f980}\u{e0041}o\u{301}\"}\n"),

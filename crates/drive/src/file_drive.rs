@@ -9,7 +9,7 @@
 
 use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
-use crate::parts::{PartOf, Wholes};
+use crate::parts::{CutTransfers, PartOf};
 use crate::registered::Registered;
 use crate::ring::{EndedJobs, Ring};
 use crate::size::SeenSpace;
@@ -40,7 +40,7 @@ pub struct FileDrive {
     told_count: usize,
     flushes: Flushes,
     spare_pieces: Vec<Pieces>,
-    wholes: Wholes,
+    transfers: CutTransfers,
     /// The addresses of memory that is registered with the ring.
     memory: Range<usize>,
     registered: Option<Rc<Registered>>,
@@ -158,7 +158,7 @@ impl FileDrive {
             Way::Passthrough { polled } => drive.passthrough().map(|to| (polled, &to.file)),
         };
         Self {
-            wholes: Wholes::default(),
+            transfers: CutTransfers::default(),
             memory: ring.memory(),
             registered: ring.register(drive.file(), aside),
             way_note,
@@ -252,7 +252,7 @@ impl FileDrive {
         if stria_block::bytes(request.sectors) <= len_max {
             return self.start(request, Step::Transfer);
         }
-        for (part, of) in self.wholes.cut(request, len_max) {
+        for (part, of) in self.transfers.cut(request, len_max) {
             self.start_part(part, Step::Transfer, Some(of));
         }
     }
@@ -348,7 +348,7 @@ impl FileDrive {
     fn end_part(&mut self, part_of: Option<PartOf>, request: Request, result: Result<(), IoError>) {
         match part_of {
             None => self.end(request, result),
-            Some(part) => self.completions.extend(self.wholes.end(part, request.operation, result)),
+            Some(part) => self.completions.extend(self.transfers.end(part, request.operation, result)),
         }
     }
 

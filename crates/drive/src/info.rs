@@ -177,7 +177,7 @@ impl Sysfs {
 /// The alignment that direct I/O needs, as the kernel reports it (Linux 6.1): memory and offset, in bytes. Offset 0: direct I/O
 /// is not possible on this file. `None`: the kernel does not report it.
 pub(crate) fn direct_alignment(file: &File) -> Option<(u32, u32)> {
-    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
-    let known = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-    known.then_some((told.stx_dio_mem_align, told.stx_dio_offset_align))
+    let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let known = status.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    known.then_some((status.stx_dio_mem_align, status.stx_dio_offset_align))
 }

@@ -159,8 +159,8 @@ impl Lane {
         let thread = std::thread::Builder::new().name(self.name.clone()).spawn({
             let fail = fail.clone();
             move || {
-                let kept = keep_to(&self.cpus).map_err(|source| fail("run on the processor asked for", source));
-                let ring = kept.and_then(|()| Ring::new()).inspect(Ring::register_memory);
+                let pinned = keep_to(&self.cpus).map_err(|source| fail("run on the processor asked for", source));
+                let ring = pinned.and_then(|()| Ring::new()).inspect(Ring::register_memory);
                 let built = ring.map_err(E::from).and_then(|ring| {
                     let waker = ring.waker();
                     let mailbox = Arc::new(Mailbox::new(move || waker.wake()));
@@ -404,7 +404,7 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
         panic_group.break_off();
     }
     request_table.close();
-    request_table.send(|seat| clients.call(seat));
+    request_table.send(|number| clients.call(number));
     shared.refuse(&mut inbox);
     // After a break-off they are dropped without answers: their requests are left to the next server, as after a crash.
     if broke_off {
@@ -441,34 +441,11 @@ fn serve<D: BlockDevice>(
         ring.set_now(now);
         request_table.set_now(now);
         shared.turn_due.set(Some(now));
-        let mut leaves = false;
-        for message in inbox.drain(..) {
-            match message {
-                Message::Client(reply) => request_table.turn_to(reply),
-                Message::Request(request) if stopping || leaves => request_table.refuse(request),
-                Message::Request(request) => {
-                    if let Some(request) = request_table.accept(request) {
-                        device.submit(request);
-                    }
-                }
-                Message::Call(work) => work(device),
-                Message::LaneClient(client) => clients.admit(client, request_table),
-                Message::Stir => clients.call_all(),
-                Message::Stop => stopping = true,
-                Message::Leave => leaves = true,
-                Message::BreakOff => return End::BrokenOff,
-            }
+        if let Some(end) = obey(inbox, device, request_table, clients, &mut stopping) {
+            return end;
         }
-        if leaves {
-            return End::Stopped;
-        }
-        let submit = |device: &mut D, request_table: &mut RequestTable, request| match stopping {
-            true => request_table.refuse(request),
-            false => {
-                if let Some(request) = request_table.accept(request) {
-                    device.submit(request);
-                }
-            }
+        let submit = |device: &mut D, request_table: &mut RequestTable, request| {
+            if stopping { request_table.refuse(request) } else { accept(request, device, request_table) }
         };
         // In one turn, new requests go in and results go out.
         if clients.look(ring, now) {
@@ -483,7 +460,7 @@ fn serve<D: BlockDevice>(
             device.submit(request);
             asked = true;
         }
-        request_table.send(|seat| clients.call(seat));
+        request_table.send(|number| clients.call(number));
         asked |= clients.is_due()
             && clients.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
         if stopping && request_table.is_clear() {
@@ -501,5 +478,37 @@ fn serve<D: BlockDevice>(
         } else {
             ring.poll();
         }
+    }
+}
+
+/// Carries out the messages of one iteration. Returns why the lane ends at once, if it does.
+fn obey<D: BlockDevice>(
+    inbox: &mut Vec<Message<D>>,
+    device: &mut D,
+    request_table: &mut RequestTable,
+    clients: &mut LaneClients,
+    stopping: &mut bool,
+) -> Option<End> {
+    let mut leaves = false;
+    for message in inbox.drain(..) {
+        match message {
+            Message::Client(reply) => request_table.turn_to(reply),
+            Message::Request(request) if *stopping || leaves => request_table.refuse(request),
+            Message::Request(request) => accept(request, device, request_table),
+            Message::Call(work) => work(device),
+            Message::LaneClient(client) => clients.admit(client, request_table),
+            Message::Stir => clients.call_all(),
+            Message::Stop => *stopping = true,
+            Message::Leave => leaves = true,
+            Message::BreakOff => return Some(End::BrokenOff),
+        }
+    }
+    leaves.then_some(End::Stopped)
+}
+
+/// Submits the request now, if it is the client's turn.
+fn accept<D: BlockDevice>(request: Request, device: &mut D, request_table: &mut RequestTable) {
+    if let Some(request) = request_table.accept(request) {
+        device.submit(request);
     }
 }

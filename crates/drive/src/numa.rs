@@ -14,9 +14,9 @@ pub fn node_of(path: &Path) -> Option<u32> {
 
 /// The node in the sysfs page of a device, or else in the page of the device above it.
 fn node_above(device: &Path) -> Option<u32> {
-    let told = |folder: &Path| std::fs::read_to_string(folder.join("numa_node")).ok()?.trim().parse::<i64>().ok();
+    let node_of = |folder: &Path| std::fs::read_to_string(folder.join("numa_node")).ok()?.trim().parse::<i64>().ok();
     // -1: none in particular.
-    device.ancestors().find_map(|folder| told(folder).filter(|&node| node >= 0)).and_then(|node| u32::try_from(node).ok())
+    device.ancestors().find_map(|folder| node_of(folder).filter(|&node| node >= 0)).and_then(|node| u32::try_from(node).ok())
 }
 
 /// The number of nodes that have processors.

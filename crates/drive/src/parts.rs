@@ -11,11 +11,11 @@ pub(crate) type PartOf = (u32, u32);
 
 /// The transfers of one drive that were cut.
 #[derive(Default)]
-pub(crate) struct Wholes {
-    open: Vec<Option<Whole>>,
+pub(crate) struct CutTransfers {
+    open: Vec<Option<CutTransfer>>,
 }
 
-struct Whole {
+struct CutTransfer {
     tag: Tag,
     /// A write's own operation; a read's is reassembled from its parts.
     operation: Operation,
@@ -26,8 +26,8 @@ struct Whole {
     result: Result<(), IoError>,
 }
 
-impl Wholes {
-    /// Cuts a read or write into parts of at most `len_max` bytes. [`Wholes::end`] must be called for each of them.
+impl CutTransfers {
+    /// Cuts a read or write into parts of at most `len_max` bytes. [`CutTransfers::end`] must be called for each of them.
     pub(crate) fn cut(&mut self, mut request: Request, len_max: usize) -> Vec<(Request, PartOf)> {
         let index = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
@@ -61,32 +61,32 @@ impl Wholes {
         }
         let parts = pieces.iter().map(|_| Segments::new()).collect();
         let (tag, operation, open_count) = (request.tag, request.operation, pieces.len());
-        self.open[index] = Some(Whole { tag, operation, segment_lens, parts, open_count, result: Ok(()) });
+        self.open[index] = Some(CutTransfer { tag, operation, segment_lens, parts, open_count, result: Ok(()) });
         let mut start_sector = request.start_sector;
-        let place = |(part, (sectors, operation)): (usize, (u64, Operation))| {
+        let piece = |(part, (sectors, operation)): (usize, (u64, Operation))| {
             let request = Request { tag: 0, start_sector, sectors, operation };
             start_sector += sectors;
             (request, (index as u32, part as u32))
         };
-        pieces.into_iter().enumerate().map(place).collect()
+        pieces.into_iter().enumerate().map(piece).collect()
     }
 
     /// A part has ended. Returns the completion of the transfer if it was the last. The first error of any part is the
     /// transfer's.
     pub(crate) fn end(&mut self, (index, part): PartOf, ended: Operation, result: Result<(), IoError>) -> Option<Completion> {
-        let place = &mut self.open[index as usize];
-        let whole = place.as_mut().expect("it ends with its last part");
+        let entry = &mut self.open[index as usize];
+        let transfer = entry.as_mut().expect("it ends with its last part");
         if let Operation::Read { into } = ended {
-            whole.parts[part as usize] = into;
+            transfer.parts[part as usize] = into;
         }
-        if whole.result.is_ok() {
-            whole.result = result;
+        if transfer.result.is_ok() {
+            transfer.result = result;
         }
-        whole.open_count -= 1;
-        if whole.open_count > 0 {
+        transfer.open_count -= 1;
+        if transfer.open_count > 0 {
             return None;
         }
-        let Whole { tag, mut operation, segment_lens, parts, result, .. } = place.take().expect("it was just there");
+        let CutTransfer { tag, mut operation, segment_lens, parts, result, .. } = entry.take().expect("it was just there");
         if let Operation::Read { into } = &mut operation {
             let mut parts = parts.into_iter().flatten();
             for len in segment_lens {
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn read_comes_back_in_the_segments_that_it_had() {
         for len_max in [512, 4096, 5120, 16384] {
-            let mut wholes = Wholes::default();
+            let mut transfers = CutTransfers::default();
             let mut whole = Buffer::zeroed(LENS.iter().sum());
             let into: Segments<Buffer> = LENS.iter().map(|&len| whole.split_to(len)).collect();
-            let mut parts = wholes.cut(request(Operation::Read { into }), len_max);
+            let mut parts = transfers.cut(request(Operation::Read { into }), len_max);
             let mut at = 100;
             for (part, _) in &mut parts {
                 let Operation::Read { into } = &mut part.operation else { panic!("a part of a read reads") };
@@ -159,7 +159,7 @@ mod tests {
                 }
             }
             parts.reverse();
-            let mut ends = parts.into_iter().filter_map(|(part, of)| wholes.end(of, part.operation, Ok(())));
+            let mut ends = parts.into_iter().filter_map(|(part, of)| transfers.end(of, part.operation, Ok(())));
             let end = ends.next().expect("the last part ends the whole");
             let Operation::Read { into } = end.operation else { panic!("a read comes back") };
             assert_eq!((end.tag, end.result.is_ok()), (7, true));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn write_is_cut_without_a_copy_and_fails_with_any_part() {
-        let mut wholes = Wholes::default();
+        let mut transfers = CutTransfers::default();
         let bytes: Vec<u8> = (0..LENS.iter().sum()).map(|index: usize| (index / 512) as u8).collect();
         let whole = Buffer::copy_of(&bytes).freeze();
         let mut at = 0;
@@ -179,7 +179,7 @@ mod tests {
             at += len;
             whole.slice(at - len, len)
         };
-        let parts = wholes.cut(request(Operation::Write { from: LENS.iter().map(cut).collect(), fua: true }), 4096);
+        let parts = transfers.cut(request(Operation::Write { from: LENS.iter().map(cut).collect(), fua: true }), 4096);
         let mut ends = Vec::new();
         let mut seen = Vec::new();
         for (index, (part, of)) in parts.into_iter().enumerate() {
@@ -187,7 +187,7 @@ mod tests {
             seen.extend(from.iter().flat_map(|data| data.iter().copied()));
             assert!(whole.as_ptr_range().contains(&from[0].as_ptr()));
             let result = if index == 1 { Err(IoError::new(ErrorKind::Medium, "bad".to_owned())) } else { Ok(()) };
-            ends.extend(wholes.end(of, part.operation, result));
+            ends.extend(transfers.end(of, part.operation, result));
         }
         assert!(seen == bytes && ends.len() == 1);
         assert_eq!(ends[0].result.as_ref().unwrap_err().kind, ErrorKind::Medium);

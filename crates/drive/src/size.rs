@@ -160,8 +160,8 @@ impl Size {
         }
         let before = space.0.replace(Seen { space_bytes, releases_ended });
         // No operation that frees space was in flight at any time since the previous check.
-        let kept = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
-        if let Some(Seen { space_bytes: before, .. }) = before.filter(kept)
+        let is_current = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
+        if let Some(Seen { space_bytes: before, .. }) = before.filter(is_current)
             && let Some(left) = is_still_lacking(file, least_space_bytes(before, bytes), space_bytes)
             && (before >= bytes || !reserves_for_copies(file, bytes))
         {

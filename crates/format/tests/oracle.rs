@@ -259,7 +259,7 @@ fn same_roles(what: &str, detail: &str, verdicts: &BTreeMap<usize, Verdict>) {
         let verdict = &verdicts[&disk];
         let slot: Option<usize> = words[3].parse().ok();
         let state = words[4..words.len() - 1].join(" ");
-        let agree = match verdict {
+        let matches = match verdict {
             Verdict::InSync { slot: ours } => state.starts_with("active sync") && slot == Some(*ours),
             Verdict::Rebuilding { slot: ours, .. } => state.starts_with("spare rebuilding") && slot == Some(*ours),
             Verdict::Replacement { slot: ours, recovered } => {
@@ -270,7 +270,7 @@ fn same_roles(what: &str, detail: &str, verdicts: &BTreeMap<usize, Verdict>) {
             Verdict::Faulty | Verdict::Away { .. } => state == "faulty",
             Verdict::Unusable { .. } => false,
         };
-        assert!(agree, "{what}: disk {disk} is {verdict:?}, mdadm says\n{detail}");
+        assert!(matches, "{what}: disk {disk} is {verdict:?}, mdadm says\n{detail}");
     }
 }
 

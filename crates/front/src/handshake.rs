@@ -212,7 +212,7 @@ impl Handshake {
                         replies.info(&facts, self.structured, wanted);
                         replies.ack();
                         if option == option::GO {
-                            return self.agree(facts);
+                            return self.accept(facts);
                         }
                     }
                 },
@@ -244,7 +244,7 @@ impl Handshake {
         if !self.no_zeroes {
             output.extend_from_slice(&[0; EXPORT_NAME_PADDING_BYTES]);
         }
-        self.agree(facts)
+        self.accept(facts)
     }
 
     fn meta_context(&mut self, data: &[u8], exports: &[Arc<Facts>], replies: &mut Replies) {
@@ -274,7 +274,7 @@ impl Handshake {
         replies.ack();
     }
 
-    fn agree(&mut self, facts: Arc<Facts>) -> Step {
+    fn accept(&mut self, facts: Arc<Facts>) -> Step {
         // A context is valid only for the export that it was set for.
         let allocation = self.allocation.take().is_some_and(|set| Arc::ptr_eq(&set, &facts));
         Step::Agreed(Agreement { structured: self.structured, allocation, facts })

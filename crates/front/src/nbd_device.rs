@@ -22,7 +22,7 @@ use crate::Listener;
 use crate::device_note::Note;
 use crate::device_users::users;
 use crate::wire::transmission;
-use greet::{Offer, Refusal, agree};
+use greet::{Offer, Refusal, negotiate};
 use netlink::{Driver, Order, command};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -502,7 +502,7 @@ fn connect(target: &NbdTarget, count: usize) -> Result<(Vec<OwnedFd>, Offer), Nb
 
 fn greeted(mut socket: impl Stream, target: &NbdTarget) -> Result<(OwnedFd, Offer), Refusal> {
     socket.set_patience(Some(HANDSHAKE))?;
-    let offer = agree(&mut socket, &target.export)?;
+    let offer = negotiate(&mut socket, &target.export)?;
     // Linux waits on it without limit.
     socket.set_patience(None)?;
     Ok((socket.into(), offer))

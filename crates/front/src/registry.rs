@@ -202,15 +202,16 @@ impl Registry {
     /// # Errors
     /// There is no place; the text is for the client and the log.
     fn place_for(&self, newcomer: &Connection, options: &Options) -> Result<Place<'_>, &'static str> {
-        let agreed = || self.connections.iter().filter(|other| other.export.get().is_some() && !other.is_evicted());
-        let of = |origin| agreed().filter(move |other| other.peer.origin == origin);
-        let (own, all) = (of(newcomer.peer.origin).count(), agreed().count());
+        let negotiated = || self.connections.iter().filter(|other| other.export.get().is_some() && !other.is_evicted());
+        let of = |origin| negotiated().filter(move |other| other.peer.origin == origin);
+        let (own, all) = (of(newcomer.peer.origin).count(), negotiated().count());
         // A client that has just agreed does not count as idle.
         let idles = |other: &&Arc<Connection>| !other.is_used() && other.since.elapsed() >= UNUSED_AFTER;
         let (victim, words) = if own >= options.peer_connections_max {
             (of(newcomer.peer.origin).find(idles), "this peer has reached its limit of NBD connections; see --nbd-clients")
         } else if all >= options.connections_max {
-            let most = agreed().filter(idles).max_by_key(|other| (of(other.peer.origin).count(), std::cmp::Reverse(other.id)));
+            let most =
+                negotiated().filter(idles).max_by_key(|other| (of(other.peer.origin).count(), std::cmp::Reverse(other.id)));
             (most, "all places for NBD clients are taken; see --nbd-clients")
         } else {
             return Ok(Place::Free);

@@ -330,8 +330,8 @@ impl Session {
                 let bytes = blocks(&slot.header, &self.facts);
                 let skip = (slot.header.offset_bytes - bytes.start) as usize;
                 let len = slot.header.length_bytes as usize;
-                let is_whole = len as u64 == bytes.end - bytes.start;
-                let into = if is_whole { into } else { part_of(into, skip, len) };
+                let is_unsplit = len as u64 == bytes.end - bytes.start;
+                let into = if is_unsplit { into } else { part_of(into, skip, len) };
                 self.succeed(slot, Body::Buffers(into));
             }
             (Ok(()), Operation::Extents { extents }) => {
@@ -534,9 +534,9 @@ fn part_of(buffers: Segments<Buffer>, mut skip: usize, mut len: usize) -> Segmen
     let part = |mut buffer: Buffer| {
         let skipped = skip.min(buffer.len());
         drop(buffer.split_to(skipped));
-        let kept = buffer.split_to(len.min(buffer.len()));
-        (skip, len) = (skip - skipped, len - kept.len());
-        kept
+        let part = buffer.split_to(len.min(buffer.len()));
+        (skip, len) = (skip - skipped, len - part.len());
+        part
     };
     buffers.into_iter().map(part).collect()
 }

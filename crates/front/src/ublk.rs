@@ -31,7 +31,7 @@ use driver::{
     take_over,
 };
 use kernel::KernelPort;
-use lane_client::{Crew, Place, QueueClient};
+use lane_client::{Crew, CrewMember, QueueClient};
 use queue::Queue;
 use std::fs;
 use std::io;
@@ -147,10 +147,10 @@ impl UblkDevice {
         let failed = |reason: io::Error| UblkError::Queue { id, reason: reason.to_string() };
         let device = Arc::new(open_queues(id).map_err(failed)?);
         for index in 0..info.queues {
-            let place = Place::take(&self.crew);
+            let crew_member = CrewMember::take(&self.crew);
             let queue = Queue::new(limits.clone(), info.io_bytes_max, info.depth, export.read_only);
             let port = KernelPort::open(&device, index, info.depth, self.copier).map_err(failed)?;
-            let client = QueueClient::new(format!("/dev/ublkb{id}"), queue, port, place).map_err(failed)?;
+            let client = QueueClient::new(format!("/dev/ublkb{id}"), queue, port, crew_member).map_err(failed)?;
             if let Err(client) = export.device.take_in(Box::new(client)) {
                 let wake = Arc::new(Wake::new().map_err(failed)?);
                 self.wakes.push(Arc::clone(&wake));

@@ -84,9 +84,9 @@ impl NewDrive {
             let on_time =
                 || if is_late.load(Ordering::SeqCst) { Err(HostError::Refused("it is too late".into())) } else { Ok(()) };
             let mut candidate = new.candidate.clone();
-            if let Some(NewMetadata { writes, places }) = metadata {
-                for place in places {
-                    allocate(&drive, &place)?;
+            if let Some(NewMetadata { writes, ranges }) = metadata {
+                for range in ranges {
+                    allocate(&drive, &range)?;
                 }
                 on_time()?;
                 wipe(&drive)?;

@@ -153,8 +153,8 @@ fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
         match member {
             PlannedMember::Array(span) => told.extend(make_room(span, options)),
             PlannedMember::Drive(drive) => {
-                let mut places = plan.start.recorder.metadata_places(MemberId(index)).into_iter();
-                let lacking = places.find_map(|place| allocate(&drive.drive, &place).err());
+                let mut ranges = plan.start.recorder.metadata_ranges(MemberId(index)).into_iter();
+                let lacking = ranges.find_map(|range| allocate(&drive.drive, &range).err());
                 let what = "its metadata have holes, so writes fail with \"no space\" until there is space";
                 told.extend(lacking.map(|error| format!("{}; {what}", error.context)));
             }

@@ -57,8 +57,8 @@ impl Code {
                 if let Strip::Lost(strip) = strip {
                     lengths.note_lost(strip.len());
                 }
-                if let Some(place) = gone.get_mut(gone_count) {
-                    *place = i;
+                if let Some(entry) = gone.get_mut(gone_count) {
+                    *entry = i;
                 }
                 gone_count += 1;
                 std::ptr::null()
@@ -66,41 +66,23 @@ impl Code {
         );
         let lost_data = lengths.lost;
 
-        let mut input = [std::ptr::null(); PARITY_COUNT_MAX];
-        let mut level = 0;
-        let mut used = [0; PARITY_COUNT_MAX];
-        let mut used_count = 0;
-        for (j, strip) in parity.iter().enumerate() {
-            match strip {
-                Strip::Present(strip) => {
-                    lengths.note(strip.len());
-                    if used_count < gone_count {
-                        input[j] = strip.as_ptr();
-                        used[used_count] = j;
-                        used_count += 1;
-                        level = j + 1;
-                    }
-                }
-                Strip::Lost(strip) => lengths.note_lost(strip.len()),
-                Strip::Absent => {}
-            }
-        }
+        let sources = Sources::choose(parity, gone_count, &mut lengths);
         if lengths.lost == 0 {
             return Ok(());
         }
         let bytes = lengths.common();
-        if used_count < gone_count {
+        if sources.count < gone_count {
             return Err(Unrecoverable);
         }
         let gone = &gone[..gone_count];
-        let mut job = Job { input, bytes, soon: true, ..Job::EMPTY };
+        let used = &sources.parities[..sources.count];
 
-        if let ([0], [x]) = (&used[..used_count], gone)
+        if let ([0], [x]) = (used, gone)
             && let Strip::Lost(strip) = &mut data[*x]
             && lengths.lost == lost_data
         {
             // One data strip from P is the sum of all others, in any order: P replaces it in the list.
-            addresses[*x] = job.input[0];
+            addresses[*x] = sources.input[0];
             let output = [strip.as_mut_ptr(), std::ptr::null_mut(), std::ptr::null_mut()];
             let stream = are_aligned(&output);
             let job = Job { data: addresses, output, bytes, stream, soon: true, ..Job::EMPTY };
@@ -109,32 +91,8 @@ impl Code {
             return Ok(());
         }
 
-        let solution = solve(&used[..used_count], gone);
-        let mut row = 0;
-        for (strip, solved) in gone.iter().zip(&solution) {
-            if let Strip::Lost(strip) = &mut data[*strip] {
-                job.output[row] = strip.as_mut_ptr();
-                job.matrix[row] = *solved;
-                row += 1;
-            }
-        }
-        if used[0] == 0 && gone_count > 1 && row == gone_count {
-            job.closing = Some(row - 1);
-        }
-        for (l, strip) in parity.iter_mut().enumerate() {
-            if let Strip::Lost(strip) = strip {
-                job.output[row] = strip.as_mut_ptr();
-                job.matrix[row][l] = 1;
-                for (&x, solved) in gone.iter().zip(&solution) {
-                    for (entry, &s) in job.matrix[row].iter_mut().zip(solved) {
-                        *entry ^= product(coefficient(l, x), s);
-                    }
-                }
-                row += 1;
-                level = level.max(l + 1);
-            }
-        }
-        level = level.max(row);
+        let mut job = Job { input: sources.input, bytes, soon: true, ..Job::EMPTY };
+        let level = sources.level.max(set_outputs(&mut job, used, gone, data, parity));
         job.stream = are_aligned(&job.output);
         job.data = addresses;
         // SAFETY: `Lengths::common` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
@@ -142,6 +100,72 @@ impl Code {
         unsafe { kernel.syndromes(Purpose::RECOVER, level, &job) };
         Ok(())
     }
+}
+
+/// The present parities from which lost data is computed: as many as data strips are gone, from P on.
+struct Sources {
+    input: [*const u8; PARITY_COUNT_MAX],
+    parities: [usize; PARITY_COUNT_MAX],
+    count: usize,
+    /// One more than the last of them.
+    level: usize,
+}
+
+impl Sources {
+    #[inline]
+    fn choose(parity: &[Strip<'_>], gone_count: usize, lengths: &mut Lengths) -> Self {
+        let mut sources =
+            Self { input: [std::ptr::null(); PARITY_COUNT_MAX], parities: [0; PARITY_COUNT_MAX], count: 0, level: 0 };
+        for (j, strip) in parity.iter().enumerate() {
+            match strip {
+                Strip::Present(strip) => {
+                    lengths.note(strip.len());
+                    if sources.count < gone_count {
+                        sources.input[j] = strip.as_ptr();
+                        sources.parities[sources.count] = j;
+                        sources.count += 1;
+                        sources.level = j + 1;
+                    }
+                }
+                Strip::Lost(strip) => lengths.note_lost(strip.len()),
+                Strip::Absent => {}
+            }
+        }
+        sources
+    }
+}
+
+/// Gives the job the lost strips as outputs, data before parity, each with its row of the matrix over the parities in `used`. Returns the
+/// count of parities up to the last that a row needs.
+#[inline]
+fn set_outputs(job: &mut Job<'_>, used: &[usize], gone: &[usize], data: &mut [Strip<'_>], parity: &mut [Strip<'_>]) -> usize {
+    let solution = solve(used, gone);
+    let mut row = 0;
+    for (strip, solved) in gone.iter().zip(&solution) {
+        if let Strip::Lost(strip) = &mut data[*strip] {
+            job.output[row] = strip.as_mut_ptr();
+            job.matrix[row] = *solved;
+            row += 1;
+        }
+    }
+    if used.first() == Some(&0) && gone.len() > 1 && row == gone.len() {
+        job.closing = Some(row - 1);
+    }
+    let mut level = 0;
+    for (l, strip) in parity.iter_mut().enumerate() {
+        if let Strip::Lost(strip) = strip {
+            job.output[row] = strip.as_mut_ptr();
+            job.matrix[row][l] = 1;
+            for (&x, solved) in gone.iter().zip(&solution) {
+                for (entry, &s) in job.matrix[row].iter_mut().zip(solved) {
+                    *entry ^= product(coefficient(l, x), s);
+                }
+            }
+            row += 1;
+            level = l + 1;
+        }
+    }
+    level.max(row)
 }
 
 /// The strips' lengths, collected while the strips are listed.

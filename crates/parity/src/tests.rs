@@ -353,13 +353,13 @@ fn locate_finds_the_one_wrong_strip_and_does_not_guess() {
         let locate = |s: &Stripe| s.code.locate(&s.data(), s.strip(n), s.strip(n + 1));
         assert_eq!(locate(&stripe), None);
         for wrong in 0..n + 2 {
-            let kept = stripe.strip(wrong).to_vec();
+            let original = stripe.strip(wrong).to_vec();
             let at = random.below(bytes);
             stripe.strip_mut(wrong)[at] ^= 0x40;
             assert_eq!(locate(&stripe), Some(wrong), "one byte of strip {wrong} of {n} + 2");
             stripe.strip_mut(wrong).iter_mut().for_each(|b| *b = random.next() as u8);
             assert_eq!(locate(&stripe), Some(wrong), "all of strip {wrong} of {n} + 2");
-            stripe.strip_mut(wrong).copy_from_slice(&kept);
+            stripe.strip_mut(wrong).copy_from_slice(&original);
         }
         if n > 2 {
             for strip in [0, 1] {

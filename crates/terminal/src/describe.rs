@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn a_command_comes_back_from_its_description() {
         use clap::CommandFactory;
-        let told = describe(Tool::command());
-        let mut again = command("stria tool", &told);
+        let description = describe(Tool::command());
+        let mut again = command("stria tool", &description);
         again.build();
-        assert_eq!(described(&again), told);
-        let run = &told["subcommands"][0];
+        assert_eq!(described(&again), description);
+        let run = &description["subcommands"][0];
         let ids: Vec<&str> = run["arguments"].as_array().expect("a list").iter().filter_map(|one| one["id"].as_str()).collect();
         assert_eq!((run["name"].as_str(), run["about"].as_str()), (Some("run"), Some("Does it")));
         assert_eq!(ids, ["size", "kind", "fast", "files", "others"]);

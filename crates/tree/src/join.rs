@@ -71,7 +71,7 @@ pub struct NewMetadata {
     /// The metadata for the drive. They are written in this order, and are durable before the drive is offered.
     pub writes: Vec<MetadataWrite>,
     /// Ranges of the drive whose space is allocated first.
-    pub places: Vec<Range<DriveSector>>,
+    pub ranges: Vec<Range<DriveSector>>,
 }
 
 /// A drive that the coordinator has offered.
@@ -213,7 +213,7 @@ impl<D: MemberDrive> Tree<D> {
         let id = array.with_engine(|engine| engine.next_member());
         let mut recorder = array.recorder().clone();
         let (_, writes) = recorder.adopt(id, adopt).map_err(refused)?;
-        Ok(NewMetadata { writes, places: recorder.metadata_places(id) })
+        Ok(NewMetadata { writes, ranges: recorder.metadata_ranges(id) })
     }
 
     /// The array that lacks a member most: the one named, else the first with an empty slot, else the first with redundancy.

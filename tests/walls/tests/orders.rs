@@ -136,6 +136,7 @@ fn arrows_uphill_are_found_through_crate_super_and_exports() {
         "md::examine has no place",
         "md::gone is gone",
         "md::member uses detect",
+        "md::ppl uses md::checksums",
         "md::ppl uses md::log",
         "md::servable uses md::ppl",
         "md::servable uses md::shape",

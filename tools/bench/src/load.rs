@@ -1,6 +1,6 @@
 //! The load: a closed loop on the calling thread, the same thread and loop that the device lives in (one lane).
 //!
-//! Each of `queue_depth` places has one request in flight, and its memory, made before the clock starts: nothing is
+//! Each of `queue_depth` entries has one request in flight, and its memory, made before the clock starts: nothing is
 //! allocated per request. The clock is read once per turn; a request's latency runs from the turn that submitted it to
 //! the turn that found it ended.
 
@@ -92,7 +92,7 @@ pub enum LoadError {
         what: &'static str,
         /// Its size.
         block_bytes: u32,
-        /// Its place.
+        /// Its entry.
         sector: u64,
         /// The device's error.
         source: IoError,
@@ -127,8 +127,8 @@ enum Kind {
     Flush,
 }
 
-/// A place for one request: the request in flight, and otherwise its memory.
-struct Place {
+/// An entry for one request: the request in flight, and otherwise its memory.
+struct Entry {
     kind: Kind,
     block: u64,
     submitted: Nanos,
@@ -142,7 +142,7 @@ struct Run<'a> {
     load: &'a Load,
     target: Target<'a>,
     ledger: Option<&'a mut Ledger>,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     chance: Chance,
     start_sector: u64,
     block_sectors: u64,
@@ -229,8 +229,8 @@ impl<'a> Run<'a> {
         };
         let needs_data = load.read_percent < 100 && ledger.is_none();
         let needs_buffer = load.read_percent > 0 || ledger.is_some();
-        let places = (0..load.queue_depth)
-            .map(|_| Place {
+        let entries = (0..load.queue_depth)
+            .map(|_| Entry {
                 kind: Kind::Flush,
                 block: 0,
                 submitted: 0,
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
             load,
             target,
             ledger,
-            places,
+            entries,
             chance,
             start_sector,
             block_sectors,
@@ -259,13 +259,13 @@ impl<'a> Run<'a> {
     }
 
     fn run(mut self) -> Result<Outcome, LoadError> {
-        let mut ended = Vec::with_capacity(self.places.len());
+        let mut ended = Vec::with_capacity(self.entries.len());
         let mut now = monotonic_now();
         let measure_from = now + self.load.warm_up.as_nanos() as u64;
         let mut started = self.load.warm_up.is_zero().then(|| self.begin_measuring(now));
         let mut measured = None;
-        for place in 0..self.places.len() {
-            self.submit(place, now);
+        for entry in 0..self.entries.len() {
+            self.submit(entry, now);
         }
         let mut last_end = now;
         while self.in_flight > 0 {
@@ -282,9 +282,9 @@ impl<'a> Run<'a> {
             }
             last_end = now;
             for completion in ended.drain(..) {
-                let place = completion.tag as usize;
+                let entry = completion.tag as usize;
                 self.end(completion, now);
-                self.submit(place, now);
+                self.submit(entry, now);
             }
             if let Some(ring) = self.target.ring {
                 ring.poll();
@@ -354,18 +354,18 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// Puts the next request into a place that is free, if there is one to do.
+    /// Puts the next request into an entry that is free, if there is one to do.
     fn submit(&mut self, index: usize, now: Nanos) {
         if self.left == 0 {
             return;
         }
         let flush = self.load.flush_every_writes.is_some_and(|every| self.writes_since_flush >= every);
-        let place = &mut self.places[index];
-        place.submitted = now;
+        let entry = &mut self.entries[index];
+        entry.submitted = now;
         self.in_flight += 1;
         if flush {
             self.writes_since_flush = 0;
-            place.kind = Kind::Flush;
+            entry.kind = Kind::Flush;
             let request = Request { tag: index as u64, start_sector: 0, sectors: 0, operation: Operation::Flush };
             return self.target.device.submit(request);
         }
@@ -383,36 +383,36 @@ impl<'a> Run<'a> {
             0 => false,
             percent => self.chance.below(100) < u64::from(percent),
         };
-        place.kind = if read { Kind::Read } else { Kind::Write };
+        entry.kind = if read { Kind::Read } else { Kind::Write };
         self.writes_since_flush += u64::from(!read);
-        place.block = match &mut self.ledger {
-            Some(ledger) => ledger.reserve(wanted).expect("there are as many blocks as places"),
+        entry.block = match &mut self.ledger {
+            Some(ledger) => ledger.reserve(wanted).expect("there are as many blocks as entries"),
             None => wanted,
         };
         let operation = if read {
-            Operation::Read { into: place.buffer.take().expect("a free place has its buffer") }
+            Operation::Read { into: entry.buffer.take().expect("a free entry has its buffer") }
         } else {
             let from = match &mut self.ledger {
                 Some(ledger) => {
                     let mut buffer =
-                        place.buffer.take().and_then(|mut buffer| buffer.pop()).expect("a free place has its buffer");
-                    ledger.write_begin(place.block, &mut buffer);
+                        entry.buffer.take().and_then(|mut buffer| buffer.pop()).expect("a free entry has its buffer");
+                    ledger.write_begin(entry.block, &mut buffer);
                     std::iter::once(buffer.freeze()).collect()
                 }
-                None => place.data.take().expect("a free place has its data"),
+                None => entry.data.take().expect("a free entry has its data"),
             };
             Operation::Write { from, fua: false }
         };
-        let start_sector = self.start_sector + place.block * self.block_sectors;
+        let start_sector = self.start_sector + entry.block * self.block_sectors;
         self.target.device.submit(Request { tag: index as u64, start_sector, sectors: self.block_sectors, operation });
     }
 
-    /// A request has ended; its place is free again.
+    /// A request has ended; its entry is free again.
     fn end(&mut self, completion: Completion, now: Nanos) {
-        let place = &mut self.places[completion.tag as usize];
+        let entry = &mut self.entries[completion.tag as usize];
         self.in_flight -= 1;
         if self.measuring {
-            self.latencies[place.kind as usize].record(now - place.submitted);
+            self.latencies[entry.kind as usize].record(now - entry.submitted);
         }
         let len = self.load.block_bytes as usize;
         let good = completion.result.is_ok();
@@ -420,10 +420,10 @@ impl<'a> Run<'a> {
             Operation::Read { into } => {
                 if let Some(ledger) = &mut self.ledger {
                     let compared = match &into[..] {
-                        [whole] => ledger.read_end(place.block, good.then_some(&**whole)),
+                        [whole] => ledger.read_end(entry.block, good.then_some(&**whole)),
                         parts => {
                             let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-                            ledger.read_end(place.block, good.then_some(&whole))
+                            ledger.read_end(entry.block, good.then_some(&whole))
                         }
                     };
                     match compared {
@@ -436,23 +436,23 @@ impl<'a> Run<'a> {
                 }
                 // Almost always the same buffer; a device may have cut it, or not returned it after an error.
                 let whole = into.len() == 1 && into[0].len() == len;
-                place.buffer = Some(if whole { into } else { fresh(len) });
+                entry.buffer = Some(if whole { into } else { fresh(len) });
             }
             Operation::Write { from, .. } => match &mut self.ledger {
                 Some(ledger) => {
-                    ledger.write_end(place.block, good);
+                    ledger.write_end(entry.block, good);
                     let claim = from.first().map(Data::claim);
                     drop(from);
                     let lent = claim.and_then(|claim| claim.redeem().ok()).filter(|buffer| buffer.len() == len);
-                    place.buffer = Some(lent.map_or_else(|| fresh(len), |buffer| std::iter::once(buffer).collect()));
+                    entry.buffer = Some(lent.map_or_else(|| fresh(len), |buffer| std::iter::once(buffer).collect()));
                 }
-                None => place.data = Some(from),
+                None => entry.data = Some(from),
             },
             _ => {}
         }
         if let Err(source) = completion.result {
-            let what = ["read", "write", "flush"][place.kind as usize];
-            let sector = self.start_sector + place.block * self.block_sectors;
+            let what = ["read", "write", "flush"][entry.kind as usize];
+            let sector = self.start_sector + entry.block * self.block_sectors;
             self.failure.get_or_insert(LoadError::Io { what, block_bytes: self.load.block_bytes, sector, source });
         }
         if self.failure.is_some() {

@@ -53,7 +53,7 @@ struct Table {
 }
 
 impl Table {
-    fn place(&mut self, name: &'static str, empty: fn() -> Values) -> &mut Values {
+    fn column(&mut self, name: &'static str, empty: fn() -> Values) -> &mut Values {
         let index = self.columns.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
             self.columns.push((name, empty()));
             self.columns.len() - 1
@@ -62,19 +62,19 @@ impl Table {
     }
 
     fn text(&mut self, name: &'static str, value: impl ToString) {
-        if let Values::Text(values) = self.place(name, || Values::Text(Vec::new())) {
+        if let Values::Text(values) = self.column(name, || Values::Text(Vec::new())) {
             values.push(value.to_string());
         }
     }
 
     fn whole(&mut self, name: &'static str, value: impl Into<Option<u64>>) {
-        if let Values::Whole(values) = self.place(name, || Values::Whole(Vec::new())) {
+        if let Values::Whole(values) = self.column(name, || Values::Whole(Vec::new())) {
             values.push(value.into());
         }
     }
 
     fn number(&mut self, name: &'static str, value: impl Into<Option<f64>>) {
-        if let Values::Number(values) = self.place(name, || Values::Number(Vec::new())) {
+        if let Values::Number(values) = self.column(name, || Values::Number(Vec::new())) {
             values.push(value.into().filter(|value| value.is_finite()));
         }
     }

@@ -692,8 +692,8 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
         total.latency = Latency { min_ns, mean_ns, stddev_ns, max_ns, ..Latency::default() };
         set_percentiles(&mut total.latency, bins.into_iter().collect());
         // What some parts do not report is unknown for all.
-        let told = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
-        (total.submission, total.completion) = (told(submission), told(completion));
+        let if_complete = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
+        (total.submission, total.completion) = (if_complete(submission), if_complete(completion));
     }
     total
 }

@@ -99,20 +99,20 @@ struct Job {
 /// # Errors
 /// A named file is not from fio, nothing is found, or the folder cannot be made.
 pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError> {
-    let Found { kept, mut jobs, mut notes, versions } = found(request)?;
+    let Found { files, mut jobs, mut notes, versions } = found(request)?;
     if jobs.is_empty() {
         return Err(ImportError::Nothing);
     }
     tell_apart(&mut jobs);
-    let mut manifest = manifest(request, &jobs, kept.len(), &versions);
+    let mut manifest = manifest(request, &jobs, files.len(), &versions);
     let mut writer = RunWriter::create(folder, &manifest, "# Imported from results of fio: no experiment was run.\n")?;
     let section = manifest.sections[0].id.clone();
     let mut logs = BTreeMap::<PathBuf, usize>::new();
-    jobs.iter().filter_map(|job| job.log(&kept[job.file].0)).for_each(|log| *logs.entry(log).or_default() += 1);
+    jobs.iter().filter_map(|job| job.log(&files[job.file].0)).for_each(|log| *logs.entry(log).or_default() += 1);
     let (mut rounds, mut raw_of) = (BTreeMap::<Point, u32>::new(), BTreeMap::new());
     for (index, job) in (0..).zip(&jobs) {
         let raw = raw_of.entry(job.file).or_insert_with(|| RunWriter::raw_name(index)).clone();
-        let (path, json, _) = &kept[job.file];
+        let (path, json, _) = &files[job.file];
         if raw == RunWriter::raw_name(index) {
             inside::write(folder, &raw, json.as_bytes())?;
         }
@@ -147,7 +147,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
     manifest.sections[0].rounds = rounds.values().copied().max().unwrap_or(0);
     writer.save_manifest(&manifest)?;
     let shared: usize = logs.values().filter(|jobs| **jobs > 1).sum();
-    notes.splice(..0, limits(&kept, shared).map(|text| (NoteKind::Fallback, None, text)));
+    notes.splice(..0, limits(&files, shared).map(|text| (NoteKind::Fallback, None, text)));
     for (kind, record, text) in notes {
         writer.note(&Note { at_ms: manifest.begun_ms, section: section.clone(), record, kind, text })?;
     }
@@ -158,7 +158,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
 #[derive(Default)]
 struct Found {
     /// Each with its JSON, as text and parsed.
-    kept: Vec<(PathBuf, String, Value)>,
+    files: Vec<(PathBuf, String, Value)>,
     jobs: Vec<Job>,
     notes: Vec<(NoteKind, Option<u32>, String)>,
     versions: BTreeSet<String>,
@@ -171,12 +171,12 @@ fn found(request: &Request) -> Result<Found, ImportError> {
     }
     let mut all = Found::default();
     for (path, is_named) in files {
-        let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, all.kept.len(), &request.target)?, value)));
+        let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, all.files.len(), &request.target)?, value)));
         match read {
             Ok((json, jobs, value)) => {
                 all.versions.extend(value["fio version"].as_str().map(str::to_owned));
                 all.jobs.extend(jobs);
-                all.kept.push((path, json, value));
+                all.files.push((path, json, value));
             }
             Err(problem) if is_named => return Err(ImportError::File { path, problem }),
             Err(problem) => all.notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
@@ -195,10 +195,10 @@ fn unknown(files: usize) -> String {
 }
 
 /// The limits of fio's files, for notes. `shared`: jobs whose logs have the names of others.
-fn limits(kept: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Item = String> {
-    let count = kept.len();
+fn limits(files: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Item = String> {
+    let count = files.len();
     let shared = (shared > 0).then(|| format!("{shared} jobs logged to the same names as others: their logs are left out"));
-    let plain = kept.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
+    let plain = files.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
     let plain = (plain > 0).then(|| {
         format!(
             "{plain} of {count} files have percentiles instead of histograms: those that fio printed are exact, and others are the next higher one, or \

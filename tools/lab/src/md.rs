@@ -153,9 +153,9 @@ impl Drop for Md {
 /// Stops the array that a killed run left behind, if it is still that one.
 pub fn stop_left(program: &Path, sockets: &Path) {
     let Ok(device) = fs::read_to_string(sockets.join(LEFT)) else { return };
-    let is_own = |told: &str| told.lines().any(|line| line.trim_start().starts_with("Name :") && line.contains(NAME));
+    let is_own = |output: &str| output.lines().any(|line| line.trim_start().starts_with("Name :") && line.contains(NAME));
     let is_gone = match mdadm(program, &["--detail".into(), device.clone()]) {
-        Ok(told) => !is_own(&told) || mdadm(program, &stop(Path::new(&device))).is_ok(),
+        Ok(output) => !is_own(&output) || mdadm(program, &stop(Path::new(&device))).is_ok(),
         Err(_) => !Path::new(&device).exists(),
     };
     // The next run tries again.

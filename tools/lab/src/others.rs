@@ -77,11 +77,11 @@ fn during(record: &Record) -> Option<f64> {
 /// The use of the machine by others during a run, in percent of all processors: the mean over its measurements, or otherwise the
 /// value just before it.
 pub(crate) fn share_percent(run: &Run) -> Option<f64> {
-    let told: Vec<f64> = run.records.iter().filter(|record| !record.preparation).filter_map(during).collect();
+    let shares: Vec<f64> = run.records.iter().filter(|record| !record.preparation).filter_map(during).collect();
     let environment = &run.manifest.environment;
-    match told.len() {
+    match shares.len() {
         0 => (environment.cpu_count > 0).then_some(environment.busy_percent),
-        count => Some(told.iter().sum::<f64>() / count as f64),
+        count => Some(shares.iter().sum::<f64>() / count as f64),
     }
 }
 

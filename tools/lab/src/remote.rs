@@ -71,11 +71,11 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
     drop(stdin);
     let errors = ssh.stderr.take().expect("it is piped");
     let errors = std::thread::spawn(move || said(errors));
-    let told = said(ssh.stdout.take().expect("it is piped"));
+    let output = said(ssh.stdout.take().expect("it is piped"));
     let status = ssh.wait().map_err(|error| error.to_string())?;
     let errors = errors.join().unwrap_or_default();
     match status.success() {
-        true => Ok(told),
+        true => Ok(output),
         false => Err(errors.chars().filter(|letter| !letter.is_control()).take(400).collect()),
     }
 }
@@ -85,9 +85,9 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
 /// # Errors
 /// When ssh cannot connect.
 pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String> {
-    let told = by_ssh(host, place, FACTS)?;
+    let output = by_ssh(host, place, FACTS)?;
     let of = |key: &str| -> String {
-        let line = told.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        let line = output.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         line.unwrap_or_default().trim().chars().filter(|letter| !letter.is_control()).take(200).collect()
     };
     // This text comes from an untrusted machine.

@@ -292,7 +292,7 @@ struct Runner<'a> {
     /// The time at which the present rebuild or scrub began.
     sweep_begun: Option<(RaidAction, Instant, Company)>,
     /// The place in which a section copies files.
-    copies: Option<copy::Place>,
+    copies: Option<copy::CopyFolder>,
     /// Drives on other hosts.
     host_drives: Vec<DriveInfo>,
     /// Files that it created outside of its folder.

@@ -33,9 +33,9 @@ pub fn environment() -> Environment {
         let stats = fs::read_to_string("/proc/diskstats").unwrap_or_default();
         let sectors = |line: &str| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let is_whole = fields.get(2).is_some_and(|name| !Path::new("/sys/class/block").join(name).join("partition").exists());
+            let is_drive = fields.get(2).is_some_and(|name| !Path::new("/sys/class/block").join(name).join("partition").exists());
             let of = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-            if is_whole { of(5) + of(9) } else { 0.0 }
+            if is_drive { of(5) + of(9) } else { 0.0 }
         };
         stats.lines().map(sectors).sum::<f64>() * 512.0
     };
@@ -92,8 +92,8 @@ impl CpuTimes {
 
 /// The part of the last ten seconds in which a task waited, in percent; 0 if the kernel does not report it.
 fn pressure(what: &str) -> f64 {
-    let told = text(format!("/proc/pressure/{what}"));
-    let some = told.lines().find_map(|line| line.strip_prefix("some avg10="));
+    let pressure = text(format!("/proc/pressure/{what}"));
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some avg10="));
     some.and_then(|line| line.split(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
@@ -143,24 +143,24 @@ pub fn drive_info(path: &Path) -> DriveInfo {
         };
     };
     // For a partition: the drive that it is on.
-    let whole = if folder.join("partition").exists() { folder.parent().unwrap_or(&folder).to_path_buf() } else { folder.clone() };
-    let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let scheduler = text(whole.join("queue/scheduler"));
+    let drive = if folder.join("partition").exists() { folder.parent().unwrap_or(&folder).to_path_buf() } else { folder.clone() };
+    let name = drive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let scheduler = text(drive.join("queue/scheduler"));
     let current = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler);
     let mut info = DriveInfo {
         path: shown,
-        model: text(whole.join("device/model")),
-        serial: text(whole.join("device/serial")),
-        firmware: [text(whole.join("device/firmware_rev")), text(whole.join("device/rev"))]
+        model: text(drive.join("device/model")),
+        serial: text(drive.join("device/serial")),
+        firmware: [text(drive.join("device/firmware_rev")), text(drive.join("device/rev"))]
             .into_iter()
             .find(|rev| !rev.is_empty())
             .unwrap_or_default(),
         transport: if name.starts_with("nvme") { "nvme" } else { name.trim_end_matches(|c: char| c.is_ascii_digit()) }.into(),
         size_bytes,
-        rotational: number(whole.join("queue/rotational")).map(|turns| turns != 0.0),
-        write_cache: text(whole.join("queue/write_cache")),
+        rotational: number(drive.join("queue/rotational")).map(|turns| turns != 0.0),
+        write_cache: text(drive.join("queue/write_cache")),
         scheduler: current.into(),
-        temperature_c: temperature(&whole),
+        temperature_c: temperature(&drive),
         source: "sysfs".into(),
         ..DriveInfo::default()
     };

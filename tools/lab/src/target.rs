@@ -126,13 +126,13 @@ pub struct Part {
 
 impl Part {
     /// All of it.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_everything(&self) -> bool {
         self.offset.is_none() && self.share.is_none()
     }
 
     /// Where it begins, and its bytes.
     fn of(&self, bytes: u64) -> Result<(u64, u64), String> {
-        if self.is_whole() {
+        if self.is_everything() {
             return Ok((0, bytes));
         }
         let offset = self.offset.map_or(0, |offset| offset.of(bytes));

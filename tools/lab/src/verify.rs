@@ -45,7 +45,7 @@ pub struct Verdict {
     /// The calibration that is stored for this machine.
     pub calibration: Calibration,
     /// Where.
-    pub kept: PathBuf,
+    pub stored: PathBuf,
     /// The run on the models.
     pub models: PathBuf,
     /// The page with both side by side.
@@ -167,10 +167,10 @@ pub fn verify(
     let source = format!("{} ({}), run {id}", environment.host, environment.cpu);
     let calibration = Calibration::of(&spec.drive.key, &spec.platform.key, &source, &pairs);
     std::fs::create_dir_all(keep).map_err(|error| failed(&format!("{}: {error}", keep.display())))?;
-    let kept = keep.join(file_name(&spec.drive.key, &spec.platform.key));
+    let stored = keep.join(file_name(&spec.drive.key, &spec.platform.key));
     let plain = serde_json::to_vec_pretty(&calibration).expect("plain data becomes JSON");
-    std::fs::write(&kept, plain).map_err(|error| failed(&format!("{}: {error}", kept.display())))?;
+    std::fs::write(&stored, plain).map_err(|error| failed(&format!("{}: {error}", stored.display())))?;
     let page = folder.join("verify.html");
     report::write_together(&[folder.to_path_buf(), models.clone()], &page).map_err(|error| failed(&error))?;
-    Ok(Verdict { lines, unmatched, calibration, kept, models, page })
+    Ok(Verdict { lines, unmatched, calibration, stored, models, page })
 }

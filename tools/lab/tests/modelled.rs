@@ -190,7 +190,7 @@ fn a_run_is_verified_against_models_and_what_is_found_is_kept() {
     let request = target("model:s3500:10:4:64K");
     let (ended, _) = measured(sections, request.clone(), &out, usize::MAX);
     assert_eq!(ended.expect("it runs").status, RunStatus::Done);
-    let text = std::fs::read_to_string(out.join("experiment.toml")).expect("kept");
+    let text = std::fs::read_to_string(out.join("experiment.toml")).expect("stored");
     let experiment = Experiment::parse("t.toml", &text).expect("sound");
     let keep = folder.path().join("state");
     let stop = AtomicBool::new(false);
@@ -202,9 +202,9 @@ fn a_run_is_verified_against_models_and_what_is_found_is_kept() {
     assert_eq!((same.lines.len(), same.unmatched), (4, 0));
     assert!(same.lines.iter().all(|line| line.error_percent.abs() < 5.0), "{:?}", same.lines);
     assert!(same.calibration.factors.iter().all(|factor| (factor.factor - 1.0).abs() < 0.05), "{:?}", same.calibration);
-    assert!(same.page.is_file() && same.kept.starts_with(&keep) && same.models.is_dir());
-    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&same.kept).expect("kept")).expect("JSON");
-    assert_eq!((&kept["drive"], &kept["platform"]), (&"s3500".into(), &"stria".into()));
+    assert!(same.page.is_file() && same.stored.starts_with(&keep) && same.models.is_dir());
+    let stored: serde_json::Value = serde_json::from_slice(&std::fs::read(&same.stored).expect("stored")).expect("JSON");
+    assert_eq!((&stored["drive"], &stored["platform"]), (&"s3500".into(), &"stria".into()));
     let other = verified("p4510").expect("it is modelled");
     assert!(other.lines.iter().any(|line| line.error_percent > 50.0), "{:?}", other.lines);
     assert!(verified("tape").is_err_and(|error| error.to_string().contains("no such drive")));

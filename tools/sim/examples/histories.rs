@@ -11,7 +11,7 @@ use std::time::Instant;
 use stria_sim::campaign::{caught, keep_memory, try_history};
 use stria_sim::setup::FAMILIES;
 use stria_sim::shrink::shrink;
-use stria_sim::{Extras, History, Mutant, Rules, run_told};
+use stria_sim::{Extras, History, Mutant, Rules, run_traced};
 
 #[derive(Parser)]
 struct Arguments {
@@ -122,5 +122,5 @@ fn mutant(name: &str) -> Result<Mutant, String> {
 
 fn told(history: &History, rules: Rules, sectors: Option<Range<u64>>) -> Result<(), stria_sim::Failure> {
     println!("{}", history.setup);
-    caught(history, || run_told(history, rules, sectors, Box::new(|line| println!("{line}")))).map(drop)
+    caught(history, || run_traced(history, rules, sectors, Box::new(|line| println!("{line}")))).map(drop)
 }

@@ -53,7 +53,7 @@ pub fn run(seed: u64, family: Option<&str>, hear: Option<Box<dyn FnMut(&str)>>) 
     let node = tree::mount(&drives, &power).map_err(|error| format!("{error:?}"))?;
     if let Some(hear) = hear {
         power.trace.begin(None, hear);
-        power.tell(|| format!("{setup}, {lanes} lanes"));
+        power.note(|| format!("{setup}, {lanes} lanes"));
     }
     Beyond { power, drives, node, chance, pending: Vec::new(), tags: 0 }.run(&setup)
 }
@@ -127,7 +127,7 @@ impl Beyond {
         };
         self.tags += 1;
         let words = format!("{} at {start_sector}+{sectors}", words(&operation));
-        self.power.tell(|| format!("request {} begins: {words}", self.tags));
+        self.power.note(|| format!("request {} begins: {words}", self.tags));
         self.pending.push((self.tags, words));
         let start_sector = if sectors == 0 { 0 } else { start_sector };
         self.node.submit(Request { tag: self.tags, start_sector, sectors, operation });
@@ -146,11 +146,11 @@ impl Beyond {
             let known = self.pending.iter().position(|(tag, _)| *tag == completion.tag);
             let known = known.ok_or_else(|| format!("request {} ended twice", completion.tag))?;
             self.pending.swap_remove(known);
-            self.power.tell(|| format!("request {} ends: {:?}", completion.tag, completion.result));
+            self.power.note(|| format!("request {} ends: {:?}", completion.tag, completion.result));
         }
         for leaf in self.node.leaves() {
             for event in leaf.take_events() {
-                self.power.tell(|| format!("event: {event:?}"));
+                self.power.note(|| format!("event: {event:?}"));
             }
         }
         match self.node.next_wake() {

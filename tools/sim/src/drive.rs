@@ -211,14 +211,14 @@ impl Drive {
         Self { number, ..self }
     }
 
-    fn tell(&self, words: impl FnOnce() -> String) {
-        self.power.tell(|| format!("drive {} {}", self.number, words()));
+    fn note(&self, words: impl FnOnce() -> String) {
+        self.power.note(|| format!("drive {} {}", self.number, words()));
     }
 
     /// Writes a request to the trace.
-    fn tell_of(&self, request: &Request, words: impl FnOnce() -> String) {
+    fn note_request(&self, request: &Request, words: impl FnOnce() -> String) {
         if self.power.trace.concerns(&(request.start_sector..request.end_sector()), self.data_start_sector) {
-            self.tell(|| format!("{} {}", words(), request_words(request, self.data_start_sector)));
+            self.note(|| format!("{} {}", words(), request_words(request, self.data_start_sector)));
         }
     }
 
@@ -245,7 +245,7 @@ impl Drive {
     /// The drive is cut short, and loses the data behind `end`. Half of the writes in flight are still done.
     pub fn shrink(&mut self, end: u64) {
         let end = end.min(self.sectors());
-        self.tell(|| format!("is cut short to {end} sectors"));
+        self.note(|| format!("is cut short to {end} sectors"));
         self.end = Some(end);
         self.is_lost = true;
         let behind = self.model.sectors - end;
@@ -262,7 +262,7 @@ impl Drive {
 
     /// A new drive takes its place, of the same size and empty.
     pub fn renew(&mut self) {
-        self.tell(|| "is another one, and empty".into());
+        self.note(|| "is another one, and empty".into());
         let empty = Image::new(self.model.sectors);
         self.durable = self.durable.is_some().then(|| empty.clone());
         self.image = empty;
@@ -321,7 +321,7 @@ impl Drive {
 
     /// These sectors cannot be read until they are written.
     pub fn spoil(&mut self, sectors: Range<u64>) {
-        self.tell(|| format!("cannot read {sectors:?}"));
+        self.note(|| format!("cannot read {sectors:?}"));
         self.bad.push(sectors);
     }
 
@@ -369,13 +369,13 @@ impl Drive {
 
     /// The next `count` writes fail.
     pub fn fail_writes(&mut self, count: u32) {
-        self.tell(|| format!("fails {count} writes"));
+        self.note(|| format!("fails {count} writes"));
         self.failing_writes = count;
     }
 
     /// From now on writes fail in this way; `None`: they succeed again.
     pub fn refuse(&mut self, refusal: Option<Refusal>) {
-        self.tell(|| format!("refuses writes: {refusal:?}"));
+        self.note(|| format!("refuses writes: {refusal:?}"));
         self.refusal = refusal;
     }
 
@@ -386,7 +386,7 @@ impl Drive {
 
     /// No request ends before `until`.
     pub fn stall(&mut self, until: Nanos) {
-        self.tell(|| format!("stalls until {:.6} ms", until as f64 / 1e6));
+        self.note(|| format!("stalls until {:.6} ms", until as f64 / 1e6));
         self.stalled_until = until;
         for queued in &mut self.queue {
             queued.due = queued.due.max(until);
@@ -396,7 +396,7 @@ impl Drive {
 
     /// Requests to data that are in flight, or that are sent within `window`, do not end before `until`. Others do.
     pub fn stick(&mut self, window: Nanos, until: Nanos) {
-        self.tell(|| format!("keeps requests to data until {:.6} ms", until as f64 / 1e6));
+        self.note(|| format!("keeps requests to data until {:.6} ms", until as f64 / 1e6));
         self.stuck = (self.power.now() + window, until);
         for queued in self.queue.iter_mut().filter(|queued| queued.request.start_sector >= self.data_start_sector) {
             queued.due = queued.due.max(until);
@@ -427,7 +427,7 @@ impl Drive {
 
     /// The process that used the drive dies, and its requests stay in flight: the drive cannot be opened until they have ended.
     pub fn hold(&mut self) {
-        self.tell(|| "is held by what a dead process asked for".into());
+        self.note(|| "is held by what a dead process asked for".into());
         self.presence = Presence::Held;
         self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
         self.ended.clear();
@@ -501,12 +501,12 @@ impl Drive {
             let mut lost = Vec::new();
             while next < end {
                 let atom_end = ((next / atom + 1) * atom).min(end);
-                let kept = match keep {
+                let is_durable = match keep {
                     Keep::None => false,
                     Keep::All => true,
                     Keep::Some(eighths) => self.chance.below(8) < u64::from(eighths),
                 };
-                if kept {
+                if is_durable {
                     take(target, next..atom_end, write.start_sector, write.data.as_ref());
                 } else {
                     lost.extend(next..atom_end);
@@ -514,8 +514,8 @@ impl Drive {
                 next = atom_end;
             }
             if self.power.trace.concerns(&(write.start_sector..end), self.data_start_sector) {
-                let (number, place) = (self.number, format!("{}+{}", write.start_sector, write.sectors));
-                self.power.tell(|| format!("drive {number} power cut: write {place} {}", lost_words(&lost, write.sectors)));
+                let (number, range) = (self.number, format!("{}+{}", write.start_sector, write.sectors));
+                self.power.note(|| format!("drive {number} power cut: write {range} {}", lost_words(&lost, write.sectors)));
             }
         }
         if let Some(durable) = &self.durable {
@@ -536,7 +536,7 @@ impl Drive {
             let arrives = self.chance.one_in(2);
             if is_write(&queued.request.operation) {
                 let words = if arrives || queued.taken.is_some() { "orphan arrives:" } else { "orphan is lost:" };
-                self.tell_of(&queued.request, || words.into());
+                self.note_request(&queued.request, || words.into());
             }
             if let Some(id) = queued.taken {
                 self.end_of(id);
@@ -554,7 +554,7 @@ impl Drive {
 
     /// The drive is pulled and loses power: requests in flight end with an error.
     pub fn pull(&mut self, keep: Keep) {
-        self.tell(|| "is pulled".into());
+        self.note(|| "is pulled".into());
         self.presence = Presence::Pulled;
         // Completions in flight still arrive.
         let mut gone = std::mem::take(&mut self.ended);
@@ -574,7 +574,7 @@ impl Drive {
 
     /// The drive is back in its place.
     pub fn put_back(&mut self) {
-        self.tell(|| "is put back".into());
+        self.note(|| "is put back".into());
         self.presence = Presence::There;
         self.ended.clear();
     }
@@ -744,7 +744,7 @@ impl Drive {
             *fua = false;
         }
         let owner = self.mutate(owner, &mut request);
-        self.tell_of(&request, || "<".into());
+        self.note_request(&request, || "<".into());
         let now = self.power.now();
         let base = match request.operation {
             Operation::Read { .. } => 3,
@@ -758,7 +758,7 @@ impl Drive {
         let is_stuck = now <= self.stuck.0 && request.start_sector >= self.data_start_sector && owner != NOBODY;
         let least = if is_stuck { self.stuck.1.max(self.stalled_until) } else { self.stalled_until };
         let due = (now + latency + late).max(least);
-        let due = due.next_multiple_of(self.power.told_every.get().max(1));
+        let due = due.next_multiple_of(self.power.ends_every.get().max(1));
         let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let early = early && self.loses_write.is_none() && self.end.is_none();
@@ -777,13 +777,13 @@ impl Drive {
         self.loses_write = None;
         let data: Vec<u8> = from.iter().flat_map(|data| data.iter().copied()).collect();
         let own = request.start_sector..request.end_sector();
-        if let Some(place) = elsewhere {
+        if let Some(start) = elsewhere {
             let block = self.model.block_sectors;
-            let place = place.min(end.saturating_sub(request.sectors)) / block * block;
-            let victim = place..place + request.sectors;
-            if place >= self.data_start_sector && (victim.end <= own.start || own.end <= victim.start) {
-                self.witnesses.push((place, self.image.bytes_of(place, request.sectors)));
-                self.put(place, &data);
+            let start = start.min(end.saturating_sub(request.sectors)) / block * block;
+            let victim = start..start + request.sectors;
+            if start >= self.data_start_sector && (victim.end <= own.start || own.end <= victim.start) {
+                self.witnesses.push((start, self.image.bytes_of(start, request.sectors)));
+                self.put(start, &data);
             }
         }
         self.witnesses.push((own.start, data));
@@ -868,9 +868,9 @@ impl Drive {
             }
             let queued = self.queue.swap_remove(index);
             self.look();
-            let told = queued.owner != NOBODY;
+            let is_received = queued.owner != NOBODY;
             let completion = self.end(queued);
-            if told {
+            if is_received {
                 completions.push(completion);
             }
         }
@@ -888,14 +888,14 @@ impl Drive {
         let Queued { mut request, mark, lands, taken, .. } = queued;
         let short = if lands { None } else { self.shortness(&request) };
         if let Some(error) = short.or_else(|| self.fault(&request)) {
-            self.tell_of(&request, || format!("fails ({error})"));
+            self.note_request(&request, || format!("fails ({error})"));
             // A flush makes the visible part durable, as if the write had not failed.
             if let Some(id) = taken {
                 self.end_of(id);
             }
             return request.complete(Err(error));
         }
-        self.tell_of(&request, || ">".into());
+        self.note_request(&request, || ">".into());
         let range = request.start_sector..request.end_sector();
         match &mut request.operation {
             Operation::Read { into } => {

@@ -8,7 +8,7 @@ use crate::chance::Chance;
 use crate::drive::Drive;
 use crate::lanes::Node;
 use crate::member_drive::{SUPERBLOCK, superblock_of};
-use crate::trace::places_of;
+use crate::trace::ranges_below;
 use crate::tree::Drives;
 use std::collections::BTreeMap;
 use stria_block::SECTOR_BYTES;
@@ -17,7 +17,7 @@ use stria_format::md::{Role, Superblock};
 
 /// Sectors of the array at which a client may write a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Target {
     /// A superblock of version 1.`minor` of a drive that is the array.
     OnArray { minor: u8 },
     /// One of version 0.90.
@@ -28,7 +28,7 @@ enum Place {
 
 /// The sectors at which clients write superblocks, and the random numbers for that.
 pub struct HostileClient {
-    places: BTreeMap<u64, Vec<Place>>,
+    targets: BTreeMap<u64, Vec<Target>>,
     array_sectors: u64,
     chance: Chance,
 }
@@ -39,24 +39,24 @@ pub type Contents = BTreeMap<(u32, u64), Vec<u8>>;
 impl HostileClient {
     /// The positions on an array that runs on these drives.
     pub fn new(node: &Node, drives: &Drives, array_sectors: u64, chance: Chance) -> Self {
-        let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
-        let mut add = |sector: u64, place: Place| places.entry(sector).or_default().push(place);
+        let mut targets: BTreeMap<u64, Vec<Target>> = BTreeMap::new();
+        let mut add = |sector: u64, target: Target| targets.entry(sector).or_default().push(target);
         let ends: Vec<u64> = drives.iter().filter_map(|drive| Superblock::sector_of(0, drive.borrow().model().sectors)).collect();
         for sector in 0..array_sectors {
-            let mut below = places_of(node.coordinator(), sector..sector + 1).into_iter().map(|place| place.start);
+            let mut below = ranges_below(node.coordinator(), sector..sector + 1).into_iter().map(|range| range.start);
             if let Some(sector_below) = below.find(|start| ends.contains(start)) {
-                add(sector, Place::OnMember { sector: sector_below });
+                add(sector, Target::OnMember { sector: sector_below });
             }
         }
         if let Some(old) = (array_sectors & !127).checked_sub(128) {
-            add(old, Place::Old);
+            add(old, Target::Old);
         }
         for minor in [0, 1, 2] {
             if let Some(sector) = Superblock::sector_of(minor, array_sectors) {
-                add(sector, Place::OnArray { minor });
+                add(sector, Target::OnArray { minor });
             }
         }
-        Self { places, array_sectors, chance }
+        Self { targets, array_sectors, chance }
     }
 
     /// Puts superblocks into the data of a client's write at `start`, and records them in `contents`. Returns their number.
@@ -65,15 +65,15 @@ impl HostileClient {
         // An earlier write with this number may never have begun, because of a crash.
         contents.retain(|&(known, _), _| known != write);
         let chance = &mut self.chance;
-        let reached = self.places.range(start..start + sectors).map(|(&at, places)| (at, chance.pick(places)));
-        let reached: Vec<(u64, Place)> = reached.collect();
+        let reached = self.targets.range(start..start + sectors).map(|(&at, targets)| (at, chance.pick(targets)));
+        let reached: Vec<(u64, Target)> = reached.collect();
         let mut count = 0;
-        for (at, place) in reached {
+        for (at, target) in reached {
             if self.chance.one_in(2) {
                 continue;
             }
             let drive = drives[self.chance.below(drives.len() as u64) as usize].borrow();
-            let superblock = self.superblock(at, place, &drive);
+            let superblock = self.superblock(at, target, &drive);
             let front = (at - start) as usize * SECTOR_BYTES;
             for (index, sector) in superblock.chunks(SECTOR_BYTES).enumerate() {
                 let Some(into) = bytes.get_mut(front + index * SECTOR_BYTES..front + (index + 1) * SECTOR_BYTES) else { break };
@@ -85,18 +85,18 @@ impl HostileClient {
         count
     }
 
-    fn superblock(&mut self, at: u64, place: Place, drive: &Drive) -> Vec<u8> {
+    fn superblock(&mut self, at: u64, target: Target, drive: &Drive) -> Vec<u8> {
         let own = superblock_of(drive);
-        match (place, own) {
-            (Place::OnArray { minor: 2 }, _) if self.chance.one_in(3) => {
+        match (target, own) {
+            (Target::OnArray { minor: 2 }, _) if self.chance.one_in(3) => {
                 drive.image().bytes_of(SUPERBLOCK.start, (SUPERBLOCK_BYTES / SECTOR_BYTES) as u64)
             }
-            (Place::Old, _) | (_, None) => {
+            (Target::Old, _) | (_, None) => {
                 let words = [MAGIC, 0, 90, 0, 0, 0x1234_5678, 1_700_000_000, 1, 64, 2, 2, 0];
                 words.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
-            (Place::OnArray { .. }, Some(own)) => self.forged(own, at, self.array_sectors),
-            (Place::OnMember { sector }, Some(own)) => self.forged(own, sector, drive.model().sectors),
+            (Target::OnArray { .. }, Some(own)) => self.forged(own, at, self.array_sectors),
+            (Target::OnMember { sector }, Some(own)) => self.forged(own, sector, drive.model().sectors),
         }
     }
 

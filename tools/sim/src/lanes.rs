@@ -291,11 +291,11 @@ impl<'a> Array<'a> {
     /// The events since the last call, of all lanes merged.
     pub fn take_events(self) -> Vec<Event> {
         let mut events = self.node.events[self.index].borrow_mut();
-        let mut told = Vec::new();
+        let mut merged = Vec::new();
         for (lane, array) in self.lanes().enumerate() {
-            told.extend(array.take_events().into_iter().flat_map(|event| events.merge(lane, event, false)));
+            merged.extend(array.take_events().into_iter().flat_map(|event| events.merge(lane, event, false)));
         }
-        told
+        merged
     }
 
     /// The recorder of its metadata.
@@ -374,7 +374,7 @@ impl<'a> Array<'a> {
     }
 
     /// The drives that are in sync, by slot.
-    pub fn whole_drives(self) -> Vec<Option<usize>> {
+    pub fn in_sync_drives(self) -> Vec<Option<usize>> {
         let status = self.status();
         let in_sync = |member: &MemberId| status.members[member.0].state == MemberState::InSync;
         status.slots.iter().map(|slot| slot.filter(in_sync).and_then(|member| self.drive_of(member))).collect()

@@ -44,4 +44,4 @@ pub use stria_chance as chance;
 
 pub use mutant::Mutant;
 pub use workload::{Extras, History, Step};
-pub use world::{Failure, Rules, Tally, run, run_told};
+pub use world::{Failure, Rules, Tally, run, run_traced};

@@ -21,8 +21,8 @@ pub struct Power {
     pub mutant: Cell<Option<Mutant>>,
     /// The sizes in which bitmaps are written, if not the usual ones.
     pub bitmap_page_bytes: Cell<Option<usize>>,
-    /// [`Setup::told_every`](crate::setup::Setup::told_every).
-    pub told_every: Cell<Nanos>,
+    /// [`Setup::ends_every`](crate::setup::Setup::ends_every).
+    pub ends_every: Cell<Nanos>,
     /// [`Setup::hedges`](crate::setup::Setup::hedges).
     pub hedges: Cell<bool>,
     /// [`Setup::lanes`](crate::setup::Setup::lanes).
@@ -53,7 +53,7 @@ impl Default for Power {
             client_flush: Cell::new(0),
             mutant: Cell::new(None),
             bitmap_page_bytes: Cell::new(None),
-            told_every: Cell::new(0),
+            ends_every: Cell::new(0),
             hedges: Cell::new(false),
             lanes: Cell::new(1),
             late_sweeps: Cell::new(false),
@@ -130,9 +130,9 @@ impl Power {
     }
 
     /// Gives a line to the listener, if there is one.
-    pub fn tell(&self, words: impl FnOnce() -> String) {
+    pub fn note(&self, words: impl FnOnce() -> String) {
         if self.trace.is_on() {
-            self.trace.tell(&format!("{:14.6} ms  {}", self.now() as f64 / 1e6, words()));
+            self.trace.note(&format!("{:14.6} ms  {}", self.now() as f64 / 1e6, words()));
         }
     }
 

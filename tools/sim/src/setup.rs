@@ -39,7 +39,7 @@ pub struct Setup {
     /// Every drive: members first, span by span, then spares, then loose ones.
     pub drives: Vec<Model>,
     /// Completions are delivered at multiples of this time only, so that many arrive at once; 0: one by one.
-    pub told_every: Nanos,
+    pub ends_every: Nanos,
     /// True if slow reads are hedged.
     pub hedges: bool,
     /// The number of lanes, where the array can have several.
@@ -77,32 +77,7 @@ impl Setup {
             chance.pick(&["jbod", "0", "1", "1", "1", "10", "10", "10", "4", "5", "5", "5", "5", "6", "6", "6", "50", "60"])
         });
         let strip_sectors = if chance.one_in(6) { chance.pick(&[64, 128]) } else { chance.pick(&[8, 8, 16, 32]) };
-        let (level, layout, member_count, span_count) = match family {
-            "jbod" => (Level::Linear, Layout::Plain, 1 + chance.below(4) as usize, 1),
-            "0" => {
-                (Level::Raid0, Layout::Zones(chance.pick(&[Zones::Original, Zones::Alternate])), 1 + chance.below(4) as usize, 1)
-            }
-            "1" => (Level::Raid1, Layout::Plain, 2 + chance.pick(&[0, 0, 1, 2]), 1),
-            "10" => {
-                let copies = chance.pick(&[
-                    (2, 1, false),
-                    (2, 1, false),
-                    (3, 1, false),
-                    (1, 2, false),
-                    (1, 2, true),
-                    (1, 3, true),
-                    (2, 2, false),
-                ]);
-                let copies = Copies { near: copies.0, far: copies.1, offset: copies.2 };
-                (Level::Raid10, Layout::Copies(copies), copies.count().max(2) + chance.below(3) as usize, 1)
-            }
-            "4" => (Level::Raid4, Layout::Plain, 3 + chance.below(3) as usize, 1),
-            "5" => (Level::Raid5, layout_for(chance, Level::Raid5), 3 + chance.below(4) as usize, 1),
-            "6" => (Level::Raid6, layout_for(chance, Level::Raid6), 4 + chance.below(3) as usize, 1),
-            "50" => (Level::Raid5, layout_for(chance, Level::Raid5), 3, 2 + chance.below(2) as usize),
-            "60" => (Level::Raid6, layout_for(chance, Level::Raid6), 4, 2),
-            other => panic!("there is no family of arrays called {other}"),
-        };
+        let (level, layout, member_count, span_count) = shape(chance, family);
         let redundant = level.is_redundant();
         let spare_count = if redundant && chance.one_in(3) { 1 } else { 0 };
         let loose_count = if redundant { 1 + chance.below(2) as usize } else { 0 };
@@ -112,29 +87,8 @@ impl Setup {
         let room = room.max(strip_sectors * 2 * far);
         // Spans must have space for metadata of their own.
         let room = if span_count > 1 { room.max(1280) } else { room };
-        let block_sectors = if chance.one_in(5) { 8 } else { 1 };
-        let volatile = chance.below(4);
-        let drives = (0..member_count * span_count + spare_count + loose_count)
-            .map(|index| {
-                let more = if redundant && chance.one_in(2) { 0 } else { 64 * chance.below(3) };
-                // Drives of some KiB: the first one decides where data starts.
-                let more = if index == 0 { 0 } else { more };
-                Model {
-                    sectors: 2048 + room + more,
-                    block_sectors,
-                    atom_sectors: if block_sectors == 8 || chance.one_in(3) { 8 } else { 1 },
-                    volatile_cache: match volatile {
-                        0 => false,
-                        1 => chance.one_in(2),
-                        _ => true,
-                    },
-                    unmap: false,
-                    slowness: if chance.one_in(8) { 8 } else { 1 },
-                }
-            })
-            .collect::<Vec<_>>();
-        let unmap = chance.one_in(2);
-        let drives = drives.into_iter().map(|model| Model { unmap, ..model }).collect();
+        let drive_count = member_count * span_count + spare_count + loose_count;
+        let drives = drive_models(chance, drive_count, room, redundant);
         let chunk = match chance.pick(&[4096, 8192, 16384, 65536]) {
             // One chunk for the entire array, as large arrays have few: it is rarely idle.
             65536 if strip_sectors >= 64 => 8 << 20,
@@ -155,7 +109,7 @@ impl Setup {
             checksums: false,
             assume_clean: !chance.one_in(6),
             drives,
-            told_every: 0,
+            ends_every: 0,
             hedges: false,
             lanes: 1,
             lanes_nap: true,
@@ -207,7 +161,7 @@ impl Setup {
             checksums: false,
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
-            told_every: 0,
+            ends_every: 0,
             hedges: false,
             lanes: 1,
             lanes_nap: true,
@@ -273,6 +227,61 @@ impl Setup {
     }
 }
 
+/// The level, its layout, and the counts of members in a span and of spans.
+fn shape(chance: &mut Chance, family: &str) -> (Level, Layout, usize, usize) {
+    match family {
+        "jbod" => (Level::Linear, Layout::Plain, 1 + chance.below(4) as usize, 1),
+        "0" => (Level::Raid0, Layout::Zones(chance.pick(&[Zones::Original, Zones::Alternate])), 1 + chance.below(4) as usize, 1),
+        "1" => (Level::Raid1, Layout::Plain, 2 + chance.pick(&[0, 0, 1, 2]), 1),
+        "10" => {
+            let copies = chance.pick(&[
+                (2, 1, false),
+                (2, 1, false),
+                (3, 1, false),
+                (1, 2, false),
+                (1, 2, true),
+                (1, 3, true),
+                (2, 2, false),
+            ]);
+            let copies = Copies { near: copies.0, far: copies.1, offset: copies.2 };
+            (Level::Raid10, Layout::Copies(copies), copies.count().max(2) + chance.below(3) as usize, 1)
+        }
+        "4" => (Level::Raid4, Layout::Plain, 3 + chance.below(3) as usize, 1),
+        "5" => (Level::Raid5, layout_for(chance, Level::Raid5), 3 + chance.below(4) as usize, 1),
+        "6" => (Level::Raid6, layout_for(chance, Level::Raid6), 4 + chance.below(3) as usize, 1),
+        "50" => (Level::Raid5, layout_for(chance, Level::Raid5), 3, 2 + chance.below(2) as usize),
+        "60" => (Level::Raid6, layout_for(chance, Level::Raid6), 4, 2),
+        other => panic!("there is no family of arrays called {other}"),
+    }
+}
+
+/// Drives with `data_sectors` of data, or a little more.
+fn drive_models(chance: &mut Chance, count: usize, data_sectors: u64, is_redundant: bool) -> Vec<Model> {
+    let block_sectors = if chance.one_in(5) { 8 } else { 1 };
+    let volatile = chance.below(4);
+    let drives = (0..count)
+        .map(|index| {
+            let more = if is_redundant && chance.one_in(2) { 0 } else { 64 * chance.below(3) };
+            // Drives of some KiB: the first one decides where data starts.
+            let more = if index == 0 { 0 } else { more };
+            Model {
+                sectors: 2048 + data_sectors + more,
+                block_sectors,
+                atom_sectors: if block_sectors == 8 || chance.one_in(3) { 8 } else { 1 },
+                volatile_cache: match volatile {
+                    0 => false,
+                    1 => chance.one_in(2),
+                    _ => true,
+                },
+                unmap: false,
+                slowness: if chance.one_in(8) { 8 } else { 1 },
+            }
+        })
+        .collect::<Vec<_>>();
+    let unmap = chance.one_in(2);
+    drives.into_iter().map(|model| Model { unmap, ..model }).collect()
+}
+
 fn layout_for(chance: &mut Chance, level: Level) -> Layout {
     if chance.one_in(2) {
         return level.default_layout();
@@ -312,7 +321,7 @@ impl fmt::Display for Setup {
             self.drives.len(),
             self.drives[0].block_sectors * 512,
             [
-                (self.told_every > 0, ", many ends at once"),
+                (self.ends_every > 0, ", many ends at once"),
                 (self.hedges, ", slow reads asked twice"),
                 (self.lanes == 2, ", on 2 lanes"),
                 (self.lanes == 3, ", on 3 lanes"),

@@ -44,7 +44,7 @@ impl Trace {
         metadata || listener.only.as_ref().is_none_or(|only| only.iter().any(hits))
     }
 
-    pub(crate) fn tell(&self, words: &str) {
+    pub(crate) fn note(&self, words: &str) {
         if let Some(listener) = &mut *self.0.borrow_mut() {
             (listener.hear)(words);
         }
@@ -64,23 +64,23 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The sectors of drives on which a range of an array lies, parity included; empty beyond its end.
-pub(crate) fn places_of<D: MemberDrive>(array: &Tree<D>, range: Range<u64>) -> Vec<Range<u64>> {
+pub(crate) fn ranges_below<D: MemberDrive>(array: &Tree<D>, range: Range<u64>) -> Vec<Range<u64>> {
     let geometry = array.geometry();
     let data_start = array.recorder().superblock().header.data_offset;
     let slots = array.status().slots;
-    let mut places = Vec::new();
+    let mut ranges = Vec::new();
     for (slot, runs) in
         geometry.footprint(ArraySector::span(range.start..range.end.min(geometry.capacity_sectors()))).into_iter().enumerate()
     {
         let span = slots[slot].and_then(|member| array.members()[member.0].span());
-        for place in runs.into_iter().map(|run| data_start + run.start.get()..data_start + run.end.get()) {
+        for range in runs.into_iter().map(|run| data_start + run.start.get()..data_start + run.end.get()) {
             match span {
-                Some(span) => places.extend(places_of(span, place)),
-                None => places.push(place),
+                Some(span) => ranges.extend(ranges_below(span, range)),
+                None => ranges.push(range),
             }
         }
     }
-    places
+    ranges
 }
 
 /// A request to a drive with its data area at `data_start`, in a few words.
@@ -103,7 +103,7 @@ pub(crate) fn request_words(request: &Request, data_start: u64) -> String {
 }
 
 /// A position on a drive that may be its end.
-pub(crate) fn place_words(sector: u64) -> String {
+pub(crate) fn range_words(sector: u64) -> String {
     if sector == u64::MAX { "end".into() } else { sector.to_string() }
 }
 
@@ -149,7 +149,7 @@ fn superblock_words(superblock: &Superblock) -> String {
     let known = superblock.roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1);
     let roles: Vec<String> = superblock.roles[..known].iter().map(role).collect();
     let recovered = if superblock.has(superblock::feature::RECOVERY_OFFSET) {
-        format!(", filled to {}", place_words(header.recovery_offset))
+        format!(", filled to {}", range_words(header.recovery_offset))
     } else {
         String::new()
     };
@@ -158,7 +158,7 @@ fn superblock_words(superblock: &Superblock) -> String {
         header.events,
         header.dev_number,
         roles.join(" "),
-        place_words(header.resync_offset),
+        range_words(header.resync_offset),
         header.feature_map,
         superblock.utime_micros()
     )

@@ -188,8 +188,8 @@ pub type Write = (usize, u64, Vec<u8>);
 /// The change is impossible.
 pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, String> {
     let there = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There);
-    let places: Vec<usize> = there.collect();
-    let found: Vec<Candidate> = places.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
+    let indices: Vec<usize> = there.collect();
+    let found: Vec<Candidate> = indices.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
     let options = Options { read_only: true, ..Options::default() };
     let mut all: Vec<Vec<Write>> = Vec::new();
     for assembly in assemble(&found, &options).0 {
@@ -197,7 +197,7 @@ pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, Strin
         let steps = start.recorder.change(change, false, &|member| &found[start.drives[member.0]])?;
         for step in steps {
             let on_drive =
-                |write: MetadataWrite| (places[start.drives[write.member.0]], write.start_sector.get(), write.data.to_vec());
+                |write: MetadataWrite| (indices[start.drives[write.member.0]], write.start_sector.get(), write.data.to_vec());
             all.push(step.into_iter().map(on_drive).collect());
         }
     }
@@ -247,8 +247,8 @@ impl<'a> Opener<'a> {
     }
 
     /// Drives by their numbers, and their content.
-    fn look(&self, places: &[usize]) -> Vec<(Candidate, usize)> {
-        places.iter().map(|&index| (candidate_of(index, &self.drives[index].borrow()), index)).collect()
+    fn look(&self, indices: &[usize]) -> Vec<(Candidate, usize)> {
+        indices.iter().map(|&index| (candidate_of(index, &self.drives[index].borrow()), index)).collect()
     }
 
     /// Binds an array on all its lanes.

@@ -201,7 +201,7 @@ pub enum Rot {
 }
 
 /// 100 µs: how often arrays receive completions that come in batches.
-pub const TOLD_EVERY: Nanos = 100_000;
+pub const ENDS_EVERY: Nanos = 100_000;
 
 /// The array and the steps of a seed.
 #[derive(Clone, Debug)]
@@ -227,7 +227,7 @@ impl History {
         let mut chance = Chance::new(seed, 1);
         let mut setup = Setup::draw(&mut chance, family);
         if Chance::new(seed, 10).one_in(4) {
-            setup.told_every = TOLD_EVERY;
+            setup.ends_every = ENDS_EVERY;
         }
         setup.hedges = Chance::new(seed, 11).one_in(2);
         setup.run_on(Chance::new(seed, 12).pick(&[1, 1, 2, 3]));

@@ -2,6 +2,7 @@
 
 mod changes;
 mod commands;
+mod crashes;
 mod faults;
 mod full;
 mod hanging;
@@ -18,7 +19,7 @@ use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
 use crate::reference;
-use crate::trace::{place_words, places_of};
+use crate::trace::{range_words, ranges_below};
 use crate::tree;
 use crate::workload::{History, Step};
 use commands::{AllLanes, Done, Ended};
@@ -218,11 +219,16 @@ pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
 ///
 /// # Errors
 /// The first forbidden result.
-pub fn run_told(history: &History, rules: Rules, only: Option<Range<u64>>, hear: Box<dyn FnMut(&str)>) -> Result<Tally, Failure> {
+pub fn run_traced(
+    history: &History,
+    rules: Rules,
+    only: Option<Range<u64>>,
+    hear: Box<dyn FnMut(&str)>,
+) -> Result<Tally, Failure> {
     let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
-    world.power.trace.begin(only.clone().map(|only| places_of(world.node().coordinator(), only)), hear);
+    world.power.trace.begin(only.clone().map(|only| ranges_below(world.node().coordinator(), only)), hear);
     world.only = only;
-    world.tell_state();
+    world.note_state();
     world.run()
 }
 
@@ -249,7 +255,7 @@ impl<'a> World<'a> {
             })
             .collect();
         power.bitmap_page_bytes.set(setup.bitmap_page_bytes);
-        power.told_every.set(setup.told_every);
+        power.ends_every.set(setup.ends_every);
         power.hedges.set(setup.hedges);
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
@@ -327,7 +333,7 @@ impl<'a> World<'a> {
     fn live(&mut self, step: &mut usize) -> Result<(), String> {
         let steps = &self.history.steps;
         while *step < steps.len() {
-            self.power.tell(|| format!("step {step}: {:?}", steps[*step]));
+            self.power.note(|| format!("step {step}: {:?}", steps[*step]));
             let outcome = self.step(steps[*step]).and_then(|()| self.turn(0).map(drop));
             self.after(outcome)?;
             *step += 1;
@@ -386,17 +392,17 @@ impl<'a> World<'a> {
 
     // Traces.
 
-    fn tell_client(&self, range: &Range<u64>, words: impl FnOnce() -> String) {
+    fn note_client(&self, range: &Range<u64>, words: impl FnOnce() -> String) {
         let concerns = |only: &Range<u64>| range.is_empty() || only.start < range.end && range.start < only.end;
         if self.only.as_ref().is_none_or(concerns) {
-            self.power.tell(words);
+            self.power.note(words);
         }
     }
 
     /// Writes the state after a start to the trace.
-    fn tell_state(&self) {
+    fn note_state(&self) {
         for leaf in self.node().leaves() {
-            self.power.tell(|| {
+            self.power.note(|| {
                 let status = leaf.status();
                 let members = status.members.iter().map(|member| {
                     let drive = leaf.drive_of(member.id);
@@ -404,7 +410,7 @@ impl<'a> World<'a> {
                 });
                 let members: Vec<String> = members.collect();
                 let events = leaf.recorder().superblock().header.events;
-                let resync = place_words(status.synced.end_in(u64::MAX).get());
+                let resync = range_words(status.synced.end_in(u64::MAX).get());
                 format!(
                     "{} runs from record {events}, in sync to {resync}, bits {:?}: {}",
                     leaf.name(),
@@ -417,7 +423,7 @@ impl<'a> World<'a> {
 
     // Clients.
 
-    fn place(&self, at: u64, sectors: u64) -> Range<u64> {
+    fn range_at(&self, at: u64, sectors: u64) -> Range<u64> {
         let size = self.model.sectors();
         let block = u64::from(self.node().limits().logical_block_bytes) / SECTOR_BYTES as u64;
         let sectors = sectors.next_multiple_of(block).min(size / block * block);
@@ -450,7 +456,7 @@ impl<'a> World<'a> {
         }
         self.cross(kind, &range);
         let tag = self.tags;
-        self.tell_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
+        self.note_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
         let again = if self.history.setup.repeats { again(&operation) } else { None };
         self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now(), again });
         let request = Request { tag, start_sector: range.start, sectors: range.end - range.start, operation };
@@ -496,14 +502,14 @@ impl<'a> World<'a> {
     }
 
     fn completed(&mut self, completion: Completion) -> Outcome {
-        let place = self.pending.iter().position(|pending| pending.tag == completion.tag);
-        let Some(place) = place else {
+        let index = self.pending.iter().position(|pending| pending.tag == completion.tag);
+        let Some(index) = index else {
             return Err(Stop::Wrong(format!("request {} ended twice", completion.tag)));
         };
-        let pending = self.pending.swap_remove(place);
+        let pending = self.pending.swap_remove(index);
         self.ended_in_time(pending.since)?;
         let Range { start, end } = pending.range;
-        self.tell_client(&(start..end), || format!("request {} ends: {:?}", completion.tag, completion.result));
+        self.note_client(&(start..end), || format!("request {} ends: {:?}", completion.tag, completion.result));
         if let Err(error) = &completion.result {
             if matches!(pending.kind, Kind::Write { .. } | Kind::Discard) && self.may_lack_space(pending.since, error) {
                 self.meet("write without space");
@@ -645,7 +651,7 @@ impl<'a> World<'a> {
             }
         }
         for (event, drive, named) in all {
-            self.power.tell(|| format!("event: {event:?}{}", drive.map_or(String::new(), |drive| format!(", drive {drive}"))));
+            self.power.note(|| format!("event: {event:?}{}", drive.map_or(String::new(), |drive| format!(", drive {drive}"))));
             match &event {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
@@ -683,7 +689,7 @@ impl<'a> World<'a> {
         self.settled = statuses.iter().all(|status| status.synced == Synced::All && !replays(status));
         if self.settled {
             self.rejoined.clear();
-            if statuses.iter().all(is_whole) {
+            if statuses.iter().all(is_optimal) {
                 self.model.agrees();
             }
         }
@@ -698,18 +704,18 @@ impl<'a> World<'a> {
         }
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
-        let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
+        let at_rest = statuses.iter().all(|status| is_optimal(status) && status.sweep.is_none());
         self.firm = self.firm || self.settled && self.is_recorded_firm();
         let allowed = self.may_crash(&statuses);
         self.power.allow(allowed);
-        self.power.degraded.set(!statuses.iter().all(is_whole));
+        self.power.degraded.set(!statuses.iter().all(is_optimal));
         self.watched = redundant && !(at_rest && self.settled && !spoiled && allowed);
         Ok(())
     }
 
     /// True if the superblocks of all members say that redundancy is consistent, or that the log names the rows where it may not be.
     fn is_recorded_firm(&self) -> bool {
-        let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
+        let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.in_sync_drives()).flatten();
         holders.into_iter().all(|drive| {
             let superblock = superblock_of(&self.drives[drive].borrow());
             superblock.is_some_and(|superblock| superblock.vouches_for_parity())
@@ -727,14 +733,14 @@ impl<'a> World<'a> {
             return true;
         }
         let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
-        let whole = |status: &ArrayStatus| {
+        let is_optimal_or_copied = |status: &ArrayStatus| {
             let copies = status.members.iter().any(|member| member.state == MemberState::Replacing);
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
-            is_whole(status) && (!rebuilds || copies)
+            is_optimal(status) && (!rebuilds || copies)
         };
         // A dropped or replaced member returns with its unreadable sectors, unless the superblocks record that it left.
-        let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
-        !spoiled && told && statuses.iter().all(whole)
+        let drops_are_recorded = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
+        !spoiled && drops_are_recorded && statuses.iter().all(is_optimal_or_copied)
     }
 
     fn is_harmed(&self, drive: usize) -> bool {
@@ -764,7 +770,7 @@ impl<'a> World<'a> {
                 return false;
             }
         }
-        let holders = node.whole_drives();
+        let holders = node.in_sync_drives();
         let good: Vec<bool> = holders
             .iter()
             .map(|holder| {
@@ -798,7 +804,7 @@ impl<'a> World<'a> {
     fn holder(&self, which: u64) -> Option<(usize, usize)> {
         let leaves = self.node().leaves();
         let leaf = (which >> 32) as usize % leaves.len();
-        let holders: Vec<usize> = leaves[leaf].whole_drives().into_iter().flatten().collect();
+        let holders: Vec<usize> = leaves[leaf].in_sync_drives().into_iter().flatten().collect();
         (!holders.is_empty()).then(|| (leaf, holders[(which & 0xffff_ffff) as usize % holders.len()]))
     }
 
@@ -821,19 +827,19 @@ impl<'a> World<'a> {
     fn step(&mut self, step: Step) -> Outcome {
         match step {
             Step::Write { at, sectors, fua } => {
-                let range = self.place(at, sectors);
+                let range = self.range_at(at, sectors);
                 self.write(range, fua)
             }
             Step::Read { at, sectors } => {
-                let range = self.place(at, sectors);
+                let range = self.range_at(at, sectors);
                 self.read(range)
             }
             Step::Zero { at, sectors, fua, unmap } => {
-                let range = self.place(at, sectors);
+                let range = self.range_at(at, sectors);
                 self.submit_write(range, fua, Operation::WriteZeroes { fua, unmap, fast: false }, 0)
             }
             Step::Discard { at, sectors } => {
-                let range = self.place(at, sectors);
+                let range = self.range_at(at, sectors);
                 let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
                 self.submit(range, Kind::Discard, operation, 0)
             }
@@ -870,43 +876,8 @@ impl<'a> World<'a> {
     /// Carries out steps that concern members.
     fn trouble(&mut self, step: Step) -> Outcome {
         match step {
-            Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) => {
-                let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
-                    return Ok(());
-                };
-                self.model.lose_member();
-                match step {
-                    Step::Fail(_) => self.fail(leaf, drive, false).map(drop),
-                    Step::Pull(_) => {
-                        self.meet("pull");
-                        self.suspect[drive] = true;
-                        let keep = self.keep();
-                        self.drives[drive].borrow_mut().pull(keep);
-                        Ok(())
-                    }
-                    _ => {
-                        self.meet("write error");
-                        self.suspect[drive] = true;
-                        self.drives[drive].borrow_mut().fail_writes(1);
-                        Ok(())
-                    }
-                }
-            }
-            Step::Spoil { drive: which, at, sectors } => {
-                let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, true)) else {
-                    return Ok(());
-                };
-                self.meet("unreadable sectors");
-                self.model.lose_member();
-                let room = self.node().leaf(leaf).geometry().member_sectors(0);
-                let first = self.history.setup.data_start();
-                let start = first + at % room;
-                let spoiled = start..(start + sectors).min(first + room);
-                // Between a corrective write and the read that verifies it, this looks like a drive that cannot be corrected.
-                self.suspect[drive] |= self.drives[drive].borrow().is_at(&spoiled);
-                self.drives[drive].borrow_mut().spoil(spoiled);
-                Ok(())
-            }
+            Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) => self.lose_member(step, which),
+            Step::Spoil { drive: which, at, sectors } => self.spoil(which, at, sectors),
             Step::Stall { drive, pause } => {
                 self.meet("stall");
                 let drive = drive as usize % self.drives.len();
@@ -939,44 +910,10 @@ impl<'a> World<'a> {
             Step::Unplug(which) => self.unplug(which),
             Step::AdoptTorn(which) => self.adopt_torn(which),
             Step::Return(which) => self.bring_back(which),
-            Step::AddSpare(which) => {
-                let loose = self.loose();
-                let there: Vec<usize> =
-                    loose.into_iter().filter(|&drive| self.drives[drive].borrow().presence() == Presence::There).collect();
-                if !there.is_empty() {
-                    let drive = there[which as usize % there.len()];
-                    self.let_in(drive, (which >> 32) as usize)?;
-                }
-                Ok(())
-            }
-            Step::Remove(which) => {
-                let leaves = self.node().leaves();
-                let leaf = (which >> 32) as usize % leaves.len();
-                let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
-                let members = leaves[leaf].status().members.into_iter();
-                let idle: Vec<_> = members
-                    .filter(|member| idle(member.state) && leaves[leaf].drive_of(member.id).is_some())
-                    .map(|member| member.id)
-                    .collect();
-                if !idle.is_empty() && self.remove(leaf, idle[(which & 0xffff) as usize % idle.len()])? {
-                    self.meet("remove");
-                }
-                Ok(())
-            }
+            Step::AddSpare(which) => self.add_spare(which),
+            Step::Remove(which) => self.remove_idle(which),
             Step::Replace(which) => self.replace(which),
-            Step::Scrub { repair } => {
-                // A scrub needs readable members and a consistent array; otherwise it reports mismatches that are no bugs.
-                let statuses = self.statuses();
-                let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled());
-                if self.settled && !spoiled {
-                    for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_whole(status)) {
-                        if status.sweep.is_none() {
-                            let _ = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
-                        }
-                    }
-                }
-                Ok(())
-            }
+            Step::Scrub { repair } => self.scrub(repair),
             Step::Hold(hold) => {
                 self.meet("sweeps held");
                 for leaf in self.node().leaves() {
@@ -992,6 +929,88 @@ impl<'a> World<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A member is failed by command, pulled, or fails a write, where the atlas allows that.
+    fn lose_member(&mut self, step: Step, which: u64) -> Outcome {
+        let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
+            return Ok(());
+        };
+        self.model.lose_member();
+        match step {
+            Step::Fail(_) => self.fail(leaf, drive, false).map(drop),
+            Step::Pull(_) => {
+                self.meet("pull");
+                self.suspect[drive] = true;
+                let keep = self.keep();
+                self.drives[drive].borrow_mut().pull(keep);
+                Ok(())
+            }
+            _ => {
+                self.meet("write error");
+                self.suspect[drive] = true;
+                self.drives[drive].borrow_mut().fail_writes(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sectors of a member become unreadable, where the atlas allows that.
+    fn spoil(&mut self, which: u64, at: u64, sectors: u64) -> Outcome {
+        let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, true)) else {
+            return Ok(());
+        };
+        self.meet("unreadable sectors");
+        self.model.lose_member();
+        let member_sectors = self.node().leaf(leaf).geometry().member_sectors(0);
+        let first = self.history.setup.data_start();
+        let start = first + at % member_sectors;
+        let spoiled = start..(start + sectors).min(first + member_sectors);
+        // Between a corrective write and the read that verifies it, this looks like a drive that cannot be corrected.
+        self.suspect[drive] |= self.drives[drive].borrow().is_at(&spoiled);
+        self.drives[drive].borrow_mut().spoil(spoiled);
+        Ok(())
+    }
+
+    /// Adds a loose drive that is present.
+    fn add_spare(&mut self, which: u64) -> Outcome {
+        let loose = self.loose();
+        let there: Vec<usize> =
+            loose.into_iter().filter(|&drive| self.drives[drive].borrow().presence() == Presence::There).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        self.let_in(there[which as usize % there.len()], (which >> 32) as usize)
+    }
+
+    /// Removes a member that is failed or a spare.
+    fn remove_idle(&mut self, which: u64) -> Outcome {
+        let leaves = self.node().leaves();
+        let leaf = (which >> 32) as usize % leaves.len();
+        let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
+        let members = leaves[leaf].status().members.into_iter();
+        let idle: Vec<_> = members
+            .filter(|member| idle(member.state) && leaves[leaf].drive_of(member.id).is_some())
+            .map(|member| member.id)
+            .collect();
+        if !idle.is_empty() && self.remove(leaf, idle[(which & 0xffff) as usize % idle.len()])? {
+            self.meet("remove");
+        }
+        Ok(())
+    }
+
+    fn scrub(&mut self, repair: bool) -> Outcome {
+        // A scrub needs readable members and a consistent array; otherwise it reports mismatches that are no bugs.
+        let statuses = self.statuses();
+        let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled());
+        if self.settled && !spoiled {
+            for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_optimal(status)) {
+                if status.sweep.is_none() {
+                    let _ = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives a command to a leaf, and advances time until it is answered.
@@ -1042,7 +1061,7 @@ impl<'a> World<'a> {
             Err(Ended::Refused(refusal)) => {
                 let node = self.node().leaf(leaf);
                 // The member may have left by itself meanwhile.
-                if node.whole_drives().contains(&Some(drive)) && !node.is_replaying() {
+                if node.in_sync_drives().contains(&Some(drive)) && !node.is_replaying() {
                     return Err(Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")));
                 }
                 Ok(false)
@@ -1077,7 +1096,7 @@ impl<'a> World<'a> {
                 // It does not return before all lanes know that it failed either.
                 let in_use = |leaf: &Array<'_>| leaf.handle_of(drive).is_some_and(|member| !leaf.is_idle(member));
                 idle && !self.node().leaves().iter().any(in_use)
-                    && if pulled && volatile || held { self.is_told_of(drive) } else { pulled || failed() }
+                    && if pulled && volatile || held { self.is_drop_recorded(drive) } else { pulled || failed() }
             })
             .collect();
         if away.is_empty() {
@@ -1099,12 +1118,12 @@ impl<'a> World<'a> {
     }
 
     /// True if the superblocks of the others record that a pulled drive is missing.
-    fn is_told_of(&self, drive: usize) -> bool {
+    fn is_drop_recorded(&self, drive: usize) -> bool {
         let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(Superblock { header, .. }) = superblock(drive) else { return true };
         let leaves = self.node().leaves();
         let Some(leaf) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
-        let others: Vec<usize> = leaf.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
+        let others: Vec<usize> = leaf.in_sync_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
         let others: Vec<_> = others.into_iter().map(superblock).collect();
         // A later superblock update may still include it, or its number may belong to another drive by now.
         let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
@@ -1165,7 +1184,7 @@ impl<'a> World<'a> {
         });
         // A rebuild that has just ended is recorded first.
         let status = self.node().leaf(leaf).status();
-        if !is_whole(&status) || status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
+        if !is_optimal(&status) || status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return Ok(());
         }
         let member = self.node().leaf(leaf).handle_of(old).expect("it holds a slot");
@@ -1261,177 +1280,13 @@ impl<'a> World<'a> {
             Ok(node) => {
                 self.node = Some(node);
                 self.hold_policy();
-                self.tell_state();
+                self.note_state();
                 self.watched = true;
                 self.watch()
             }
             Err(MountError::PowerLost) => Err(Stop::Crashed),
             Err(MountError::Refused(what)) => Err(Stop::Wrong(format!("{when} the array does not start: {what}"))),
         }
-    }
-
-    fn recover(&mut self) -> Outcome {
-        self.checksums()?;
-        let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
-            // A rebuild that has just ended is not recorded yet.
-            Some(node) => node
-                .leaves()
-                .iter()
-                .map(|leaf| match leaf.status().sweep {
-                    Some(sweep) if sweep.kind == SweepKind::Rebuild => vec![None; leaf.geometry().slot_count()],
-                    _ => leaf.whole_drives(),
-                })
-                .collect(),
-            None => Vec::new(),
-        };
-        // RULE of the unrecorded drop: a member that was dropped at a power cut may be in sync again, without the part of the log in its
-        // cache. It counts as lost until a resync has ended.
-        let dropped = |leaf: &Array<'_>| {
-            let failed = leaf.status().members.into_iter().filter(|member| member.state == MemberState::Failed);
-            failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
-        };
-        let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
-        // A drive that left before the last start has no newer data that counts.
-        let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There && !self.left.contains(&drive);
-        let untold = self.node.is_some()
-            && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
-        // Sometimes a member is lost with the power.
-        let superblock = self.loses_superblock(&whole_before);
-        let short = if superblock.is_none() { self.shrinks_now(Some(&whole_before)) } else { None };
-        let taken = superblock.is_some() || short.is_some();
-        let hung = if taken { None } else { self.hangs_on(&whole_before) };
-        let lost = superblock.or(hung).or(short.map(|(drive, _)| drive));
-        let lost = lost.or_else(|| self.may_lose_with_power(&whole_before));
-        let free: Vec<bool> = (0..self.drives.len()).map(|drive| self.may_be_held(drive)).collect();
-        let left = self.left_before();
-        self.node = None;
-        self.free_space();
-        match (lost, short) {
-            (None, _) => {}
-            (Some(drive), Some((_, end))) => self.cut_short(drive, end),
-            (Some(drive), None) if hung == lost => self.suspect[drive] = true,
-            (Some(drive), None) => self.lose_with_power(drive, superblock.is_some()),
-        }
-        let gone = (lost.is_some() || untold || std::mem::take(&mut self.sole_log_holder_is_gone))
-            && self.history.setup.level.parity_count() > 0;
-        self.tally.crashes += 1;
-        self.meet(if self.kill { "process killed" } else { "power cut" });
-        let (kill, keep) = (self.kill, self.keep());
-        let (mut held, mut held_now) = (Vec::new(), Vec::new());
-        for (index, free) in free.into_iter().enumerate() {
-            let keep = if self.chance.one_in(2) { keep } else { self.keep() };
-            let mut drive = self.drives[index].borrow_mut();
-            match (drive.presence(), kill) {
-                (Presence::Pulled, _) => {}
-                (Presence::There, true) if drive.hangs() && drive.is_mutant(Mutant::OpenedWhileHeld) => drive.leave_unheld(),
-                // A drive that is no longer a member may hang without limit.
-                (Presence::There, true) if drive.hangs() && (hung == Some(index) || free) => {
-                    drive.hold();
-                    held_now.push(index);
-                }
-                (Presence::There, true) => drive.orphan(),
-                (Presence::There, false) => drive.cut(keep),
-                (Presence::Held, true) => held.push(index),
-                (Presence::Held, false) => drive.pull(keep),
-            }
-        }
-        if self.history.setup.level.parity_count() > 0 && !dropped.is_empty() {
-            // A drive that left before the last start comes back like this too: rows whose log went with the dropped member were written
-            // without it.
-            self.rejoined.extend(&left);
-            let cached = |drive: &usize| !kill && self.drives[*drive].borrow().model().volatile_cache;
-            self.rejoined.extend(dropped.into_iter().filter(cached));
-        }
-        // A lost drive takes its log along: writes that were acknowledged by that log are in the state after a power cut.
-        self.model.crash(!kill || gone);
-        self.settled = false;
-        self.unanswered.append(&mut self.pending);
-        if !kill {
-            // Their clients are gone as well.
-            self.unanswered.clear();
-        }
-        self.ended.clear();
-        self.power.tell(|| if kill { "the process is killed" } else { "power goes" }.into());
-        self.power.on();
-        self.power.set_now(self.power.now() + 1_000_000);
-        self.look_due = None;
-        for index in held_now {
-            self.meet(if hung == Some(index) {
-                "member held when its process died"
-            } else {
-                "not in sync, and held when its process died"
-            });
-        }
-        let is_there = |world: &Self, drive: &usize| world.drives[*drive].borrow().presence() == Presence::There;
-        let away: Vec<usize> = (0..self.drives.len()).filter(|drive| !is_there(self, drive)).collect();
-        self.find_again(&held);
-        self.find_left(&left);
-        let found: Vec<usize> = away.into_iter().filter(|drive| is_there(self, drive)).collect();
-        let may_be_dropped: Vec<bool> = (0..self.drives.len()).map(|drive| self.is_dropped_by(&found, drive)).collect();
-        // Sometimes crash recovery is cut short by another crash.
-        let again = self.crash_again.take();
-        let again = if self.chance.one_in(4) { Some((self.chance.one_in(3), self.chance.below(60))) } else { again };
-        if let Some((kill, after)) = again {
-            self.kill = kill;
-            self.power.allow(true);
-            self.power.cut_after(after);
-        }
-        let mounted = self.mount("after a crash");
-        let lacks =
-            |world: &Self| !world.statuses().iter().all(is_whole) || (0..world.drives.len()).any(|drive| world.is_harmed(drive));
-        if mounted.is_ok() && lacks(self) {
-            self.model.lose_member();
-        }
-        mounted?;
-        let whole_now: Vec<Vec<Option<usize>>> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
-        for (before, now) in whole_before.iter().flatten().zip(whole_now.iter().flatten()) {
-            if let Some(drive) = before
-                && now.is_none()
-                && !self.suspect[*drive]
-                && !may_be_dropped[*drive]
-            {
-                return Err(Stop::Wrong(format!("after a crash drive {drive}, which was in sync, is not used")));
-            }
-        }
-        self.repeat();
-        if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
-    }
-
-    /// Clients repeat the requests that earlier processes did not answer.
-    fn repeat(&mut self) {
-        for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
-            let Some(operation) = again else { continue };
-            self.meet("request repeated to the next process");
-            let ignored = self.rules.mutant == Some(Mutant::RepeatIgnored) && matches!(kind, Kind::Write { .. });
-            if ignored {
-                let begun = self.model.begin_write(write, range.clone(), false);
-                self.model.end_write(write, range, begun, false);
-            } else {
-                self.begin(range, kind, operation, write);
-            }
-        }
-    }
-
-    /// A member to lose at the moment of a crash, where the atlas allows that.
-    fn may_lose_with_power(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
-        let level = self.history.setup.level;
-        if self.node.is_none() || !level.is_redundant() {
-            return None;
-        }
-        let named = self.member_to_lose.take();
-        if !self.chance.one_in(4) && named.is_none() {
-            return None;
-        }
-        if level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
-            return None;
-        }
-        let leaf =
-            named.map_or_else(|| self.chance.below(whole.len() as u64), |which| (which >> 32) % whole.len() as u64) as usize;
-        let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
-        let count = holders.len().max(1) as u64;
-        let place = named.map_or_else(|| self.chance.below(count), |which| (which & 0xffff_ffff) % count);
-        let drive = *holders.get(place as usize)?;
-        self.may_lose(leaf, drive, false).then_some(drive)
     }
 
     // The last checks.
@@ -1444,19 +1299,19 @@ impl<'a> World<'a> {
         self.fill_bad_blocks()?;
         self.phase = "when all is at rest";
         self.read_all()?;
-        self.agree("when all is at rest")?;
+        self.check_redundancy("when all is at rest")?;
         self.restart()?;
         self.settle()?;
         self.phase = "after the last start";
         self.read_all()?;
-        self.agree("after the last start")?;
+        self.check_redundancy("after the last start")?;
         self.without_some()
     }
 
     /// If no member is missing, redundancy is consistent by the plain reference.
-    fn agree(&mut self, when: &str) -> Outcome {
+    fn check_redundancy(&mut self, when: &str) -> Outcome {
         for leaf in self.node().leaves() {
-            let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
+            let holders: Option<Vec<usize>> = leaf.in_sync_drives().into_iter().collect();
             let Some(holders) = holders else { continue };
             // A drive may have been pulled and not been used since, so the array does not know.
             if holders.iter().any(|&drive| {
@@ -1480,7 +1335,7 @@ impl<'a> World<'a> {
     /// All data is still there without as many members as the level survives.
     fn without_some(&mut self) -> Outcome {
         let setup = &self.history.setup;
-        if setup.losses_survived() == 0 || !self.statuses().iter().all(is_whole) {
+        if setup.losses_survived() == 0 || !self.statuses().iter().all(is_optimal) {
             return Ok(());
         }
         let power = Rc::clone(&self.power);
@@ -1530,6 +1385,6 @@ impl<'a> World<'a> {
     }
 }
 
-fn is_whole(status: &ArrayStatus) -> bool {
+fn is_optimal(status: &ArrayStatus) -> bool {
     status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].state == MemberState::InSync))
 }

@@ -269,7 +269,7 @@ fn drawn(seed: u64, family: Option<&str>) -> stria_sim::History {
 
 fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
     if seed < TOLD_AT_ONCE_FROM {
-        history.setup.told_every = 0;
+        history.setup.ends_every = 0;
     }
     history.setup.hedges &= seed >= HEDGED_FROM;
     if seed < LANES_FROM {

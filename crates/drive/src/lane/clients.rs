@@ -1,7 +1,7 @@
 //! The clients that run on a lane: the ones that are due a turn, and the events that the others wait for.
 //!
-//! A client has a seat, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
-//! watch for a client that has left may still fire for the next client in the seat. That client then takes a needless turn.
+//! A client has a number, which is its socket's key on the ring. A socket is watched once for each direction at a time. A
+//! watch for a client that has left may still fire for the next client of that number. That client then takes a needless turn.
 
 use super::request_table::RequestTable;
 use crate::Ring;
@@ -9,13 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use stria_block::{KeepOn, LaneClient, Nanos, Request};
 
 /// Set in the key of a socket that is watched for space to send.
-const SEAT_TO_SEND: u32 = 1 << 31;
+const KEY_TO_SEND: u32 = 1 << 31;
 
 /// All clients of the lane.
 #[derive(Default)]
 pub(super) struct LaneClients {
-    seats: Vec<Option<Seat>>,
-    /// Seats of clients that are due a turn, each once.
+    /// By number.
+    clients: Vec<Option<Client>>,
+    /// Numbers of clients that are due a turn, each once.
     due: Vec<u32>,
     /// No client's `until` is before this.
     earliest: Option<Nanos>,
@@ -23,10 +24,10 @@ pub(super) struct LaneClients {
     requests: Vec<Request>,
 }
 
-struct Seat {
+struct Client {
     lane_client: Box<dyn LaneClient>,
     /// Its index in the request table.
-    client: usize,
+    table_index: usize,
     is_due: bool,
     signalled: bool,
     until: Option<Nanos>,
@@ -36,30 +37,31 @@ struct Seat {
 }
 
 impl LaneClients {
-    /// Gives the client a seat and a first turn.
+    /// Gives the client a number and a first turn.
     pub(super) fn admit(&mut self, lane_client: Box<dyn LaneClient>, request_table: &mut RequestTable) {
-        let seat = self.seats.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.seats.push(None);
-            self.seats.len() - 1
+        let number = self.clients.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.clients.push(None);
+            self.clients.len() - 1
         });
-        let client = request_table.admit(seat as u32);
+        let table_index = request_table.admit(number as u32);
         let (is_due, signalled, until) = (false, false, None);
-        self.seats[seat] = Some(Seat { lane_client, client, is_due, signalled, until, watched_in: false, watched_out: false });
-        self.call(seat as u32);
+        self.clients[number] =
+            Some(Client { lane_client, table_index, is_due, signalled, until, watched_in: false, watched_out: false });
+        self.call(number as u32);
     }
 
-    /// The client in this seat is due a turn.
-    pub(super) fn call(&mut self, seat: u32) {
-        if let Some(Some(seated)) = self.seats.get_mut(seat as usize)
-            && !std::mem::replace(&mut seated.is_due, true)
+    /// The client of this number is due a turn.
+    pub(super) fn call(&mut self, number: u32) {
+        if let Some(Some(client)) = self.clients.get_mut(number as usize)
+            && !std::mem::replace(&mut client.is_due, true)
         {
-            self.due.push(seat);
+            self.due.push(number);
         }
     }
 
     /// All clients are due a turn.
     pub(super) fn call_all(&mut self) {
-        (0..self.seats.len()).for_each(|seat| self.call(seat as u32));
+        (0..self.clients.len()).for_each(|number| self.call(number as u32));
     }
 
     /// Marks the clients whose socket is ready or whose time has come as due a turn. True if any client is due one.
@@ -67,21 +69,21 @@ impl LaneClients {
         let mut keys = std::mem::take(&mut self.keys);
         ring.take_ready(&mut keys);
         for key in keys.drain(..) {
-            let seat = key & !SEAT_TO_SEND;
-            if let Some(Some(seated)) = self.seats.get_mut(seat as usize) {
-                let watched = if key == seat { &mut seated.watched_in } else { &mut seated.watched_out };
+            let number = key & !KEY_TO_SEND;
+            if let Some(Some(client)) = self.clients.get_mut(number as usize) {
+                let watched = if key == number { &mut client.watched_in } else { &mut client.watched_out };
                 *watched = false;
-                seated.signalled = true;
-                self.call(seat);
+                client.signalled = true;
+                self.call(number);
             }
         }
         self.keys = keys;
         if self.earliest.is_some_and(|earliest| earliest <= now) {
-            let is_over = |seated: &Seat| seated.until.is_some_and(|until| until <= now);
-            let over = |seat: &u32| self.seats[*seat as usize].as_ref().is_some_and(is_over);
-            let seats: Vec<u32> = (0..self.seats.len() as u32).filter(over).collect();
-            self.earliest = self.seats.iter().flatten().filter_map(|seated| seated.until).filter(|&until| until > now).min();
-            seats.into_iter().for_each(|seat| self.call(seat));
+            let is_over = |client: &Client| client.until.is_some_and(|until| until <= now);
+            let over = |number: &u32| self.clients[*number as usize].as_ref().is_some_and(is_over);
+            let numbers: Vec<u32> = (0..self.clients.len() as u32).filter(over).collect();
+            self.earliest = self.clients.iter().flatten().filter_map(|client| client.until).filter(|&until| until > now).min();
+            numbers.into_iter().for_each(|number| self.call(number));
         }
         self.is_due()
     }
@@ -108,34 +110,34 @@ impl LaneClients {
         // A client that is called meanwhile gets its turn in the next round.
         let count = self.due.len();
         for index in 0..count {
-            let seat = self.due[index];
-            let seated = self.seats[seat as usize].as_mut().expect("only seated clients are called");
-            seated.is_due = false;
-            let (lane_client, answers) = (&mut seated.lane_client, request_table.answers(seated.client));
-            let signalled = std::mem::take(&mut seated.signalled);
+            let number = self.due[index];
+            let client = self.clients[number as usize].as_mut().expect("only clients that are here are called");
+            client.is_due = false;
+            let (lane_client, answers) = (&mut client.lane_client, request_table.answers(client.table_index));
+            let signalled = std::mem::take(&mut client.signalled);
             let turn = catch_unwind(AssertUnwindSafe(|| lane_client.turn(now, signalled, answers, &mut self.requests)));
             asked |= !self.requests.is_empty();
-            request_table.turn_to_client(seated.client);
+            request_table.turn_to_client(client.table_index);
             self.requests.drain(..).for_each(|request| submit(request_table, request));
             match turn {
                 Ok(KeepOn::Again) => {
-                    seated.is_due = true;
-                    self.due.push(seat);
+                    client.is_due = true;
+                    self.due.push(number);
                 }
                 Ok(KeepOn::Wait { readable, writable, until }) => {
-                    seated.until = until;
+                    client.until = until;
                     self.earliest = self.earliest.into_iter().chain(until).min();
-                    if readable && !std::mem::replace(&mut seated.watched_in, true) {
-                        ring.watch(seated.lane_client.socket(), false, seat);
+                    if readable && !std::mem::replace(&mut client.watched_in, true) {
+                        ring.watch(client.lane_client.socket(), false, number);
                     }
-                    if writable && !std::mem::replace(&mut seated.watched_out, true) {
-                        ring.watch(seated.lane_client.socket(), true, seat | SEAT_TO_SEND);
+                    if writable && !std::mem::replace(&mut client.watched_out, true) {
+                        ring.watch(client.lane_client.socket(), true, number | KEY_TO_SEND);
                     }
                 }
                 // If a client panics (which is printed), only that client ends.
                 Ok(KeepOn::Leave) | Err(_) => {
-                    request_table.dismiss(seated.client);
-                    self.seats[seat as usize] = None;
+                    request_table.dismiss(client.table_index);
+                    self.clients[number as usize] = None;
                 }
             }
         }

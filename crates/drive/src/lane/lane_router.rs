@@ -51,13 +51,14 @@ impl RemoteDevice for LaneRouter {
     }
 
     fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
-        let (lane, place) = {
+        let (lane, reference) = {
             let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-            let places = clients.iter().enumerate();
-            let (lane, place) = places.min_by_key(|(_, place)| Arc::strong_count(place)).expect("there is a lane");
-            (lane, Arc::clone(place))
+            let references = clients.iter().enumerate();
+            let (lane, reference) =
+                references.min_by_key(|(_, reference)| Arc::strong_count(reference)).expect("there is a lane");
+            (lane, Arc::clone(reference))
         };
-        self.lanes[lane].take_in(Box::new(RoutedClient { _place: place, client }))
+        self.lanes[lane].take_in(Box::new(RoutedClient { _reference: reference, client }))
     }
 
     fn broke_off(&self) -> bool {
@@ -72,7 +73,7 @@ impl RemoteDevice for LaneRouter {
 /// An on-lane client that is counted for its lane.
 struct RoutedClient {
     /// Released before the end of the on-lane client is visible.
-    _place: Arc<()>,
+    _reference: Arc<()>,
     client: Box<dyn LaneClient>,
 }
 

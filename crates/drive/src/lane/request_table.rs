@@ -83,7 +83,7 @@ struct Client {
 /// The destination of a client's answers.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
-    /// To the on-lane client in this seat, which takes them with [`RequestTable::answers`].
+    /// To the on-lane client of this number, which takes them with [`RequestTable::answers`].
     LaneClient(u32),
     /// The on-lane client has left: answers are discarded.
     Gone,
@@ -143,13 +143,13 @@ impl RequestTable {
         }
         self.current = match self.clients.iter().position(known) {
             Some(index) => index,
-            None => self.seat(Reply::Mailbox(reply)),
+            None => self.add(Reply::Mailbox(reply)),
         };
     }
 
-    /// Makes the on-lane client in this seat a client. Returns the client's index.
-    pub(super) fn admit(&mut self, seat: u32) -> usize {
-        self.seat(Reply::LaneClient(seat))
+    /// Makes the on-lane client of this number a client. Returns the client's index.
+    pub(super) fn admit(&mut self, number: u32) -> usize {
+        self.add(Reply::LaneClient(number))
     }
 
     /// The requests that follow come from this on-lane client.
@@ -171,7 +171,7 @@ impl RequestTable {
     }
 
     /// Adds a client, in a slot of one that has left if there is any.
-    fn seat(&mut self, reply: Reply) -> usize {
+    fn add(&mut self, reply: Reply) -> usize {
         match self.clients.iter().position(Client::has_left) {
             Some(index) => {
                 self.clients[index].reply = reply;
@@ -292,14 +292,14 @@ impl RequestTable {
         self.put(self.current, request.complete(Err(error)));
     }
 
-    /// Sends the answers, each client's with one lock and at most one wake-up. `call` is given the seat of
+    /// Sends the answers, each client's with one lock and at most one wake-up. `call` is given the number of
     /// each on-lane client that has answers.
     pub(super) fn send(&mut self, mut call: impl FnMut(u32)) {
         for client in self.waiting.drain(..) {
             let client = &mut self.clients[client];
             match &client.reply {
                 Reply::Mailbox(reply) => reply.push_all(client.answers.drain(..)),
-                Reply::LaneClient(seat) => call(*seat),
+                Reply::LaneClient(number) => call(*number),
                 Reply::Gone => client.answers.clear(),
             }
         }

@@ -145,7 +145,7 @@ fn one_alarm_serves_many_sleeps() {
 /// be cancelled; it then found nothing and watched on for ever (seen with NVMe commands in flight).
 #[test]
 fn watch_of_a_side_is_taken_back_although_it_fires_meanwhile() {
-    let (told, dropped) = std::sync::mpsc::channel();
+    let (drop_seen, dropped) = std::sync::mpsc::channel();
     let ends_late = move || {
         let path = std::env::temp_dir().join(format!("stria-ring-side-{}", std::process::id()));
         std::fs::write(&path, [7; 512]).unwrap();
@@ -162,7 +162,7 @@ fn watch_of_a_side_is_taken_back_although_it_fires_meanwhile() {
         assert!(ring.0.borrow().sides[0].watched);
         drop(ring);
         std::fs::remove_file(path).unwrap();
-        told.send(()).unwrap();
+        drop_seen.send(()).unwrap();
     };
     std::thread::spawn(ends_late);
     dropped.recv_timeout(Duration::from_secs(20)).expect("the ring's end is not waited for for ever");

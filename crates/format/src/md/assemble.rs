@@ -12,7 +12,7 @@ use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
 use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
-use super::ppl::{self, FoundPpl, PplPlace};
+use super::ppl::{self, FoundPpl, PplLocation};
 use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, WRITE_MOSTLY, feature, synced};
@@ -357,7 +357,7 @@ fn side_of<'f, 'a>(one: &'f Found<'a>, found: &'f [Found<'a>]) -> impl Iterator<
 }
 
 /// Holds a slot, and is not being filled.
-fn is_whole(found: &Found) -> bool {
+fn is_in_sync(found: &Found) -> bool {
     !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
 }
 
@@ -365,13 +365,13 @@ fn is_whole(found: &Found) -> bool {
 /// members on the side of `other` as members, so it never ran without them. They may have run without it.
 fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     // A member that is being filled there may have joined later.
-    are_rivals(one, other) && side_of(other, found).filter(|side| is_whole(side)).all(|side| counts(one.superblock(), side))
+    are_rivals(one, other) && side_of(other, found).filter(|side| is_in_sync(side)).all(|side| counts(one.superblock(), side))
 }
 
 /// R27: true if `one` has another update in place of the last one of `other`, and missed nothing else. Each of the two counts a
 /// member that has the other one, so both were torn, and nothing was acknowledged after either.
 fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
-    let is_torn = || side_of(other, found).any(|side| is_whole(side) && counts(one.superblock(), side));
+    let is_torn = || side_of(other, found).any(|side| is_in_sync(side) && counts(one.superblock(), side));
     are_rivals(one, other) && counts(other.superblock(), one) && is_torn()
 }
 
@@ -645,16 +645,16 @@ impl Sorter<'_> {
         let (resync_sector, suspects_parity) = self.resync(&log, &geometry, options, &mut warnings)?;
         self.refuse_write_behind(found, bitmap.as_ref(), resync_sector)?;
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
-        let places = self.places(found, &log, bitmap.is_some());
-        let checksums = found.iter().any(|found| places.drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdRecorder::new(places.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
+        let participants = self.participants(found, &log, bitmap.is_some());
+        let checksums = found.iter().any(|found| participants.drives.contains(&found.drive) && found.member.checksums.is_some());
+        let recorder = MdRecorder::new(participants.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
         let newest_only = self.freshest.ppl().is_some();
         let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {
             name: self.freshest.name(),
             geometry,
-            slots: places.slots,
-            spares: places.spares,
+            slots: participants.slots,
+            spares: participants.spares,
             synced: synced(resync_sector),
             suspects_parity,
             intent,
@@ -666,7 +666,7 @@ impl Sorter<'_> {
             replay: log.records,
             read_only: options.read_only,
         };
-        Ok(Start { config, drives: places.drives, recorder, warnings })
+        Ok(Start { config, drives: participants.drives, recorder, warnings })
     }
 
     fn error(&self, kind: AssembleErrorKind, reason: String) -> AssembleError {
@@ -712,7 +712,7 @@ impl Sorter<'_> {
         options: &Options,
         warnings: &mut Vec<String>,
     ) -> Result<LastLog, AssembleError> {
-        let log = match PplPlace::of(self.freshest) {
+        let log = match PplLocation::of(self.freshest) {
             Some(_) => self.ppl(found, geometry, warnings.is_empty()),
             None => self.log(found, geometry.level(), warnings.is_empty()),
         };
@@ -815,32 +815,32 @@ impl Sorter<'_> {
     }
 
     /// The drives that take part, by slot.
-    fn places(&self, found: &[Found], log: &LastLog, has_bitmap: bool) -> Places {
-        let mut places = Places { slots: vec![SlotConfig::default(); self.slot_count()], ..Places::default() };
+    fn participants(&self, found: &[Found], log: &LastLog, has_bitmap: bool) -> Participants {
+        let mut participants = Participants { slots: vec![SlotConfig::default(); self.slot_count()], ..Participants::default() };
         for found in found {
-            let id = MemberId(places.drives.len());
+            let id = MemberId(participants.drives.len());
             let mut keeper = found.keeper();
             keeper.superblock.span_of = self.freshest.span_of;
             let config = keeper.config(id);
             let filled = |recovered| if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
             match self.verdicts[&found.drive] {
-                Verdict::InSync { slot } => places.slots[slot].member = Some(config),
+                Verdict::InSync { slot } => participants.slots[slot].member = Some(config),
                 Verdict::Rebuilding { slot, recovered, by_bitmap } => {
                     let (recovered, by_bitmap) = (filled(recovered), by_bitmap && has_bitmap);
-                    places.slots[slot].member = Some(MemberConfig { recovered, by_bitmap, ..config });
+                    participants.slots[slot].member = Some(MemberConfig { recovered, by_bitmap, ..config });
                 }
                 Verdict::Replacement { slot, recovered } => {
-                    places.slots[slot].replacement = Some(MemberConfig { recovered: filled(recovered), ..config });
+                    participants.slots[slot].replacement = Some(MemberConfig { recovered: filled(recovered), ..config });
                 }
                 Verdict::Spare => {
-                    places.spares.push(MemberConfig { recovered: Synced::up_to(0), by_bitmap: false, ..config });
+                    participants.spares.push(MemberConfig { recovered: Synced::up_to(0), by_bitmap: false, ..config });
                 }
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
-            places.keepers.insert(id, keeper);
-            places.drives.push(found.drive);
+            participants.keepers.insert(id, keeper);
+            participants.drives.push(found.drive);
         }
-        for slot in &mut places.slots {
+        for slot in &mut participants.slots {
             match (&slot.member, &mut slot.replacement) {
                 (None, _) => slot.member = slot.replacement.take(),
                 // R13: a write that a crash cut short may have reached the old member and not its copy.
@@ -848,13 +848,13 @@ impl Sorter<'_> {
                 _ => {}
             }
         }
-        places
+        participants
     }
 
     /// The log of this run.
     fn keeping(&self, log: &LastLog) -> LogKeeping {
         let tag_before = if log.is_complete { self.freshest.utime_micros() } else { 0 };
-        let firm = match PplPlace::of(self.freshest) {
+        let firm = match PplLocation::of(self.freshest) {
             // While an array is not clean, Linux and mdadm do not record how far its first resync has come.
             Some(_) => {
                 log.makes_consistent || log.is_complete && (!self.not_in_sync().is_empty() || tag_before == ppl::CONSISTENT)
@@ -1137,7 +1137,7 @@ impl Sorter<'_> {
                 None if filled => all.is_complete = false,
                 None => all.silent.push(found.drive),
             }
-            all.makes_consistent &= !filled || log.is_some_and(FoundPpl::is_whole);
+            all.makes_consistent &= !filled || log.is_some_and(FoundPpl::is_intact);
         }
         all.makes_consistent &= all.is_complete && !all.records.is_empty();
         all
@@ -1165,7 +1165,7 @@ impl Sorter<'_> {
 
 /// The drives that take part in a start, by member handle and by slot.
 #[derive(Default)]
-struct Places {
+struct Participants {
     drives: Vec<usize>,
     keepers: BTreeMap<MemberId, MemberMetadata>,
     slots: Vec<SlotConfig>,

@@ -17,7 +17,7 @@ use super::superblock::{Role, Superblock, feature};
 const APART_MAX: u64 = 1 << 32;
 
 /// True if it has a slot and is not being filled.
-fn is_whole(superblock: &Superblock) -> bool {
+fn is_in_sync(superblock: &Superblock) -> bool {
     matches!(superblock.role(), Role::Slot(_)) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn contradiction<'a>(
     mut found: impl Iterator<Item = &'a Superblock>,
 ) -> Option<&'static str> {
     let ahead = freshest.header.events.saturating_sub(other.header.events);
-    if ahead == 0 || !is_whole(freshest) || !is_whole(other) {
+    if ahead == 0 || !is_in_sync(freshest) || !is_in_sync(other) {
         return None;
     }
     if ahead > APART_MAX {
@@ -47,7 +47,7 @@ pub(crate) fn contradiction<'a>(
             && third.header.events.saturating_add(1) >= freshest.header.events
             && names(third, freshest);
         let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
-        is_whole(third) && beside || succeeds
+        is_in_sync(third) && beside || succeeds
     };
     // A count that was altered does not make the member's last update younger.
     let is_older = freshest.updated_s() < other.updated_s();

@@ -219,11 +219,11 @@ impl Create {
             }
             if self.log == LogChoice::None && self.level.parity_count() > 0 {
                 let space = LogSpace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
-                let place = space.and_then(|space| space.cut(1));
-                creation.writes.extend(place.map(|place| CreateWrite {
+                let location = space.and_then(|space| space.cut(1));
+                creation.writes.extend(location.map(|location| CreateWrite {
                     drive: index,
-                    start_sector: place.head_start,
-                    bytes: encode_head(&superblock, &place, &Session::default(), true, 0),
+                    start_sector: location.head_start,
+                    bytes: encode_head(&superblock, &location, &Session::default(), true, 0),
                 }));
             }
             if self.checksums {
@@ -415,14 +415,14 @@ const HEAD_SECTORS_MAX: u64 = 2048;
 pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Option<&Bitmap>) -> Vec<CreateWrite> {
     let header = &superblock.header;
     let super_start = header.super_offset;
-    let place = |offset: i32| superblock.sector_at(offset).get();
+    let sector = |offset: i32| superblock.sector_at(offset).get();
     let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
     if header.bblog_offset != 0 {
-        parts.push((place(header.bblog_offset), vec![0; usize::from(header.bblog_size) * 512]));
+        parts.push((sector(header.bblog_offset), vec![0; usize::from(header.bblog_size) * 512]));
     }
     if let Some(bitmap) = bitmap {
         let mut bytes = bitmap.encode();
-        let start = place(header.bitmap_offset);
+        let start = sector(header.bitmap_offset);
         let space = superblock.bitmap_space_sectors(None).min(bytes.len() as u64 / 512);
         bytes.truncate((space * 512) as usize);
         parts.push((start, bytes));

@@ -151,10 +151,10 @@ pub fn checksums(candidate: &Candidate) -> Option<String> {
         Ok(header) => header,
         Err(error) => return Some(error.to_string()),
     };
-    let (place, session) = (header.data.end, header.session);
+    let (location, session) = (header.data.end, header.session);
     Some(match checksums.witnessed {
-        true => format!("CRC-32C of each 4 KiB, at sector {place}, session {session}"),
-        false => format!("void, at sector {place}: the array was run by other software since"),
+        true => format!("CRC-32C of each 4 KiB, at sector {location}, session {session}"),
+        false => format!("void, at sector {location}: the array was run by other software since"),
     })
 }
 

@@ -1,7 +1,7 @@
 //! One lane's part of the members' logs while the array runs: Stria's own rings, or md's partial parity logs.
 
-use super::log::{LogPlace, Memory, Ring};
-use super::ppl::{Ppl, PplPlace};
+use super::log::{LogLocation, Memory, Ring};
+use super::ppl::{Ppl, PplLocation};
 use std::collections::BTreeMap;
 use stria_array::{AppendTerms, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite};
 
@@ -16,9 +16,9 @@ pub struct LogLayout {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LogArea {
     /// With the salt of its checksums.
-    Ring(LogPlace, [u8; 16]),
+    Ring(LogLocation, [u8; 16]),
     /// With the geometry, for the positions of parity.
-    Ppl(PplPlace, Geometry),
+    Ppl(PplLocation, Geometry),
 }
 
 /// md's [`LaneLog`].
@@ -26,13 +26,13 @@ pub(crate) enum LogArea {
 pub struct MdLog {
     lane: usize,
     session: u64,
-    members: BTreeMap<MemberId, (LogArea, Kept)>,
+    members: BTreeMap<MemberId, (LogArea, MemberLog)>,
     memory: Memory,
 }
 
 /// The state of a member's log; one of the two is used.
 #[derive(Debug, Default)]
-struct Kept {
+struct MemberLog {
     ring: Ring,
     ppl: Ppl,
 }
@@ -46,29 +46,29 @@ impl LaneLog for MdLog {
         if std::mem::replace(&mut self.session, session) != session {
             before.clear();
         }
-        let goes_on = |(member, place)| {
-            let same = before.remove(&member).filter(|(old, _)| *old == place);
-            (member, same.unwrap_or_else(|| (place, Kept::default())))
+        let goes_on = |(member, location)| {
+            let same = before.remove(&member).filter(|(old, _)| *old == location);
+            (member, same.unwrap_or_else(|| (location, MemberLog::default())))
         };
         self.members = members.into_iter().map(goes_on).collect();
     }
 
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
-        let (place, kept) = self.members.get_mut(&member).expect("an array with a log has space for it on every member");
-        let (start_sector, data) = match place {
-            LogArea::Ring(place, salt) => {
-                kept.ring.append((place, self.lane, salt, self.session), records, terms, &mut self.memory)?
+        let (location, log) = self.members.get_mut(&member).expect("an array with a log has space for it on every member");
+        let (start_sector, data) = match location {
+            LogArea::Ring(location, salt) => {
+                log.ring.append((location, self.lane, salt, self.session), records, terms, &mut self.memory)?
             }
-            LogArea::Ppl(place, geometry) => {
-                kept.ppl.append(place, geometry, self.session, records, terms.retired_below, &mut self.memory)?
+            LogArea::Ppl(location, geometry) => {
+                log.ppl.append(location, geometry, self.session, records, terms.retired_below, &mut self.memory)?
             }
         };
         Some(MetadataWrite { member, start_sector, data })
     }
 
     fn append_failed(&mut self, member: MemberId) {
-        if let Some((LogArea::Ring(..), kept)) = self.members.get_mut(&member) {
-            kept.ring.take_back();
+        if let Some((LogArea::Ring(..), log)) = self.members.get_mut(&member) {
+            log.ring.take_back();
         }
     }
 }

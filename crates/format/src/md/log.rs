@@ -198,16 +198,16 @@ impl LogSpace {
     }
 
     /// A ring of this many parts. `None`: more than [`LogSpace::parts_max`].
-    pub fn cut(&self, parts: usize) -> Option<LogPlace> {
+    pub fn cut(&self, parts: usize) -> Option<LogLocation> {
         let part_sectors = self.sectors / parts as u64 / PAGE_SECTORS * PAGE_SECTORS;
-        let place = LogPlace { head_start: self.head_start, parts, part_sectors: part_sectors.min(RING_SECTORS_MAX) };
-        (parts <= self.parts_max()).then_some(place)
+        let location = LogLocation { head_start: self.head_start, parts, part_sectors: part_sectors.min(RING_SECTORS_MAX) };
+        (parts <= self.parts_max()).then_some(location)
     }
 }
 
 /// The position of a member's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogLocation {
     /// First sector of the head; the ring ends there.
     pub head_start: DriveSector,
     /// The number of parts of the ring.
@@ -216,7 +216,7 @@ pub(crate) struct LogPlace {
     pub part_sectors: u64,
 }
 
-impl LogPlace {
+impl LogLocation {
     /// Length of all.
     pub fn ring_sectors(&self) -> u64 {
         self.parts as u64 * self.part_sectors
@@ -266,21 +266,27 @@ pub(crate) fn salt_of(superblock: &Superblock, incarnation: u32) -> [u8; 16] {
 }
 
 /// The head's page.
-pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool, incarnation: u32) -> Vec<u8> {
+pub(crate) fn encode_head(
+    superblock: &Superblock,
+    location: &LogLocation,
+    session: &Session,
+    off: bool,
+    incarnation: u32,
+) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
-        version: if incarnation > 0 || place.parts > 1 { 2 } else { 1 },
+        version: if incarnation > 0 || location.parts > 1 { 2 } else { 1 },
         crc: 0,
         set_uuid: superblock.header.set_uuid,
         device_uuid: superblock.header.device_uuid,
         session: session.number,
         tag: session.tag,
         tag_before: session.tag_before,
-        ring_sectors: place.ring_sectors(),
+        ring_sectors: location.ring_sectors(),
         flags: if off { FLAG_OFF } else { 0 },
         sequence_from: 0,
         life: incarnation,
-        parts: place.parts as u32,
+        parts: location.parts as u32,
         reserved: [0; 32],
     };
     let page = |head: &LogHead| {
@@ -340,19 +346,19 @@ impl FoundLog {
             return Some(found);
         }
         let count = u64::from(head.parts.max(1));
-        let place = LogPlace { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
+        let location = LogLocation { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
         let fits = found.is_understood()
-            && place.parts <= PARTS_MAX
+            && location.parts <= PARTS_MAX
             && head.ring_sectors <= space.sectors
-            && place.ring_sectors() == head.ring_sectors
-            && place.part_sectors.is_multiple_of(PAGE_SECTORS)
-            && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&place.part_sectors)
+            && location.ring_sectors() == head.ring_sectors
+            && location.part_sectors.is_multiple_of(PAGE_SECTORS)
+            && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&location.part_sectors)
             && session.number <= header.events + SESSION_AHEAD_MAX;
         let damaged = || FoundPart { damaged: true, ..FoundPart::default() };
         let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
         let mut part = |part: usize| {
-            let start = place.part_start(part);
-            let bytes = read((place.ring_start() + start).get(), place.part_sectors).ok()?;
+            let start = location.part_start(part);
+            let bytes = read((location.ring_start() + start).get(), location.part_sectors).ok()?;
             Some(FoundPart::scan(&bytes, start, (session.number, &salt, &bounds), head.sequence_from))
         };
         if !fits {
@@ -360,7 +366,7 @@ impl FoundLog {
             return Some(found);
         }
         let mut record_count = 0;
-        for index in 0..place.parts {
+        for index in 0..location.parts {
             let part = part(index).unwrap_or_else(damaged);
             record_count += part.records.len();
             if record_count > RECORDS_MAX {
@@ -566,7 +572,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// A position for an append of this size, if the space of records below `free_below` is free (R22). With records, it leaves
     /// space behind it for a head without any.
-    fn place(&mut self, part_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
+    fn next_start(&mut self, part_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
         while self.live.front().is_some_and(|live| live.last_number < free_below) {
             self.live.pop_front();
         }
@@ -586,7 +592,7 @@ impl Ring {
     /// are retired.
     pub fn append(
         &mut self,
-        at: (&LogPlace, usize, &[u8; 16], u64),
+        at: (&LogLocation, usize, &[u8; 16], u64),
         records: &[LogRecord],
         terms: AppendTerms,
         memory: &mut Memory,
@@ -596,10 +602,10 @@ impl Ring {
         if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
             return None;
         }
-        let (place, part, salt, session) = at;
+        let (location, part, salt, session) = at;
         let payload: u64 = records.iter().map(LogRecord::payload_sectors).sum();
         let sectors = PAGE_SECTORS + payload.next_multiple_of(PAGE_SECTORS);
-        let start = self.place(place.part_sectors, sectors, free_below, !records.is_empty())?;
+        let start = self.next_start(location.part_sectors, sectors, free_below, !records.is_empty())?;
         let mut buffer = memory.take(bytes(sectors));
         let (page, body) = buffer.split_at_mut(PAGE_BYTES);
         page.fill(0);
@@ -633,7 +639,7 @@ impl Ring {
             session,
             sequence: self.sequence,
             retired_below,
-            start_sector: (place.part_start(part) + start) as u32,
+            start_sector: (location.part_start(part) + start) as u32,
             sectors: sectors as u32,
             count: records.len() as u32,
             crc: 0,
@@ -652,7 +658,7 @@ impl Ring {
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
         self.last = Some((self.sequence, self.next));
         self.next = start + sectors;
-        Some((place.ring_start() + place.part_start(part) + start, memory.give(buffer)))
+        Some((location.ring_start() + location.part_start(part) + start, memory.give(buffer)))
     }
 
     /// The last append could not be written: the next one takes its number and its position.
@@ -700,7 +706,7 @@ mod tests {
     struct Bench {
         drive: Vec<u8>,
         superblock: Superblock,
-        place: LogPlace,
+        location: LogLocation,
         session: Session,
         memory: Memory,
         incarnation: u32,
@@ -719,8 +725,8 @@ mod tests {
             let superblock = Superblock { header, roles: Vec::new(), span_of: None };
             let space = LogSpace::of(&superblock, 0).expect("there is space");
             assert_eq!((space.parts_max(), space.cut(parts + 1)), (parts, None));
-            let place = space.cut(parts).expect("there is space");
-            Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), incarnation: 0 }
+            let location = space.cut(parts).expect("there is space");
+            Self { drive: vec![0; bytes(data_offset)], superblock, location, session, memory: Memory::default(), incarnation: 0 }
         }
 
         fn space(&self) -> LogSpace {
@@ -728,13 +734,13 @@ mod tests {
         }
 
         fn write_head(&mut self) {
-            let head = encode_head(&self.superblock, &self.place, &self.session, false, self.incarnation);
-            self.drive[bytes(self.place.head_start.get())..][..head.len()].copy_from_slice(&head);
+            let head = encode_head(&self.superblock, &self.location, &self.session, false, self.incarnation);
+            self.drive[bytes(self.location.head_start.get())..][..head.len()].copy_from_slice(&head);
         }
 
         /// Changes the head's page, and puts its sum right.
         fn change_head(&mut self, change: impl FnOnce(&mut [u8])) {
-            let page = &mut self.drive[bytes(self.place.head_start.get())..][..PAGE_BYTES];
+            let page = &mut self.drive[bytes(self.location.head_start.get())..][..PAGE_BYTES];
             change(page);
             page[0x0c..0x10].fill(0);
             let crc = crc32c(page);
@@ -754,7 +760,7 @@ mod tests {
                 new_data_is_zeros: false,
             });
             let (part, ring) = to;
-            let at = (&self.place, part, &salt_of(&self.superblock, self.incarnation), self.session.number);
+            let at = (&self.location, part, &salt_of(&self.superblock, self.incarnation), self.session.number);
             let (start, data) = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
             let start = bytes(start.get());
             let range = start..start + data.len();
@@ -773,7 +779,7 @@ mod tests {
         }
 
         /// Each part: whether it is damaged, and the numbers of its records.
-        fn told(&self) -> Vec<(bool, Vec<u64>)> {
+        fn parts(&self) -> Vec<(bool, Vec<u64>)> {
             self.found().parts.iter().map(|part| (part.damaged, numbers(part))).collect()
         }
     }
@@ -794,14 +800,14 @@ mod tests {
             bench.append_bare((0, &mut before[0]), number);
             bench.append_bare((1, &mut before[1]), number);
         }
-        assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (false, vec![1, 2, 3])]);
+        assert_eq!(bench.parts(), [(false, vec![1, 2, 3]), (false, vec![1, 2, 3])]);
         bench.incarnation += 1;
         // One lane appends before the head is written, and after it; the other one not at all.
         let mut ring = Ring::default();
         bench.append_bare((0, &mut ring), 7);
         bench.write_head();
         bench.append_bare((0, &mut ring), 8);
-        assert_eq!(bench.told(), [(false, vec![7, 8]), (false, vec![])]);
+        assert_eq!(bench.parts(), [(false, vec![7, 8]), (false, vec![])]);
         assert!(bench.found().is_of(bench.session.number));
     }
 
@@ -815,7 +821,7 @@ mod tests {
             let second = bench.append((0, &mut ring), Some((2, 8)), FIRST).expect("there is space");
             bench.append((0, &mut ring), Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is space");
             bench.drive[second].fill(0);
-            assert_eq!(bench.told(), [(damaged, vec![1, 3])], "{unsure_count} were not known to be durable");
+            assert_eq!(bench.parts(), [(damaged, vec![1, 3])], "{unsure_count} were not known to be durable");
         }
     }
 
@@ -835,7 +841,7 @@ mod tests {
             new_data_is_zeros: false,
         };
         let records: Vec<LogRecord> = (1..50).map(record).collect();
-        let at = (&bench.place, 0, &salt_of(&bench.superblock, 0), bench.session.number);
+        let at = (&bench.location, 0, &salt_of(&bench.superblock, 0), bench.session.number);
         let (start, data) = Ring::default().append(at, &records, FIRST, &mut bench.memory).expect("there is space");
         bench.drive[bytes(start.get())..][..data.len()].copy_from_slice(&data);
         let found = bench.found().parts.remove(0).records;
@@ -861,10 +867,10 @@ mod tests {
             lost = if part == 1 { ranges[1].clone() } else { lost };
         }
         bench.drive[lost].fill(0);
-        assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (true, vec![1, 3]), (false, vec![1, 2, 3])]);
+        assert_eq!(bench.parts(), [(false, vec![1, 2, 3]), (true, vec![1, 3]), (false, vec![1, 2, 3])]);
         assert!(!bench.found().is_of(bench.session.number), "what one lane cannot tell the log cannot");
 
-        let end = bytes((bench.place.ring_start() + bench.place.part_start(1)).get());
+        let end = bytes((bench.location.ring_start() + bench.location.part_start(1)).get());
         let mut read = |start: u64, sectors: u64| match bytes(start) < end {
             true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
             _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
@@ -887,11 +893,11 @@ mod tests {
             assert_eq!(page[0x08..0x0c], [1, 0, 0, 0], "one part and one life are served by programs of before");
             page[0x58..0x80].fill(0);
         });
-        assert_eq!(bench.told(), [(false, vec![1, 2, 3])]);
+        assert_eq!(bench.parts(), [(false, vec![1, 2, 3])]);
         bench.change_head(|page| page[0x50..0x58].copy_from_slice(&4_u64.to_le_bytes()));
-        assert_eq!(bench.told(), [(false, vec![])], "the next life begins with the fourth");
+        assert_eq!(bench.parts(), [(false, vec![])], "the next life begins with the fourth");
         bench.append_bare((0, &mut Ring { sequence: 3, ..Ring::default() }), 7);
-        assert_eq!(bench.told(), [(false, vec![7])]);
+        assert_eq!(bench.parts(), [(false, vec![7])]);
     }
 
     #[test]
@@ -901,9 +907,9 @@ mod tests {
             let mut bench = Bench::new(3);
             bench.append_bare((0, &mut Ring::default()), 1);
             bench.write_head();
-            assert_eq!(bench.told(), [(false, vec![1]), (false, vec![]), (false, vec![])]);
+            assert_eq!(bench.parts(), [(false, vec![1]), (false, vec![]), (false, vec![])]);
             bench.change_head(|page| page[field..field + 4].copy_from_slice(&value.to_le_bytes()));
-            assert_eq!(bench.told(), [(true, vec![])], "{value} at {field:#x}");
+            assert_eq!(bench.parts(), [(true, vec![])], "{value} at {field:#x}");
             assert_eq!(bench.found().is_understood(), field != 0x08);
         }
     }
@@ -933,7 +939,7 @@ mod tests {
                 bench.append_bare((part, ring), 1);
             }
             let second = bench.append((0, &mut rings[0]), Some((2, 8)), FIRST).expect("there is space");
-            assert_eq!(bench.told(), [(false, vec![1, 2]), (false, vec![1])]);
+            assert_eq!(bench.parts(), [(false, vec![1, 2]), (false, vec![1])]);
             let salt = salt_of(&bench.superblock, 0);
             let page = &mut bench.drive[second];
             let mut entry = Entry::read(page[64..128].try_into().expect("cut to size"));
@@ -941,7 +947,7 @@ mod tests {
             page[64..128].copy_from_slice(&entry.write());
             let crc = append_crc(&page[..128], &salt);
             page[0x2c..0x30].copy_from_slice(&crc.to_le_bytes());
-            assert_eq!(bench.told(), [(true, vec![]), (false, vec![1])], "{what}");
+            assert_eq!(bench.parts(), [(true, vec![]), (false, vec![1])], "{what}");
         }
     }
 

@@ -4,7 +4,7 @@ use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::checksums::{self, Checksums};
 use super::log::{FoundLog, LogSpace};
-use super::ppl::{FoundPpl, PplPlace};
+use super::ppl::{FoundPpl, PplLocation};
 use super::shape::keeps_parity;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
@@ -63,7 +63,7 @@ impl Candidate {
                     Ok(last)
                 }
                 (Err(SuperblockError::Absent), Err(error)) => Err(error),
-                (kept, Err(_)) => kept,
+                (earlier, Err(_)) => earlier,
             };
         }
         let found = found.map(|superblock| {
@@ -127,11 +127,11 @@ fn real_of(one: Superblock, other: Superblock) -> Superblock {
 
 impl Member {
     fn read(superblock: Superblock, drive_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
-        let bitmap = BitmapPlace::of(&superblock, logical_block_bytes).map(|place| {
+        let bitmap = BitmapLocation::of(&superblock, logical_block_bytes).map(|location| {
             let space = superblock.bitmap_space_sectors(Some(drive_sectors));
             let mut read = |sectors: u64| {
-                let sectors = sectors.next_multiple_of(place.unit_sectors).min(drive_sectors - place.start_sector.get());
-                read(place.start_sector.get(), sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
+                let sectors = sectors.next_multiple_of(location.unit_sectors).min(drive_sectors - location.start_sector.get());
+                read(location.start_sector.get(), sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
             };
             let first = read(1)?;
             let bytes = read(Bitmap::sectors_to_read(&first, space)?)?;
@@ -142,7 +142,7 @@ impl Member {
         let parity = keeps_parity(&superblock.header);
         let space = LogSpace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
         let log = space.and_then(|space| FoundLog::read(&superblock, &space, read));
-        let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
+        let ppl = PplLocation::of(&superblock).map(|location| FoundPpl::read(&location, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
         Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums }
     }
@@ -167,14 +167,14 @@ impl Member {
 
 /// The position of a member's bitmap, and the unit of its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BitmapPlace {
+pub(crate) struct BitmapLocation {
     /// Its first sector.
     pub start_sector: DriveSector,
     /// A page if the position allows for complete pages, otherwise the drive's logical block.
     pub unit_sectors: u64,
 }
 
-impl BitmapPlace {
+impl BitmapLocation {
     pub(crate) fn of(superblock: &Superblock, logical_block_bytes: u32) -> Option<Self> {
         let header = &superblock.header;
         if !superblock.has(feature::BITMAP_OFFSET) {
@@ -184,7 +184,7 @@ impl BitmapPlace {
         let page = PAGE_BYTES as u64 / 512;
         // Everything mdadm lays out starts on a page, but for the bitmaps of old that share the superblock's.
         let neighbours = [header.super_offset, header.data_offset];
-        let paged = start_sector.get().is_multiple_of(page) && neighbours.iter().all(|place| place.is_multiple_of(page));
+        let paged = start_sector.get().is_multiple_of(page) && neighbours.iter().all(|start| start.is_multiple_of(page));
         Some(Self { start_sector, unit_sectors: if paged { page } else { u64::from(logical_block_bytes / 512).max(1) } })
     }
 }

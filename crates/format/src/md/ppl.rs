@@ -103,14 +103,14 @@ impl Superblock {
 
 /// The position of a member's partial parity log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PplPlace {
+pub(crate) struct PplLocation {
     pub start_sector: DriveSector,
     pub sectors: u64,
     /// Sum of the array's identity.
     signature: u32,
 }
 
-impl PplPlace {
+impl PplLocation {
     /// `None`: the array has no such log.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let (offset, size) = superblock.ppl()?;
@@ -153,9 +153,9 @@ pub struct FoundPpl {
 }
 
 impl FoundPpl {
-    pub(crate) fn read(place: &PplPlace, read: &mut Read) -> Self {
-        match read(place.start_sector.get(), place.sectors) {
-            Ok(area) => Self::parse(&area, place.signature),
+    pub(crate) fn read(location: &PplLocation, read: &mut Read) -> Self {
+        match read(location.start_sector.get(), location.sectors) {
+            Ok(area) => Self::parse(&area, location.signature),
             Err(_) => Self { damaged: true, ..Self::default() },
         }
     }
@@ -167,12 +167,12 @@ impl FoundPpl {
             let header = PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size"));
             let mut bare = page.to_vec();
             bare[0x214..0x218].fill(0);
-            let whole = header.checksum == crc32c(&bare) && header.signature == signature;
-            if at == 0 && !whole {
+            let is_intact = header.checksum == crc32c(&bare) && header.signature == signature;
+            if at == 0 && !is_intact {
                 return Self { torn: true, damaged: header.signature != signature, ..Self::default() };
             }
             let older = newest.as_ref().is_some_and(|(newest, _)| newest.generation > header.generation);
-            if !whole || older || header.entries_count as usize > ENTRY_COUNT_MAX {
+            if !is_intact || older || header.entries_count as usize > ENTRY_COUNT_MAX {
                 break;
             }
             newest = Some((header, at));
@@ -206,7 +206,7 @@ impl FoundPpl {
     }
 
     /// No entry is torn.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         !self.torn && !self.damaged
     }
 
@@ -293,22 +293,22 @@ pub(crate) struct Ppl {
 impl Ppl {
     /// The write that makes a member's log empty, for a session. What an earlier session left behind it has lower generations, so it
     /// does not count, whatever a power cut leaves of this write.
-    pub fn begin(member: MemberId, place: &PplPlace, session: u64) -> MetadataWrite {
-        let data = Buffer::copy_of(&encode(place.signature, generation_before(session), &[])).freeze();
-        MetadataWrite { member, start_sector: place.start_sector, data }
+    pub fn begin(member: MemberId, location: &PplLocation, session: u64) -> MetadataWrite {
+        let data = Buffer::copy_of(&encode(location.signature, generation_before(session), &[])).freeze();
+        MetadataWrite { member, start_sector: location.start_sector, data }
     }
 
     /// The writes that erase the log of a drive that joins.
-    pub fn erase(member: MemberId, place: &PplPlace) -> Vec<MetadataWrite> {
-        let empty = encode(place.signature, 0, &[]);
+    pub fn erase(member: MemberId, location: &PplLocation) -> Vec<MetadataWrite> {
+        let empty = encode(location.signature, 0, &[]);
         let piece = |start: u64| {
-            let mut buffer = Buffer::zeroed(bytes((place.sectors - start).min(CLEAR_SECTORS)));
+            let mut buffer = Buffer::zeroed(bytes((location.sectors - start).min(CLEAR_SECTORS)));
             if start == 0 {
                 buffer[..HEADER_BYTES].copy_from_slice(&empty);
             }
-            MetadataWrite { member, start_sector: place.start_sector + start, data: buffer.freeze() }
+            MetadataWrite { member, start_sector: location.start_sector + start, data: buffer.freeze() }
         };
-        (0..place.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
+        (0..location.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
     }
 
     /// The bytes that log `records`, and their position on the drive: always the start of the area (R19). `None`: the records before
@@ -318,7 +318,7 @@ impl Ppl {
     /// The records do not fit into one append.
     pub fn append(
         &mut self,
-        place: &PplPlace,
+        location: &PplLocation,
         geometry: &Geometry,
         session: u64,
         records: &[LogRecord],
@@ -347,13 +347,13 @@ impl Ppl {
         self.last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
         let mut buffer = memory.take(bytes(sectors));
         let (page, mut rest) = buffer.split_at_mut(HEADER_BYTES);
-        page.copy_from_slice(&encode(place.signature, self.generation, &entries));
+        page.copy_from_slice(&encode(location.signature, self.generation, &entries));
         for data in records.iter().filter_map(|record| record.partial.as_ref()) {
             let (front, back) = rest.split_at_mut(data.len());
             front.copy_from_slice(data);
             rest = back;
         }
-        Some((place.start_sector, memory.give(buffer)))
+        Some((location.start_sector, memory.give(buffer)))
     }
 }
 
@@ -369,9 +369,9 @@ mod tests {
     fn a_torn_append_puts_no_older_one_than_the_last_in_force() {
         let geometry =
             Geometry::new(Level::Raid5, Layout::Parity(ParityLayout::LeftSymmetric), 64, &[4096; 4]).expect("possible");
-        let place = PplPlace { start_sector: DriveSector::new(0), sectors: 400, signature: 7 };
-        let mut area = vec![0; bytes(place.sectors)];
-        area[..HEADER_BYTES].copy_from_slice(&Ppl::begin(MemberId(0), &place, 1).data);
+        let location = PplLocation { start_sector: DriveSector::new(0), sectors: 400, signature: 7 };
+        let mut area = vec![0; bytes(location.sectors)];
+        area[..HEADER_BYTES].copy_from_slice(&Ppl::begin(MemberId(0), &location, 1).data);
         let mut ppl = Ppl::default();
         for number in 1..=64 {
             let rows = 1 + number * 37 % 64;
@@ -385,13 +385,13 @@ mod tests {
                 new_data: Default::default(),
                 new_data_is_zeros: false,
             };
-            let append = ppl.append(&place, &geometry, 1, &[record], number, &mut Memory::default());
+            let append = ppl.append(&location, &geometry, 1, &[record], number, &mut Memory::default());
             let (start, data) = append.expect("the one before is retired");
             let start = bytes(start.get());
             for lost in (0..=data.len()).step_by(512) {
                 let mut torn = area.clone();
                 torn[start + lost..start + data.len()].copy_from_slice(&data[lost..]);
-                for (_, partial) in FoundPpl::parse(&torn, place.signature).entries {
+                for (_, partial) in FoundPpl::parse(&torn, location.signature).entries {
                     let found = u64::from(partial[0]);
                     assert!(found + 1 >= number, "record {found} is in force once {lost} bytes of {number} are lost");
                 }

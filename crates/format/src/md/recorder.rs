@@ -19,8 +19,8 @@ use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
 use super::lane_log::{LogArea, LogLayout, MdLog};
 use super::log::{LogSpace, Session, encode_head, salt_of};
-use super::member::BitmapPlace;
-use super::ppl::{self, Ppl, PplPlace};
+use super::member::BitmapLocation;
+use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
 use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
 use crate::md::badblocks;
@@ -113,7 +113,7 @@ impl LogKeeping {
 }
 
 /// The entry of a superblock update for a member or spare.
-struct Place {
+struct Entry {
     /// `None`: a spare.
     slot: Option<usize>,
     recovered: Synced<MemberSpace>,
@@ -326,8 +326,8 @@ impl MdRecorder {
             log_current: false,
             log_incarnation: 0,
         };
-        if let Some(place) = PplPlace::of(&keeper.superblock) {
-            writes.extend(Ppl::erase(member, &place));
+        if let Some(location) = PplLocation::of(&keeper.superblock) {
+            writes.extend(Ppl::erase(member, &location));
         }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
@@ -360,7 +360,7 @@ impl MdRecorder {
         let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
         let strip = u64::from(header.chunksize);
         let log_start = self.common.sector_at(header.bblog_offset).get();
-        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
+        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|offset| offset % block_sectors != 0) {
             return Err(format!(
                 "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
                 drive.logical_block_bytes
@@ -479,8 +479,8 @@ impl MdRecorder {
         // Such a log belongs to superblocks without a tag.
         let session = Session { tag: 0, tag_before: 0, ..Session::after(self.common.header.events, 0) };
         self.log.session = Some(session);
-        let place = |member: &MemberId| PplPlace::of(&self.keepers.get(member)?.superblock);
-        members.iter().filter_map(|member| Some(Ppl::begin(*member, &place(member)?, session.number))).collect()
+        let location = |member: &MemberId| PplLocation::of(&self.keepers.get(member)?.superblock);
+        members.iter().filter_map(|member| Some(Ppl::begin(*member, &location(member)?, session.number))).collect()
     }
 
     /// Writes some pages of the bitmap, in order and without repetition, to some members.
@@ -488,18 +488,18 @@ impl MdRecorder {
         bitmap: &Bitmap,
         page_bytes: usize,
         pages: impl Iterator<Item = usize>,
-        targets: impl Iterator<Item = (MemberId, BitmapPlace)> + Clone,
+        targets: impl Iterator<Item = (MemberId, BitmapLocation)> + Clone,
     ) -> Vec<MetadataWrite> {
         let page_sectors = (page_bytes / 512) as u64;
         let mut writes = Vec::new();
         for page in pages {
             let data = Buffer::copy_of(&bitmap.encode_page(page, page_bytes)).freeze();
             let start = page as u64 * page_sectors;
-            for (member, place) in targets.clone() {
-                let end = bitmap.size_sectors().next_multiple_of(place.unit_sectors).min(start + page_sectors);
+            for (member, location) in targets.clone() {
+                let end = bitmap.size_sectors().next_multiple_of(location.unit_sectors).min(start + page_sectors);
                 if start < end {
                     let data = data.slice(0, ((end - start) * 512) as usize);
-                    writes.push(MetadataWrite { member, start_sector: place.start_sector + start, data });
+                    writes.push(MetadataWrite { member, start_sector: location.start_sector + start, data });
                 }
             }
         }
@@ -508,31 +508,31 @@ impl MdRecorder {
 
     /// Where a member's metadata are on its drive, the ring of the write log and the headers of checksums included, in whole
     /// blocks of 4 KiB.
-    pub fn metadata_places(&self, member: MemberId) -> Vec<Range<DriveSector>> {
+    pub fn metadata_ranges(&self, member: MemberId) -> Vec<Range<DriveSector>> {
         let Some(keeper) = self.keepers.get(&member) else { return Vec::new() };
         let (superblock, header) = (&keeper.superblock, &keeper.superblock.header);
-        let mut places = vec![superblock.start_sector().run(SUPERBLOCK_BYTES as u64 / 512)];
+        let mut ranges = vec![superblock.start_sector().run(SUPERBLOCK_BYTES as u64 / 512)];
         if header.bblog_offset != 0 {
-            places.push(superblock.sector_at(header.bblog_offset).run(header.bblog_size.into()));
+            ranges.push(superblock.sector_at(header.bblog_offset).run(header.bblog_size.into()));
         }
         if let Some(bitmap) = &self.bitmap {
-            places.push(superblock.sector_at(header.bitmap_offset).run(bitmap.size_sectors()));
+            ranges.push(superblock.sector_at(header.bitmap_offset).run(bitmap.size_sectors()));
         }
-        if let Some(place) = self.log_space(superblock).and_then(|space| space.cut(self.lanes)).filter(|_| !self.log.off) {
-            places.push(place.ring_start()..place.head_start + 8);
+        if let Some(location) = self.log_space(superblock).and_then(|space| space.cut(self.lanes)).filter(|_| !self.log.off) {
+            ranges.push(location.ring_start()..location.head_start + 8);
         }
-        if let Some(place) = PplPlace::of(superblock) {
-            places.push(place.start_sector.run(place.sectors));
+        if let Some(location) = PplLocation::of(superblock) {
+            ranges.push(location.start_sector.run(location.sectors));
         }
         if self.checksums {
-            places.push(superblock.data().end.run(HEADERS_SECTORS));
+            ranges.push(superblock.data().end.run(HEADERS_SECTORS));
         }
-        places.into_iter().map(|place| place.in_blocks(8)).collect()
+        ranges.into_iter().map(|range| range.in_blocks(8)).collect()
     }
 
     /// The head of a member's log, if it must be written.
     fn log_head(&mut self, member: MemberId) -> Option<MetadataWrite> {
-        let place = self.log_space(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
+        let location = self.log_space(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
         let session = match self.log.session {
             Some(session) => session,
             None if self.log.off => Session::default(),
@@ -542,8 +542,8 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, keeper.log_incarnation);
-        Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
+        let page = encode_head(&keeper.superblock, &location, &session, self.log.off, keeper.log_incarnation);
+        Some(MetadataWrite { member, start_sector: location.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
     /// Only for an array with redundancy.
@@ -574,46 +574,46 @@ impl MdRecorder {
     fn later_pages(&self) -> Vec<MetadataWrite> {
         let Some(bitmap) = &self.bitmap else { return Vec::new() };
         let holds = |member: &&MemberId| matches!(self.keepers[*member].superblock.role(), Role::Slot(_));
-        let places: Vec<_> = self.keepers.keys().filter(holds).filter_map(|&member| self.place_of(member)).collect();
-        Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), places.into_iter())
+        let locations: Vec<_> = self.keepers.keys().filter(holds).filter_map(|&member| self.bitmap_location(member)).collect();
+        Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), locations.into_iter())
     }
 
-    fn place_of(&self, member: MemberId) -> Option<(MemberId, BitmapPlace)> {
+    fn bitmap_location(&self, member: MemberId) -> Option<(MemberId, BitmapLocation)> {
         let keeper = self.keepers.get(&member)?;
-        Some((member, BitmapPlace::of(&keeper.superblock, keeper.logical_block_bytes)?))
+        Some((member, BitmapLocation::of(&keeper.superblock, keeper.logical_block_bytes)?))
     }
 
-    /// The places of members and spares. A member that has returned under another handle since is named by the next update.
-    fn places_in(&self, state: &ArrayState) -> BTreeMap<MemberId, Place> {
-        let mut places = BTreeMap::new();
+    /// The entries of members and spares. A member that has returned under another handle since is named by the next update.
+    fn entries_in(&self, state: &ArrayState) -> BTreeMap<MemberId, Entry> {
+        let mut entries = BTreeMap::new();
         for (slot, slot_state) in state.slots.iter().enumerate() {
-            for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
-                if let Some(place) = place.as_ref().filter(|place| self.keepers.contains_key(&place.member)) {
-                    let (recovered, by_bitmap) = (place.recovered, place.by_bitmap);
-                    places.insert(place.member, Place { slot: Some(slot), recovered, by_bitmap, replacement });
+            for (progress, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
+                if let Some(progress) = progress.as_ref().filter(|progress| self.keepers.contains_key(&progress.member)) {
+                    let (recovered, by_bitmap) = (progress.recovered, progress.by_bitmap);
+                    entries.insert(progress.member, Entry { slot: Some(slot), recovered, by_bitmap, replacement });
                 }
             }
         }
-        let spare = || Place { slot: None, recovered: Synced::All, by_bitmap: false, replacement: false };
-        places.extend(state.spares.iter().filter(|spare| self.keepers.contains_key(spare)).map(|&member| (member, spare())));
-        places
+        let spare = || Entry { slot: None, recovered: Synced::All, by_bitmap: false, replacement: false };
+        entries.extend(state.spares.iter().filter(|spare| self.keepers.contains_key(spare)).map(|&member| (member, spare())));
+        entries
     }
 
     /// The role of each device number.
-    fn roles_in(&self, state: &ArrayState, places: &BTreeMap<MemberId, Place>) -> Vec<Role> {
+    fn roles_in(&self, state: &ArrayState, entries: &BTreeMap<MemberId, Entry>) -> Vec<Role> {
         let mut roles = vec![Role::Spare; self.common.roles.len()];
         let number_of = |member: &MemberId| self.keepers[member].superblock.header.dev_number;
         // A number stays in use while its member is there, also as a spare.
-        for (member, place) in places {
+        for (member, entry) in entries {
             let number = number_of(member);
             let role = roles.get(number as usize).copied().unwrap_or(Role::Spare);
-            set_role(&mut roles, number, place.slot.map_or(role, |slot| Role::Slot(slot as u16)));
+            set_role(&mut roles, number, entry.slot.map_or(role, |slot| Role::Slot(slot as u16)));
         }
         for (member, _) in &state.failed {
-            if self.keepers.contains_key(member) && !places.contains_key(member) {
+            if self.keepers.contains_key(member) && !entries.contains_key(member) {
                 let number = number_of(member);
                 // If it came back under a new handle, that one may have the same number.
-                if !places.keys().any(|other| number_of(other) == number) {
+                if !entries.keys().any(|other| number_of(other) == number) {
                     set_role(&mut roles, number, Role::Faulty);
                 }
             }
@@ -658,7 +658,7 @@ impl MdRecorder {
     }
 
     /// Updates a member's superblock from the common one and its place.
-    fn superblock_of(&mut self, member: MemberId, place: &Place) -> MetadataWrite {
+    fn superblock_of(&mut self, member: MemberId, entry: &Entry) -> MetadataWrite {
         let keeper = self.keepers.get_mut(&member).expect("only members that are kept have a place");
         let superblock = &mut keeper.superblock;
         superblock.roles.clone_from(&self.common.roles);
@@ -669,14 +669,14 @@ impl MdRecorder {
         if self.bitmap.is_some() {
             header.feature_map |= feature::BITMAP_OFFSET;
         }
-        if place.recovered != Synced::All || place.by_bitmap {
+        if entry.recovered != Synced::All || entry.by_bitmap {
             header.feature_map |= feature::RECOVERY_OFFSET;
-            header.recovery_offset = offset_of(place.recovered);
-            if place.by_bitmap && self.bitmap.is_some() {
+            header.recovery_offset = offset_of(entry.recovered);
+            if entry.by_bitmap && self.bitmap.is_some() {
                 header.feature_map |= feature::RECOVERY_BITMAP;
             }
         }
-        if place.replacement {
+        if entry.replacement {
             header.feature_map |= feature::REPLACEMENT;
         }
         if !keeper.bad_blocks.is_empty() {
@@ -690,10 +690,10 @@ impl MdRecorder {
         let mut writes = Vec::new();
         if let Some(bitmap) = &self.bitmap {
             let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
-            let place_of = |member: &MemberId| self.place_of(*member);
+            let bitmap_location = |member: &MemberId| self.bitmap_location(*member);
             let (page_bytes, pages) = (self.page_bytes, bitmap.page_count(self.page_bytes));
-            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..1, current.iter().filter_map(place_of)));
-            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..pages, behind.iter().filter_map(place_of)));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..1, current.iter().filter_map(bitmap_location)));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..pages, behind.iter().filter_map(bitmap_location)));
             for member in &self.active {
                 self.keepers.get_mut(member).expect("active members are kept").bitmap_current = true;
             }
@@ -806,20 +806,21 @@ impl Recorder for MdRecorder {
                 return later;
             }
         }
-        let mut told = std::mem::take(&mut self.one_event_behind);
+        let mut rewritten = std::mem::take(&mut self.one_event_behind);
         let mut writes = Vec::new();
-        if told.is_empty() && !self.to_rewrite.is_empty() {
-            told = std::mem::take(&mut self.to_rewrite);
+        if rewritten.is_empty() && !self.to_rewrite.is_empty() {
+            rewritten = std::mem::take(&mut self.to_rewrite);
             self.common.header.events += 1;
             if let Some(bitmap) = &mut self.bitmap {
                 bitmap.header.events = self.common.header.events;
                 let bitmap = self.bitmap.as_ref().expect("it is there");
-                let places: Vec<_> = told.iter().filter_map(|&member| self.place_of(member)).collect();
-                writes = Self::bitmap_writes(bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), places.into_iter());
+                let locations: Vec<_> = rewritten.iter().filter_map(|&member| self.bitmap_location(member)).collect();
+                writes =
+                    Self::bitmap_writes(bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), locations.into_iter());
             }
         }
         let (truth, paged) = (&self.common, !writes.is_empty());
-        for member in told {
+        for member in rewritten {
             let Some(keeper) = self.keepers.get_mut(&member) else { continue };
             keeper.bitmap_current |= paged;
             let header = &mut keeper.superblock.header;
@@ -833,15 +834,15 @@ impl Recorder for MdRecorder {
     }
 
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
-        let places = self.places_in(state);
-        self.active = places.iter().filter(|(_, place)| place.slot.is_some()).map(|(&member, _)| member).collect();
+        let entries = self.entries_in(state);
+        self.active = entries.iter().filter(|(_, entry)| entry.slot.is_some()).map(|(&member, _)| member).collect();
         self.spares = state.spares.iter().copied().filter(|spare| self.keepers.contains_key(spare)).collect();
-        let roles = self.roles_in(state, &places);
+        let roles = self.roles_in(state, &entries);
         let holders = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member));
         let holders = holders.filter(|member| self.keepers.contains_key(member)).collect();
         self.begin_update(state, roles, holders, unix_seconds);
-        let mut writes: Vec<MetadataWrite> = places.iter().map(|(&member, place)| self.superblock_of(member, place)).collect();
-        for &member in places.keys() {
+        let mut writes: Vec<MetadataWrite> = entries.iter().map(|(&member, entry)| self.superblock_of(member, entry)).collect();
+        for &member in entries.keys() {
             writes.extend(self.log_head(member));
         }
         writes.extend(self.bitmap_of_state());
@@ -888,10 +889,10 @@ impl Recorder for MdRecorder {
         // A page that a member did not take lacks a bit of this run, which no write relied on: it gets all of them.
         let (current, behind): (Vec<MemberId>, Vec<MemberId>) =
             self.active.iter().partition(|member| self.keepers[member].bitmap_current);
-        let places = |members: &[MemberId]| members.iter().filter_map(|&member| self.place_of(member)).collect::<Vec<_>>();
-        let mut writes = Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), places(&current).into_iter());
+        let locations = |members: &[MemberId]| members.iter().filter_map(|&member| self.bitmap_location(member)).collect::<Vec<_>>();
+        let mut writes = Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), locations(&current).into_iter());
         let all_pages = 0..bitmap.page_count(self.page_bytes);
-        writes.extend(Self::bitmap_writes(bitmap, self.page_bytes, all_pages, places(&behind).into_iter()));
+        writes.extend(Self::bitmap_writes(bitmap, self.page_bytes, all_pages, locations(&behind).into_iter()));
         for member in behind {
             self.keepers.get_mut(&member).expect("active members are kept").bitmap_current = true;
         }
@@ -913,15 +914,15 @@ impl Recorder for MdRecorder {
     }
 
     fn log_layout(&self) -> LogLayout {
-        let place = |(&member, keeper): (&MemberId, &MemberMetadata)| {
+        let location = |(&member, keeper): (&MemberId, &MemberMetadata)| {
             let superblock = &keeper.superblock;
-            let place = match PplPlace::of(superblock) {
-                Some(place) => LogArea::Ppl(place, self.geometry()),
+            let location = match PplLocation::of(superblock) {
+                Some(location) => LogArea::Ppl(location, self.geometry()),
                 None => LogArea::Ring(self.log_space(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_incarnation)),
             };
-            Some((member, place))
+            Some((member, location))
         };
         let session = self.log.session.map_or(0, |session| session.number);
-        LogLayout { session, members: self.keepers.iter().filter_map(place).collect() }
+        LogLayout { session, members: self.keepers.iter().filter_map(location).collect() }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks whether Stria can serve the array of a superblock.
 
-use super::ppl::PplPlace;
+use super::ppl::PplLocation;
 use super::shape::layout_of;
 use super::superblock::{Role, Superblock, SuperblockError, feature};
 
@@ -35,7 +35,7 @@ impl Superblock {
                  remove it under Linux first (assemble, then fail and remove the journal)",
             );
         }
-        if let Some(place) = PplPlace::of(self) {
+        if let Some(place) = PplLocation::of(self) {
             if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
             {
                 return unserved(

@@ -149,15 +149,15 @@ fn what_is_not_known_or_malformed_is_refused_and_haggling_goes_on() {
 fn allocation_context_is_set_for_one_export_and_listed_by_wildcard() {
     let structured = || option(option::STRUCTURED_REPLY, b"");
     let set = |export: &str, query: &str| context(option::SET_META_CONTEXT, export, &[query]);
-    let agreed = |messages: &[Vec<u8>]| match haggle(3, messages).1 {
+    let is_accepted = |messages: &[Vec<u8>]| match haggle(3, messages).1 {
         Step::Agreed(agreement) => agreement.allocation,
         step => panic!("no agreement: {step:?}"),
     };
-    assert!(agreed(&[structured(), set("tank", "base:allocation"), go("tank", &[])]));
-    assert!(agreed(&[structured(), set("", "base:allocation"), go("tank", &[])]), "the default is the first");
-    assert!(!agreed(&[structured(), set("safe", "base:allocation"), go("tank", &[])]));
-    assert!(!agreed(&[structured(), set("tank", "base:"), go("tank", &[])]), "no wildcard in SET");
-    assert!(!agreed(&[structured(), set("tank", "base:allocation"), set("tank", "x-a:b"), go("tank", &[])]));
+    assert!(is_accepted(&[structured(), set("tank", "base:allocation"), go("tank", &[])]));
+    assert!(is_accepted(&[structured(), set("", "base:allocation"), go("tank", &[])]), "the default is the first");
+    assert!(!is_accepted(&[structured(), set("safe", "base:allocation"), go("tank", &[])]));
+    assert!(!is_accepted(&[structured(), set("tank", "base:"), go("tank", &[])]), "no wildcard in SET");
+    assert!(!is_accepted(&[structured(), set("tank", "base:allocation"), set("tank", "x-a:b"), go("tank", &[])]));
     for (queries, count) in [(&[][..], 1), (&["base:"][..], 1), (&["qemu:"][..], 0), (&["base:allocation", "base:"][..], 1)] {
         let (output, _) = haggle(3, &[structured(), context(option::LIST_META_CONTEXT, "tank", queries)]);
         assert_eq!(kinds(&output).iter().filter(|kind| **kind == reply::META_CONTEXT).count(), count, "{queries:?}");

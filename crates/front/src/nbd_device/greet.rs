@@ -36,7 +36,7 @@ impl From<io::Error> for Refusal {
 ///
 /// # Errors
 /// The server's refusal, or the failure of the connection.
-pub fn agree(stream: &mut (impl Read + Write), export: &str) -> Result<Offer, Refusal> {
+pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Offer, Refusal> {
     let not_nbd = || Refusal::Declined("the program there is no NBD server, or does not speak NBD as this program does".into());
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting)?;
@@ -104,7 +104,7 @@ mod tests {
         exports: Vec<Arc<Facts>>,
         input: Vec<u8>,
         output: VecDeque<u8>,
-        agreed: bool,
+        is_accepted: bool,
     }
 
     impl Server {
@@ -122,7 +122,7 @@ mod tests {
                 rotational: false,
                 can_trim: true,
             };
-            Self { handshake, exports: vec![Arc::new(tank)], input: Vec::new(), output: greeting.into(), agreed: false }
+            Self { handshake, exports: vec![Arc::new(tank)], input: Vec::new(), output: greeting.into(), is_accepted: false }
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
                     Step::Again => {}
                     Step::Agreed(agreement) => {
                         assert!(!agreement.structured, "Linux knows simple replies only");
-                        self.agreed = true;
+                        self.is_accepted = true;
                         return Ok(bytes.len());
                     }
                     Step::Starved | Step::StartTls | Step::Close(_) => return Ok(bytes.len()),
@@ -161,26 +161,28 @@ mod tests {
     fn our_server_agrees_and_nothing_is_left_unread() {
         for block_bytes in [512, 4096] {
             let mut server = Server::new(Security::Plain, block_bytes);
-            let offer = agree(&mut server, "tank").expect("agreed");
+            let offer = negotiate(&mut server, "tank").expect("agreed");
             assert_eq!((offer.size_bytes, offer.block_bytes), (1 << 30, block_bytes));
             use transmission::*;
             let wanted = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
             assert_eq!(offer.flags & (wanted | READ_ONLY | SEND_DF), wanted);
-            assert!(server.agreed && server.output.is_empty() && server.input.is_empty());
+            assert!(server.is_accepted && server.output.is_empty() && server.input.is_empty());
         }
     }
 
     #[test]
     fn refusals_are_reported_in_the_servers_words() {
-        let declined = |security, name| match agree(&mut Server::new(security, 512), name) {
+        let declined = |security, name| match negotiate(&mut Server::new(security, 512), name) {
             Err(Refusal::Declined(reason)) => reason,
             other => panic!("{other:?}"),
         };
         assert!(declined(Security::Plain, "pool").contains("no export of this name"));
         assert!(declined(Security::Required, "tank").contains("--nbd unix:PATH"));
         let ssh = io::Cursor::new(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n".to_vec());
-        assert!(matches!(agree(&mut { ssh }, "tank"), Err(Refusal::Declined(reason)) if reason.contains("does not speak NBD")));
+        assert!(
+            matches!(negotiate(&mut { ssh }, "tank"), Err(Refusal::Declined(reason)) if reason.contains("does not speak NBD"))
+        );
         let cut = io::Cursor::new(b"NBDMAGIC".to_vec());
-        assert!(matches!(agree(&mut { cut }, "tank"), Err(Refusal::Io(_))));
+        assert!(matches!(negotiate(&mut { cut }, "tank"), Err(Refusal::Io(_))));
     }
 }

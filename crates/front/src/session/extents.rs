@@ -93,10 +93,10 @@ mod tests {
             let extents: Vec<Extent> = extents.into_iter().map(|(sectors, hole)| extent(sectors, hole)).collect();
             let sectors = blocks * block_sectors;
             let holes: Vec<bool> = extents.iter().flat_map(|e| std::iter::repeat_n(e.hole, e.sectors as usize)).collect();
-            let told = decode(&descriptors(&extents, sectors, block_sectors, one));
-            prop_assert!(!told.is_empty() && (!one || told.len() == 1));
+            let decoded = decode(&descriptors(&extents, sectors, block_sectors, one));
+            prop_assert!(!decoded.is_empty() && (!one || decoded.len() == 1));
             let mut at = 0u64;
-            for &(length, flags) in &told {
+            for &(length, flags) in &decoded {
                 prop_assert!(length > 0 && u64::from(length) % (block_sectors * 512) == 0);
                 let end = at + u64::from(length) / 512;
                 prop_assert!(flags == 0 || (at..end).all(|sector| holes[sector as usize]));

@@ -78,17 +78,17 @@ impl Crew {
     }
 }
 
-/// A queue's place among those of its device, from before its on-lane client is made until after it is dropped.
-pub(super) struct Place(Arc<Crew>);
+/// Counts a queue among those of its device, from before its on-lane client is made until after it is dropped.
+pub(super) struct CrewMember(Arc<Crew>);
 
-impl Place {
+impl CrewMember {
     pub fn take(crew: &Arc<Crew>) -> Self {
         crew.lock().queues += 1;
         Self(Arc::clone(crew))
     }
 }
 
-impl Drop for Place {
+impl Drop for CrewMember {
     fn drop(&mut self) {
         self.0.lock().queues -= 1;
         self.0.changed.notify_all();
@@ -139,7 +139,7 @@ pub(super) struct QueueClient<D> {
     /// The crew's record of this queue.
     counted: (Counters, u64),
     /// Last, so that the port is closed before the place is free.
-    place: Place,
+    crew_member: CrewMember,
 }
 
 impl<D: Driver> QueueClient<D> {
@@ -147,13 +147,13 @@ impl<D: Driver> QueueClient<D> {
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub fn new(name: String, queue: Queue, port: D, place: Place) -> io::Result<Self> {
+    pub fn new(name: String, queue: Queue, port: D, crew_member: CrewMember) -> io::Result<Self> {
         let readiness = Arc::new(port.readiness()?);
-        Ok(Self { name, queue, port, readiness, has_begun: false, idle_since: 0, counted: (Counters::default(), 0), place })
+        Ok(Self { name, queue, port, readiness, has_begun: false, idle_since: 0, counted: (Counters::default(), 0), crew_member })
     }
 
     fn advance(&mut self, now: Nanos, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Result<KeepOn, End> {
-        let Self { queue, port, place: Place(crew), .. } = self;
+        let Self { queue, port, crew_member: CrewMember(crew), .. } = self;
         if !std::mem::replace(&mut self.has_begun, true) {
             port.begin()?;
             queue.begin(port);
@@ -190,8 +190,8 @@ impl<D: Driver> LaneClient for QueueClient<D> {
     fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         self.advance(now, ended, requests).unwrap_or_else(|end| {
             log::error!("{}: {end}; its requests wait until the array is served again", self.name);
-            self.place.0.lock().failure.get_or_insert_with(|| end.to_string());
-            self.place.0.changed.notify_all();
+            self.crew_member.0.lock().failure.get_or_insert_with(|| end.to_string());
+            self.crew_member.0.changed.notify_all();
             KeepOn::Leave
         })
     }

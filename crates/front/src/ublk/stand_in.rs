@@ -6,7 +6,7 @@
 //! so that each tag always has one.
 
 use super::kernel::KernelPort;
-use super::lane_client::{Crew, Driver, Place, QueueClient};
+use super::lane_client::{Crew, CrewMember, Driver, QueueClient};
 use super::queue::{Copier, Port, Queue};
 use super::uapi::{Descriptor, data_position, io as result_of, operation};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -34,7 +34,7 @@ pub struct Ask {
 pub fn queue(limits: &Limits, depth: u16, ask: Ask, start_sector: impl Fn(u16) -> u64) -> io::Result<Box<dyn LaneClient>> {
     let port = StandIn::open(depth, ask, start_sector)?;
     let queue = Queue::new(limits.clone(), ask.bytes, depth, false);
-    Ok(Box::new(QueueClient::new("stand-in".into(), queue, port, Place::take(&Arc::<Crew>::default()))?))
+    Ok(Box::new(QueueClient::new("stand-in".into(), queue, port, CrewMember::take(&Arc::<Crew>::default()))?))
 }
 
 /// The system calls of a turn of such a queue, and nothing else: what the queue's own code costs is the difference.

@@ -14,19 +14,19 @@ fn limits_become_what_linux_is_told() {
         rotational: true,
         ..Limits::plain(1001)
     };
-    let told = parameters(&limits, false);
+    let set = parameters(&limits, false);
     let durable = Parameters::VOLATILE_CACHE | Parameters::FUA;
-    assert_eq!(told.attributes, durable | Parameters::ROTATIONAL);
-    assert_eq!((told.logical_block_shift, told.physical_block_shift, told.io_min_shift, told.io_best_shift), (9, 12, 12, 16));
-    assert_eq!((told.sectors, told.discard_granularity_bytes), (1001, 65536));
-    assert_eq!((told.io_sectors_max, told.discard_sectors_max, told.zeroes_sectors_max), (2048, 131_072, 131_072));
+    assert_eq!(set.attributes, durable | Parameters::ROTATIONAL);
+    assert_eq!((set.logical_block_shift, set.physical_block_shift, set.io_min_shift, set.io_best_shift), (9, 12, 12, 16));
+    assert_eq!((set.sectors, set.discard_granularity_bytes), (1001, 65536));
+    assert_eq!((set.io_sectors_max, set.discard_sectors_max, set.zeroes_sectors_max), (2048, 131_072, 131_072));
 
-    let told = parameters(&Limits { logical_block_bytes: 4096, ..Limits::plain(1001) }, true);
-    assert_eq!(told.attributes, durable | Parameters::READ_ONLY);
-    assert_eq!((told.logical_block_shift, told.physical_block_shift, told.io_best_shift), (12, 12, 12), "never below the block");
-    assert_eq!(told.sectors, 1000, "whole blocks");
-    assert_eq!((told.discard_sectors_max, told.zeroes_sectors_max), (0, 0), "nothing that writes");
-    assert_ne!(told.discard_granularity_bytes, 0, "the driver refuses 0");
+    let set = parameters(&Limits { logical_block_bytes: 4096, ..Limits::plain(1001) }, true);
+    assert_eq!(set.attributes, durable | Parameters::READ_ONLY);
+    assert_eq!((set.logical_block_shift, set.physical_block_shift, set.io_best_shift), (12, 12, 12), "never below the block");
+    assert_eq!(set.sectors, 1000, "whole blocks");
+    assert_eq!((set.discard_sectors_max, set.zeroes_sectors_max), (0, 0), "nothing that writes");
+    assert_ne!(set.discard_granularity_bytes, 0, "the driver refuses 0");
 }
 
 #[test]

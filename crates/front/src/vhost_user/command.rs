@@ -115,8 +115,8 @@ fn examine(readable: &Ranges, answer: &Ranges, map: &Map, facts: &Facts) -> Resu
 }
 
 fn transfer(start_sector: u64, bytes: usize, facts: &Facts) -> Result<usize, Status> {
-    let is_whole = bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES) && bytes <= REQUEST_BYTES_MAX;
-    match is_whole && is_within(start_sector, (bytes / SECTOR_BYTES) as u64, facts) {
+    let has_valid_size = bytes > 0 && bytes.is_multiple_of(SECTOR_BYTES) && bytes <= REQUEST_BYTES_MAX;
+    match has_valid_size && is_within(start_sector, (bytes / SECTOR_BYTES) as u64, facts) {
         true => Ok(bytes),
         false => Err(Status::IoError),
     }

@@ -77,11 +77,11 @@ fn drive() -> &'static Path {
 
 #[test]
 fn a_format_keeps_blocks_metadata_and_protection() {
-    let kept = 1 | 1 << 12 | 1 << 4 | 1 << 5 | 1 << 8;
+    let other_bits = 1 | 1 << 12 | 1 << 4 | 1 << 5 | 1 << 8;
     for (reach, kind) in [(0, 1), (1 << 2, 2)] {
         let standin = Standin { offers: (1 << 1, reach, 0), ..Standin::default() };
         format(&standin, &["nvme0n8"]).expect("it is done");
-        assert_eq!(*standin.orders.borrow(), [(0x80, 7, kept | kind << 9)]);
+        assert_eq!(*standin.orders.borrow(), [(0x80, 7, other_bits | kind << 9)]);
     }
     let standin = Standin { offers: (1 << 1, 0, 0), status: 0x10a, ..Standin::default() };
     let words = format(&standin, &[]).expect_err("a refusal").to_string();

@@ -154,7 +154,7 @@ fn a_refused_part_or_image_leaves_the_firmware_as_it_was() {
 /// The text of a failed commit once said that the firmware was unchanged, also after a time-out of one that activates at once.
 #[test]
 fn a_commit_without_an_answer_is_followed_by_a_look_at_what_runs() {
-    let told = |after| {
+    let words_after = |after| {
         let standin = Standin { commit: Err(Errno::TIMEDOUT), after, ..Standin::new() };
         store(drive(), &standin, &image(8192), Some(2), true).expect_err("no answer").to_string()
     };
@@ -162,16 +162,16 @@ fn a_commit_without_an_answer_is_followed_by_a_look_at_what_runs() {
     book::set(&mut activated.identity, "FR", b"1.2     ");
     activated.log[0] = 2;
     activated.log[16..24].copy_from_slice(b"1.2     ");
-    let words = told(Some(Some((activated.identity, activated.log))));
+    let words = words_after(Some(Some((activated.identity, activated.log))));
     assert!(words.ends_with("1.2 runs now, after 1.0 (slot 1: 1.0, slot 2: 1.2, slot 3: empty)"), "{words}");
     let mut stored = Standin::new();
     stored.log[0] = 1 | 3 << 4;
     stored.log[24..32].copy_from_slice(b"1.2     ");
-    let words = told(Some(Some((stored.identity, stored.log))));
+    let words = words_after(Some(Some((stored.identity, stored.log))));
     assert!(words.contains("slot 3: 1.2; slot 3 runs after the next reset"), "{words}");
-    let words = told(Some(None));
+    let words = words_after(Some(None));
     assert!(words.contains("it is unknown which firmware runs") && !words.contains("unchanged"), "{words}");
-    assert!(told(None).contains("1.0 runs on, and the firmware slots are unchanged"));
+    assert!(words_after(None).contains("1.0 runs on, and the firmware slots are unchanged"));
 }
 
 #[test]

@@ -397,9 +397,9 @@ mod tests {
     fn the_manual_lists_what_is_allowed() {
         let manual = include_str!("../../../../docs/LAB.md");
         let part = manual.split("## Options of fio").nth(1).expect("the part").split("\n## ").next().expect("text");
-        let told: Vec<&str> = part.split('`').skip(1).step_by(2).filter(|word| !word.contains([' ', '=', ':'])).collect();
+        let named: Vec<&str> = part.split('`').skip(1).step_by(2).filter(|word| !word.contains([' ', '=', ':'])).collect();
         for (option, _) in ALLOWED {
-            assert!(told.contains(option), "{option} is missing in docs/LAB.md");
+            assert!(named.contains(option), "{option} is missing in docs/LAB.md");
         }
     }
 }

@@ -134,13 +134,13 @@ fn logs_of_any_interval_and_of_each_job_become_samples() {
         write(&format!("lat.{job}"), "500, 10, 0, 0, 0\n1000, 30, 0, 0, 0\n");
     }
     let samples = series(&prefix, 500);
-    let told: Vec<_> = samples.iter().map(|sample| (sample.at_ms, sample.read_iops)).collect();
-    assert_eq!(told, [(1000, 200.0), (2000, 400.0)]);
+    let series_of: Vec<_> = samples.iter().map(|sample| (sample.at_ms, sample.read_iops)).collect();
+    assert_eq!(series_of, [(1000, 200.0), (2000, 400.0)]);
     assert_eq!(samples[0].latency_mean_ns, 20.0);
     let slow = folder.path().join("slow");
     fs::write(folder.path().join("slow_iops.log"), "5000, 70, 1, 0, 0\n10000, 80, 1, 0, 0\n").expect("a log");
-    let told: Vec<_> = series(&slow, 5000).iter().map(|sample| (sample.at_ms, sample.write_iops)).collect();
-    assert_eq!(told, [(5000, 70.0), (10000, 80.0)]);
+    let series_of: Vec<_> = series(&slow, 5000).iter().map(|sample| (sample.at_ms, sample.write_iops)).collect();
+    assert_eq!(series_of, [(5000, 70.0), (10000, 80.0)]);
 }
 
 /// Of 128 jobs a few log the last second, and one comes even later: neither is a collapse.

@@ -78,12 +78,12 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
 
     // It is resumed with the interrupted pass. Another trace is refused.
     let out = folder.path().join("run");
-    let kept = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
+    let stored = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
     let go_on = AtomicBool::new(false);
     // The folder cannot allow overwriting: the user must, each time.
-    let refused = resume(&small().into(), &kept, &out, &go_on, &mut Quiet);
+    let refused = resume(&small().into(), &stored, &out, &go_on, &mut Quiet);
     assert!(matches!(refused, Err(KeepError::NotAllowed { .. })), "{refused:?}");
-    let asked = Request { destroy: true, ..kept };
+    let asked = Request { destroy: true, ..stored };
     let mut other = small();
     other.records.pop();
     assert!(resume(&other.into(), &asked, &out, &go_on, &mut Quiet).expect_err("refused").to_string().contains("not the trace"));

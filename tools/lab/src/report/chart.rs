@@ -227,10 +227,10 @@ impl Chart {
         let longest = self.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
         let left = LEFT.max(longest as f64 * CHARACTER + 8.0);
         let (right, bottom) = (width - RIGHT, height - BOTTOM);
-        let place = Place { chart: self, left, right, bottom };
+        let plot = Plot { chart: self, left, right, bottom };
         let mut svg = String::new();
         if let Some((from, to)) = self.window {
-            let (from, to) = (place.x(from), place.x(to));
+            let (from, to) = (plot.x(from), plot.x(to));
             let _ = write!(
                 svg,
                 "<rect class=\"window\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/>",
@@ -238,17 +238,17 @@ impl Chart {
                 bottom - TOP
             );
         }
-        self.draw_axes(&place, width, &mut svg);
-        self.draw_marks(&place, &mut svg);
-        self.series.iter().for_each(|series| series.draw(&place, &mut svg));
+        self.draw_axes(&plot, width, &mut svg);
+        self.draw_marks(&plot, &mut svg);
+        self.series.iter().for_each(|series| series.draw(&plot, &mut svg));
         svg
     }
 
-    fn draw_axes(&self, place: &Place, width: f64, svg: &mut String) {
-        let Place { left, right, bottom, .. } = *place;
+    fn draw_axes(&self, plot: &Plot, width: f64, svg: &mut String) {
+        let Plot { left, right, bottom, .. } = *plot;
         let mut lowest_label = f64::INFINITY;
         for (value, label) in &self.y.ticks {
-            let at = place.y(*value);
+            let at = plot.y(*value);
             let class = if *value == self.y.low { "axis" } else { "grid" };
             let _ = write!(svg, "<path class=\"{class}\" d=\"M{left:.1} {at:.1}H{right}\"/>");
             if lowest_label - at >= 12.0 {
@@ -258,7 +258,7 @@ impl Chart {
         }
         let mut free = f64::NEG_INFINITY;
         for (value, label) in &self.x.ticks {
-            let (at, half) = (place.x(*value), label.chars().count() as f64 * CHARACTER / 2.0);
+            let (at, half) = (plot.x(*value), label.chars().count() as f64 * CHARACTER / 2.0);
             let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1} {bottom}v3\"/>");
             if at - half > free && at + half <= width {
                 free = at + half + 4.0;
@@ -275,11 +275,11 @@ impl Chart {
     }
 
     /// Numbered lines, each with its number where there is space.
-    fn draw_marks(&self, place: &Place, svg: &mut String) {
+    fn draw_marks(&self, plot: &Plot, svg: &mut String) {
         let mut free = f64::NEG_INFINITY;
         for (index, &mark) in self.marks.iter().enumerate() {
-            let at = place.x(mark);
-            let _ = write!(svg, "<path class=\"mark\" d=\"M{at:.1} {TOP}V{}\"/>", place.bottom);
+            let at = plot.x(mark);
+            let _ = write!(svg, "<path class=\"mark\" d=\"M{at:.1} {TOP}V{}\"/>", plot.bottom);
             if at - 6.0 > free {
                 free = at + 8.0;
                 let _ = write!(
@@ -294,14 +294,14 @@ impl Chart {
 }
 
 /// The edges of the area of a chart's values.
-struct Place<'a> {
+struct Plot<'a> {
     chart: &'a Chart,
     left: f64,
     right: f64,
     bottom: f64,
 }
 
-impl Place<'_> {
+impl Plot<'_> {
     fn x(&self, value: f64) -> f64 {
         self.left + self.chart.x.share(value) * (self.right - self.left)
     }
@@ -312,9 +312,9 @@ impl Place<'_> {
 }
 
 impl Series {
-    fn draw(&self, place: &Place, svg: &mut String) {
+    fn draw(&self, plot: &Plot, svg: &mut String) {
         let Self { class, dots, .. } = self;
-        let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", place.x(dot.x), place.y(dot.y))).collect();
+        let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", plot.x(dot.x), plot.y(dot.y))).collect();
         if path.len() > 1 {
             let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", self.line(), path.join("L"));
         }
@@ -324,9 +324,9 @@ impl Series {
         // A long curve has a few markers, so that it differs from others not only by its colour.
         let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
         for dot in dots.iter().skip(step / 2).step_by(step) {
-            let (x, y) = (place.x(dot.x), place.y(dot.y));
+            let (x, y) = (plot.x(dot.x), plot.y(dot.y));
             if dot.high > dot.low {
-                let (low, high) = (place.y(dot.low), place.y(dot.high));
+                let (low, high) = (plot.y(dot.low), plot.y(dot.high));
                 let _ = write!(svg, "<path class=\"{class}-whisker\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>");
             }
             let marker = self.marker();

@@ -187,10 +187,10 @@ pub fn phases(report: &Report<'_>) -> String {
     for target in &report.run.manifest.targets {
         let points = report.results.iter().filter(|(point, _)| point.target == target.name);
         let row = |(point, records): (&&Point, &Vec<&Record>)| {
-            let told: Vec<(Phase, Phase)> =
+            let phases: Vec<(Phase, Phase)> =
                 records.iter().filter_map(|record| Some((record.total.submission?, record.total.completion?))).collect();
             let median =
-                |value: fn(&(Phase, Phase)) -> f64| Some(Summary::of(&told.iter().map(value).collect::<Vec<f64>>())?.median);
+                |value: fn(&(Phase, Phase)) -> f64| Some(Summary::of(&phases.iter().map(value).collect::<Vec<f64>>())?.median);
             let (submission, completion) = (median(|parts| parts.0.mean_ns)?, median(|parts| parts.1.mean_ns)?);
             let share = submission / (submission + completion).max(1e-9) * 100.0;
             let all = Summary::of(&select::values(records, |record| record.total.latency.mean_ns))?.median;

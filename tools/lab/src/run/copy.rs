@@ -29,15 +29,15 @@ const CHUNK: usize = 1 << 20;
 const PER_FOLDER: usize = 200;
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The place of the copies. Dropping it removes everything.
-pub struct Place {
+/// The folder of the copies. Dropping it removes everything.
+pub struct CopyFolder {
     folder: PathBuf,
     /// `ext4`, for the report.
     file_system: String,
     mounted: Option<Mounted>,
 }
 
-/// The setup of the place.
+/// The setup of the folder.
 #[derive(Default)]
 struct Mounted {
     mount_point: PathBuf,
@@ -69,7 +69,7 @@ impl Drop for Mounted {
     }
 }
 
-impl Drop for Place {
+impl Drop for CopyFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -82,7 +82,7 @@ fn command(program: &str, words: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(said(&output.stdout)) } else { Err(format!("{program}: {}", said(&output.stderr))) }
 }
 
-impl Place {
+impl CopyFolder {
     fn new(target: &Target, file_system: FileSystem, sockets: &Path) -> Result<Self, String> {
         match target.info.kind {
             TargetKind::File => {
@@ -184,15 +184,15 @@ fn copy_file(from: &Path, to: &Path, buffer: &mut [u8]) -> io::Result<()> {
 
 impl Runner<'_> {
     pub(super) fn copy(&mut self, set: &CopySet, step: u32, round: u32, target: &Target) -> Result<(), Broken> {
-        if let Err(words) = self.copies_place(set, target)? {
+        if let Err(words) = self.copy_folder(set, target)? {
             return Ok(self.note(NoteKind::Fallback, None, format!("{} are not copied: {words}", set.name))?);
         }
-        let Some(place) = &self.copies else { return Ok(()) };
+        let Some(copies) = &self.copies else { return Ok(()) };
         // Not named after the set, whose name an experiment chooses.
-        let (from, to) = (place.folder.join(format!("from-{step}")), place.folder.join("copy"));
-        let file_system = place.file_system.clone();
+        let (from, to) = (copies.folder.join(format!("from-{step}")), copies.folder.join("copy"));
+        let file_system = copies.file_system.clone();
         let failed = |error: io::Error| Broken::Section(format!("copy of {}: {error}", set.name));
-        self.make_ready(place, &from, &to, set).map_err(failed)?;
+        self.make_ready(copies, &from, &to, set).map_err(failed)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(Broken::Interrupted);
         }
@@ -237,25 +237,25 @@ impl Runner<'_> {
         self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
     }
 
-    /// Makes the place for copies unless it exists. The inner error: the reason why that is impossible.
-    fn copies_place(&mut self, set: &CopySet, target: &Target) -> Result<Result<(), String>, Broken> {
+    /// Makes the folder for copies unless it exists. The inner error: the reason why that is impossible.
+    fn copy_folder(&mut self, set: &CopySet, target: &Target) -> Result<Result<(), String>, Broken> {
         if !self.request.hosts.is_empty() {
             return Ok(Err("copies are made on this machine only".into()));
         }
         if self.copies.is_none() {
-            let place = match Place::new(target, set.file_system, self.own.folder()) {
-                Ok(place) => place,
+            let copies = match CopyFolder::new(target, set.file_system, self.own.folder()) {
+                Ok(copies) => copies,
                 Err(words) => return Ok(Err(words)),
             };
-            let words = if place.mounted.is_some() { "made and mounted" } else { "as it is" };
-            self.note(NoteKind::Step, None, format!("copies go through {}, {words}", place.file_system))?;
-            self.copies = Some(place);
+            let words = if copies.mounted.is_some() { "made and mounted" } else { "as it is" };
+            self.note(NoteKind::Step, None, format!("copies go through {}, {words}", copies.file_system))?;
+            self.copies = Some(copies);
         }
         Ok(Ok(()))
     }
 
     /// Makes the files and the folders of the copy. Afterwards no file is in a cache.
-    fn make_ready(&self, place: &Place, from: &Path, to: &Path, set: &CopySet) -> io::Result<()> {
+    fn make_ready(&self, copies: &CopyFolder, from: &Path, to: &Path, set: &CopySet) -> io::Result<()> {
         if !from.exists() {
             make_files(from, set, self.stop)?;
         }
@@ -265,7 +265,7 @@ impl Runner<'_> {
             // Cached data would not be read from the storage.
             fadvise(&File::open(file_of(from, at))?, 0, None, Advice::DontNeed)?;
         }
-        if place.mounted.is_some() {
+        if copies.mounted.is_some() {
             // The same holds for the cache below: an export is a file here.
             fs::write("/proc/sys/vm/drop_caches", "1")?;
         }

@@ -66,8 +66,8 @@ impl Held {
             });
         }
         let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
-        let told = |error: std::io::Error| format!("{}: {error}", path.display());
-        let metadata = std::fs::metadata(path).map_err(told)?;
+        let in_words = |error: std::io::Error| format!("{}: {error}", path.display());
+        let metadata = std::fs::metadata(path).map_err(in_words)?;
         let name = match metadata.file_type().is_block_device() {
             true => format!("block {}", metadata.rdev()),
             false => format!("file {} {}", metadata.dev(), metadata.ino()),
@@ -76,7 +76,7 @@ impl Held {
         self.take_name(&name).map_err(|_| taken())?;
         if by_file && is_new {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file: File = open(path, flags, Mode::empty()).map_err(|error| told(error.into()))?.into();
+            let file: File = open(path, flags, Mode::empty()).map_err(|error| in_words(error.into()))?.into();
             within(FREE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| taken())?;
             self.files.push(file);
         }

@@ -116,7 +116,7 @@ impl Request {
                 "nothing to measure: name a --target, such as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
             ));
         }
-        if !self.part.is_whole()
+        if !self.part.is_everything()
             && experiment.section.iter().any(|section| matches!(section.test, SectionKind::FileCopy | SectionKind::Replay))
         {
             let words = "copies and replays use the complete target: measure them without --offset and --share";
@@ -160,13 +160,13 @@ impl Request {
         let request: Self = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
         if request.hosts != consent.hosts {
             let hosts: Vec<String> = request.hosts.iter().map(|host| format!("--host {host}")).collect();
-            let told = match hosts.is_empty() {
+            let where_to = match hosts.is_empty() {
                 true => "was made on this machine: resume it without --host".to_owned(),
                 false => {
                     format!("was made from other machines, which fio and ssh contact: allow that with {}", hosts.join(" "))
                 }
             };
-            return Err(TargetError::Unsafe(format!("the run in {} {told}", folder.display())).into());
+            return Err(TargetError::Unsafe(format!("the run in {} {where_to}", folder.display())).into());
         }
         let relative = |text: &String| {
             let path = text.strip_prefix("file:").or(text.strip_prefix("dir:")).or(text.strip_prefix("block:")).unwrap_or(text);

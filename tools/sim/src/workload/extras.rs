@@ -80,8 +80,8 @@ impl History {
                 0 => &[Step::Policy(chance.any())],
                 _ => &[Step::Settle, Step::Change { what: chance.any(), cut: chance.any() }],
             };
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.splice(place..place, steps.iter().copied());
+            let index = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(index..index, steps.iter().copied());
         }
         self
     }
@@ -90,8 +90,8 @@ impl History {
     fn with_clusters(mut self, mut chance: Chance, cluster: impl Fn(&mut Chance) -> Vec<Step>) -> Self {
         for _ in 0..1 + chance.below(2) {
             let cluster = cluster(&mut chance);
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.splice(place..place, cluster);
+            let index = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(index..index, cluster);
         }
         self
     }
@@ -123,8 +123,8 @@ impl History {
         self.setup.repeats = true;
         let mut chance = Chance::new(self.seed, 15);
         for _ in 0..2 {
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.insert(place, Step::Crash { after: chance.below(40), kill: true });
+            let index = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.insert(index, Step::Crash { after: chance.below(40), kill: true });
         }
         self
     }
@@ -154,8 +154,8 @@ impl History {
                 8 => &[crash, Step::Return(which)],
                 _ => &[crash, Step::Replace(which)],
             };
-            let place = chance.below(history.steps.len() as u64 + 1) as usize;
-            history.steps.splice(place..place, more.iter().copied());
+            let index = chance.below(history.steps.len() as u64 + 1) as usize;
+            history.steps.splice(index..index, more.iter().copied());
         }
         history
     }
@@ -189,8 +189,8 @@ impl History {
             let crash = Step::Crash { after: chance.below(40), kill: chance.one_in(2) };
             let read = |sectors| Step::Read { at, sectors };
             let steps = [Step::Write { at, sectors: 1 + chance.below(24), fua: false }, crash, read(8), read(64)];
-            let place = chance.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.splice(place..place, steps);
+            let index = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.splice(index..index, steps);
         }
         if chance.one_in(2) { self.with_troubled_starts() } else { self }
     }

@@ -1,6 +1,6 @@
 //! Changes of an array's settings: of its metadata while it is stopped (R45), and of its write policy.
 
-use super::{Outcome, Stop, World, is_whole};
+use super::{Outcome, Stop, World, is_optimal};
 use crate::lanes::Array;
 use crate::mutant::Mutant;
 use crate::tree::{self, Write};
@@ -30,7 +30,7 @@ impl World<'_> {
     /// Stops the array, changes its metadata, half of the time not to the end, and starts it again.
     pub(super) fn change(&mut self, what: u64, cut: u64) -> Outcome {
         let is_calm = self.shrinks_at_start.is_none() && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
-        let was_whole = is_calm && self.statuses().iter().all(is_whole);
+        let was_optimal = is_calm && self.statuses().iter().all(is_optimal);
         let may_hold: Vec<_> = self.node().leaves().into_iter().flat_map(drives_of_slots).collect();
         self.stop()?;
         let change = match what % 4 {
@@ -53,9 +53,9 @@ impl World<'_> {
         // A crash may cut the start short, and the log is gone by then.
         self.write_hole_closed &= !matches!(change, Change::Log(LogChoice::None));
         self.mount("after a change of the metadata")?;
-        let holders: Vec<_> = self.node().leaves().into_iter().flat_map(Array::whole_drives).collect();
+        let holders: Vec<_> = self.node().leaves().into_iter().flat_map(Array::in_sync_drives).collect();
         let are_used = holders.iter().zip(&may_hold).all(|(holder, may)| holder.is_some_and(|drive| may.contains(&drive)));
-        if was_whole && !are_used {
+        if was_optimal && !are_used {
             return Err(Stop::Wrong(format!("after a change of the metadata ({change:?}) members are not used: {holders:?}")));
         }
         // The log may be new or gone.

@@ -4,11 +4,11 @@
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
-use super::{Kind, Outcome, Stop, World, is_whole};
+use super::{Kind, Outcome, Stop, World, is_optimal};
 use crate::drive::{Keep, Presence, Witness};
 use crate::image::Image;
 use crate::member_drive::{PATIENCE, SUPERBLOCK};
-use crate::trace::places_of;
+use crate::trace::ranges_below;
 use crate::tree;
 use crate::workload::Rot;
 use std::ops::Range;
@@ -52,31 +52,31 @@ impl World<'_> {
         self.watch()?;
         let idle = self.statuses().iter().all(|status| {
             let filled = |role| matches!(role, MemberState::Rebuilding | MemberState::Replacing);
-            is_whole(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.state))
+            is_optimal(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.state))
         });
         let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
             return Ok(());
         };
         let room = self.node().leaf(leaf).geometry().member_sectors(0);
-        let place = self.history.setup.data_start() + at % room;
+        let sector = self.history.setup.data_start() + at % room;
         // The cache must not write older data over the changed bytes.
         self.drives[drive].borrow_mut().sync();
         match rot {
             Rot::Flipped => {
                 let mut drive = self.drives[drive].borrow_mut();
-                let right = drive.image().bytes_of(place, 1);
-                drive.corrupt(place);
-                drive.witnesses.push((place, right));
+                let right = drive.image().bytes_of(sector, 1);
+                drive.corrupt(sector);
+                drive.witnesses.push((sector, right));
             }
             Rot::Lost | Rot::Misdirected => {
                 let strip = self.history.setup.strip_sectors;
-                let range = self.place(at >> 16, strip);
+                let range = self.range_at(at >> 16, strip);
                 // Another part of the same write would read the changed bytes and make parity match them.
-                let read_by_write = places_of(self.node().coordinator(), range.clone())
+                let read_by_write = ranges_below(self.node().coordinator(), range.clone())
                     .iter()
-                    .any(|rows| rows.start < place + strip && place < rows.end + strip);
-                let elsewhere = (rot == Rot::Misdirected && !read_by_write).then_some(place);
+                    .any(|rows| rows.start < sector + strip && sector < rows.end + strip);
+                let elsewhere = (rot == Rot::Misdirected && !read_by_write).then_some(sector);
                 self.drives[drive].borrow_mut().lose_next_write(elsewhere, self.history.setup.data_start() + room);
                 self.write(range, false)?;
                 self.drain_down()?;
@@ -148,7 +148,7 @@ impl World<'_> {
     /// True if redundancy covers a sector of a drive.
     fn is_covered(&self, leaf: usize, drive: usize, sector: u64) -> bool {
         let leaf = &self.node().leaf(leaf);
-        let slot = leaf.whole_drives().iter().position(|holder| *holder == Some(drive));
+        let slot = leaf.in_sync_drives().iter().position(|holder| *holder == Some(drive));
         let geometry = leaf.geometry();
         let (Some(slot), row) = (slot, sector - self.history.setup.data_start()) else { return false };
         if geometry.level().parity_count() > 0 {
@@ -208,14 +208,14 @@ impl World<'_> {
     }
 
     /// The member whose superblock cannot be read at the next start, where the atlas allows that.
-    pub(super) fn loses_superblock(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+    pub(super) fn loses_superblock(&mut self, in_sync: &[Vec<Option<usize>>]) -> Option<usize> {
         let which = self.superblock_to_lose.take()?;
         let level = self.history.setup.level;
         if self.node.is_none() || level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             return None;
         }
-        let leaf = (which >> 32) as usize % whole.len();
-        let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
+        let leaf = (which >> 32) as usize % in_sync.len();
+        let holders: Vec<usize> = in_sync[leaf].iter().copied().flatten().collect();
         let drive = *holders.get((which & 0xffff_ffff) as usize % holders.len().max(1))?;
         self.may_lose(leaf, drive, false).then(|| {
             self.meet("superblock unreadable at the start");
@@ -258,7 +258,7 @@ impl World<'_> {
     pub(super) fn choices_to_lose(&mut self) -> Vec<Vec<usize>> {
         let count = self.history.setup.losses_survived();
         let holders: Vec<Vec<usize>> =
-            self.node().leaves().iter().map(|leaf| leaf.whole_drives().into_iter().flatten().collect()).collect();
+            self.node().leaves().iter().map(|leaf| leaf.in_sync_drives().into_iter().flatten().collect()).collect();
         if self.history.seed.is_multiple_of(8) {
             let every = holders.iter().fold(vec![Vec::new()], |all: Vec<Vec<usize>>, holders| {
                 let own = combinations(holders, count);

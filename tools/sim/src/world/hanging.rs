@@ -41,7 +41,7 @@ impl World<'_> {
             let member = status.members.iter().find(|member| filled(member.state))?;
             let source = member.slot.and_then(|slot| status.slots[slot]).filter(|&source| source != member.id);
             let source = source.and_then(|source| leaves[leaf].drive_of(source));
-            let holders = leaves[leaf].whole_drives().into_iter().flatten();
+            let holders = leaves[leaf].in_sync_drives().into_iter().flatten();
             Some(Filling {
                 leaf,
                 drive: leaves[leaf].drive_of(member.id)?,
@@ -91,7 +91,7 @@ impl World<'_> {
             return Ok(false);
         }
         let (at, sectors) = (self.more_chance.any() >> 1, 1 + self.more_chance.below(16));
-        let range = self.place(at, sectors);
+        let range = self.range_at(at, sectors);
         if self.more_chance.one_in(4) {
             let into = std::iter::once(Buffer::zeroed(bytes(range.end - range.start))).collect();
             self.submit(range, super::Kind::Read, Operation::Read { into }, 0)?;

@@ -65,7 +65,7 @@ impl World<'_> {
         self.node.as_ref()?;
         let (leaf, drive) = self.holder(which)?;
         let allowed = match crashed {
-            Some(whole) => self.may_lose_in_crash(whole, leaf, drive),
+            Some(in_sync) => self.may_lose_in_crash(in_sync, leaf, drive),
             None => self.history.setup.level.is_redundant() && self.may_lose(leaf, drive, false),
         };
         if !allowed {
@@ -78,20 +78,21 @@ impl World<'_> {
     }
 
     /// True if a member may be missing after a crash at this moment.
-    pub(super) fn may_lose_in_crash(&self, whole: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
+    pub(super) fn may_lose_in_crash(&self, in_sync: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
         let level = self.history.setup.level;
         level.is_redundant()
             && (level.parity_count() == 0 || self.write_hole_closed && self.firm)
-            && whole[leaf].contains(&Some(drive))
+            && in_sync[leaf].contains(&Some(drive))
             && self.may_lose(leaf, drive, false)
     }
 
     /// True if a drive that was cut short or hangs may take a log with it on which the superblocks of the others still count.
     pub(super) fn takes_log_along(&self) -> bool {
         let short = |drive: usize| self.drives[drive].borrow().is_cut();
-        let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
-        (0..self.drives.len())
-            .any(|drive| short(drive) && self.leaf_of(drive).is_some() || !told && (short(drive) || self.may_be_held(drive)))
+        let drops_are_recorded = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
+        (0..self.drives.len()).any(|drive| {
+            short(drive) && self.leaf_of(drive).is_some() || !drops_are_recorded && (short(drive) || self.may_be_held(drive))
+        })
     }
 
     /// True if the requests of a drive that no array uses any more, or that is being filled, may outlive its process.
@@ -112,19 +113,19 @@ impl World<'_> {
     /// Members in sync that hang, each with its leaf.
     pub(super) fn hung(&self) -> impl Iterator<Item = (usize, usize)> {
         let leaves = self.node().leaves();
-        let whole: Vec<(usize, usize)> = (0..leaves.len())
-            .flat_map(|leaf| leaves[leaf].whole_drives().into_iter().flatten().map(move |drive| (leaf, drive)))
+        let in_sync: Vec<(usize, usize)> = (0..leaves.len())
+            .flat_map(|leaf| leaves[leaf].in_sync_drives().into_iter().flatten().map(move |drive| (leaf, drive)))
             .collect();
-        whole.into_iter().filter(|&(_, drive)| self.drives[drive].borrow().hangs())
+        in_sync.into_iter().filter(|&(_, drive)| self.drives[drive].borrow().hangs())
     }
 
     /// The member with requests that outlive the process being killed, so that the next one starts without it.
-    pub(super) fn hangs_on(&self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+    pub(super) fn hangs_on(&self, in_sync: &[Vec<Option<usize>>]) -> Option<usize> {
         let unheld = self.rules.mutant == Some(Mutant::OpenedWhileHeld);
         if !self.kill || !self.history.setup.holds || self.node.is_none() || unheld {
             return None;
         }
-        self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(whole, leaf, drive)).map(|(_, drive)| drive)
+        self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(in_sync, leaf, drive)).map(|(_, drive)| drive)
     }
 
     /// Some of the drives that a dead process held are found by the next start, if their requests have ended.

@@ -5,14 +5,14 @@ use std::ops::Range;
 use stria_array::Level;
 use stria_sim::Step;
 use stria_sim::setup::Setup;
-use stria_sim::workload::TOLD_EVERY;
+use stria_sim::workload::ENDS_EVERY;
 
 /// Writes that never coalesce to a full stripe.
-fn fill(told_every: u64, fates: Range<u64>) {
+fn fill(ends_every: u64, fates: Range<u64>) {
     for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid6, 5)] {
         let setup = || {
             let mut setup = Setup::plain(level, level.default_layout(), members, 1);
-            setup.told_every = told_every;
+            setup.ends_every = ends_every;
             setup.strip_sectors = 128;
             // The chunk is never idle: its bit is not cleared, which would flush the caches.
             setup.intent_chunk_bytes = Some(8 << 20);
@@ -35,5 +35,5 @@ fn every_write_ends_though_the_log_is_full() {
 #[test]
 fn every_write_ends_though_much_is_heard_at_once() {
     // On RAID 4, fate 111 hung.
-    fill(TOLD_EVERY, 80..140);
+    fill(ENDS_EVERY, 80..140);
 }

@@ -60,7 +60,7 @@ fn a_client_alone_has_the_device_for_itself() {
 #[test]
 fn a_small_request_waits_for_a_window_at_most() {
     let mut bench = Bench::new();
-    let [greedy, small] = [0, 1].map(|seat| bench.request_table.admit(seat));
+    let [greedy, small] = [0, 1].map(|number| bench.request_table.admit(number));
     assert!(bench.ask(small, read(0, 4096)));
     (0..1024).for_each(|tag| {
         bench.ask(greedy, read(tag, MIB));
@@ -82,7 +82,7 @@ fn a_small_request_waits_for_a_window_at_most() {
 #[test]
 fn zeroing_costs_by_its_length_up_to_a_bound() {
     let mut bench = Bench::new();
-    let [greedy, small] = [0, 1].map(|seat| bench.request_table.admit(seat));
+    let [greedy, small] = [0, 1].map(|number| bench.request_table.admit(number));
     assert!(bench.ask(small, read(0, 4096)));
     let sectors = (256 * MIB / SECTOR_BYTES) as u64;
     (0..64).for_each(|tag| {
@@ -101,7 +101,7 @@ fn zeroing_costs_by_its_length_up_to_a_bound() {
 fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
     let mut bench = Bench::new();
     let sizes = [MIB, 64 << 10, 256 << 10];
-    let clients = [0, 1, 2].map(|seat| bench.request_table.admit(seat));
+    let clients = [0, 1, 2].map(|number| bench.request_table.admit(number));
     // All are there before one of them asks for much.
     clients.into_iter().for_each(|client| assert!(bench.ask(client, read(0, 512))));
     for (client, size) in clients.into_iter().zip(sizes) {
@@ -121,7 +121,7 @@ fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
 #[test]
 fn requests_of_one_client_keep_their_order_and_each_ends_once() {
     let mut bench = Bench::new();
-    let clients = [0, 1, 2, 3].map(|seat| bench.request_table.admit(seat));
+    let clients = [0, 1, 2, 3].map(|number| bench.request_table.admit(number));
     let mut state = 7_u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,7 +150,7 @@ fn requests_of_one_client_keep_their_order_and_each_ends_once() {
 #[test]
 fn what_is_held_of_a_client_that_leaves_goes_and_the_end_answers_the_rest() {
     let mut bench = Bench::new();
-    let [leaves, stays] = [0, 1].map(|seat| bench.request_table.admit(seat));
+    let [leaves, stays] = [0, 1].map(|number| bench.request_table.admit(number));
     bench.ask(stays, read(1000, 4096));
     for tag in 0..64 {
         bench.ask(leaves, read(tag, MIB));

@@ -148,8 +148,8 @@ impl MdRecorder {
             }
         }
         let with_bitmap = Self { keepers: altered.iter().cloned().collect(), ..self.clone() };
-        let places: Vec<_> = altered.iter().filter_map(|(member, _)| with_bitmap.place_of(*member)).collect();
-        let pages = Self::bitmap_writes(&bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), places.into_iter());
+        let locations: Vec<_> = altered.iter().filter_map(|(member, _)| with_bitmap.bitmap_location(*member)).collect();
+        let pages = Self::bitmap_writes(&bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), locations.into_iter());
         let [members, spares] = Self::superblock_steps(&altered);
         Ok(vec![pages, members, spares])
     }
@@ -158,13 +158,13 @@ impl MdRecorder {
         if self.bitmap.is_none() {
             return Ok(Vec::new());
         }
-        let whole = |slot: u32| {
-            let is_whole = |superblock: &Superblock| {
+        let has_in_sync = |slot: u32| {
+            let is_in_sync = |superblock: &Superblock| {
                 superblock.role() == Role::Slot(slot as u16) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
             };
-            self.keepers.values().any(|keeper| is_whole(&keeper.superblock))
+            self.keepers.values().any(|keeper| is_in_sync(&keeper.superblock))
         };
-        if !(0..self.common.header.raid_disks).all(whole) {
+        if !(0..self.common.header.raid_disks).all(has_in_sync) {
             return Err("a slot lacks its member, and the bitmap records what that member misses: bring the array back to full redundancy first".into());
         }
         let altered = self.altered(|superblock| {
@@ -193,7 +193,7 @@ impl MdRecorder {
         self.has_parity()?;
         let mut heads = Vec::new();
         for (&member, keeper) in &self.keepers {
-            let Some(place) = self.log_space(&keeper.superblock).and_then(|space| space.cut(1)) else {
+            let Some(location) = self.log_space(&keeper.superblock).and_then(|space| space.cut(1)) else {
                 let name = &keeper.name;
                 return if off {
                     Ok(Vec::new())
@@ -204,11 +204,11 @@ impl MdRecorder {
             let found = candidate(member).found.as_ref().ok().and_then(|found| found.log.as_ref());
             if found.is_some_and(|log| log.off) != off {
                 let head = if off {
-                    encode_head(&keeper.superblock, &place, &Session::default(), true, 0)
+                    encode_head(&keeper.superblock, &location, &Session::default(), true, 0)
                 } else {
                     vec![0; bytes(BLOCK)]
                 };
-                heads.push(write(member, place.head_start.get(), &head));
+                heads.push(write(member, location.head_start.get(), &head));
             }
         }
         Ok(if heads.is_empty() { Vec::new() } else { vec![heads] })

@@ -87,7 +87,7 @@ impl Port for Kernel {
 }
 
 /// A queue between a kernel and a device.
-struct Place {
+struct Bench {
     kernel: Kernel,
     queue: Queue,
     device: RamDevice,
@@ -95,7 +95,7 @@ struct Place {
     requests: Vec<Request>,
 }
 
-impl Place {
+impl Bench {
     fn new(copier: Copier, limits: Limits, read_only: bool) -> Self {
         let kernel = Kernel {
             copier,
@@ -108,10 +108,10 @@ impl Place {
             copied: Vec::new(),
         };
         let queue = Queue::new(limits.clone(), IO_SECTORS_MAX * 512, DEPTH, read_only);
-        let mut place = Self { kernel, queue, device: RamDevice::with_limits(limits), requests: Vec::new() };
-        place.queue.begin(&mut place.kernel);
-        assert!(place.kernel.is_fetched.iter().all(|is_fetched| *is_fetched));
-        place
+        let mut bench = Self { kernel, queue, device: RamDevice::with_limits(limits), requests: Vec::new() };
+        bench.queue.begin(&mut bench.kernel);
+        assert!(bench.kernel.is_fetched.iter().all(|is_fetched| *is_fetched));
+        bench
     }
 
     fn plain(copier: Copier) -> Self {
@@ -169,13 +169,13 @@ fn a_queue_is_a_plain_disk_in_whatever_order_requests_end() {
 
 fn is_a_plain_disk(copier: Copier) {
     let mut chance = Chance::new(18, 0);
-    let mut place = Place::plain(copier);
+    let mut bench = Bench::plain(copier);
     let mut disk = vec![0; SECTORS as usize * 512];
     let (mut fua_count, mut keep_count) = (0, 0);
     // The bytes that each read must bring, by tag.
     let mut awaited: Vec<Option<Vec<u8>>> = vec![None; DEPTH.into()];
     for round in 0..20_000 {
-        let free = (0..DEPTH).filter(|tag| place.kernel.is_fetched[usize::from(*tag)]).collect::<Vec<_>>();
+        let free = (0..DEPTH).filter(|tag| bench.kernel.is_fetched[usize::from(*tag)]).collect::<Vec<_>>();
         if !free.is_empty() && chance.one_in(2) {
             let tag = chance.pick(&free);
             let sectors = 1 + chance.below(IO_SECTORS_MAX.into()) as u32;
@@ -186,11 +186,11 @@ fn is_a_plain_disk(copier: Copier) {
             // Flags that the server does not know (FAILFAST, SWAP) change nothing.
             let unknown = chance.pick(&[0, 1 << 8, 1 << 16]);
             let data = (0..sectors as usize * 512).map(|index| (round + index / 512) as u8).collect();
-            place.ask(tag, kind | flags | unknown, start, sectors, data);
-        } else if !place.requests.is_empty() {
-            let request = place.requests.swap_remove(chance.below(place.requests.len() as u64) as usize);
+            bench.ask(tag, kind | flags | unknown, start, sectors, data);
+        } else if !bench.requests.is_empty() {
+            let request = bench.requests.swap_remove(chance.below(bench.requests.len() as u64) as usize);
             let tag = request.tag as u16;
-            let descriptor = place.kernel.descriptor(tag);
+            let descriptor = bench.kernel.descriptor(tag);
             let range =
                 descriptor.start_sector as usize * 512..(descriptor.start_sector as usize + descriptor.sectors as usize) * 512;
             let (has_fua, keeps) = (descriptor.operation & operation::FUA != 0, descriptor.operation & operation::NO_UNMAP != 0);
@@ -199,7 +199,7 @@ fn is_a_plain_disk(copier: Copier) {
                 (operation::WRITE, Operation::Write { fua, .. }) => {
                     assert_eq!(*fua, has_fua);
                     fua_count += u32::from(*fua);
-                    disk[range].copy_from_slice(&place.kernel.data.borrow()[usize::from(tag)]);
+                    disk[range].copy_from_slice(&bench.kernel.data.borrow()[usize::from(tag)]);
                 }
                 (operation::FLUSH, Operation::Flush) => {}
                 (operation::DISCARD, Operation::WriteZeroes { fua: false, unmap: true, fast: false }) => disk[range].fill(0),
@@ -210,20 +210,20 @@ fn is_a_plain_disk(copier: Copier) {
                 }
                 (asked, given) => panic!("{asked} became {given:?}"),
             }
-            place.carry_out(request, None);
-            let (ended, result) = place.kernel.ended.pop().expect("a result");
+            bench.carry_out(request, None);
+            let (ended, result) = bench.kernel.ended.pop().expect("a result");
             let moves = matches!(descriptor.operation & operation::MASK, operation::READ | operation::WRITE);
             assert_eq!((ended, result), (tag, if moves { descriptor.sectors as i32 * 512 } else { 0 }));
             if let Some(wanted) = awaited[usize::from(tag)].take() {
-                assert!(place.kernel.data.borrow()[usize::from(tag)] == wanted, "a read brought something else");
+                assert!(bench.kernel.data.borrow()[usize::from(tag)] == wanted, "a read brought something else");
             }
         }
-        let open = place.kernel.is_fetched.iter().filter(|is_fetched| !**is_fetched).count();
-        assert_eq!((open, place.requests.len()), (place.queue.at_device(), place.queue.at_device()));
+        let open = bench.kernel.is_fetched.iter().filter(|is_fetched| !**is_fetched).count();
+        assert_eq!((open, bench.requests.len()), (bench.queue.at_device(), bench.queue.at_device()));
     }
-    assert!(place.device.memory() == disk);
+    assert!(bench.device.memory() == disk);
     assert!(fua_count > 100 && keep_count > 100, "{fua_count} {keep_count}");
-    assert_eq!(place.queue.counters().errors, 0);
+    assert_eq!(bench.queue.counters().errors, 0);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn hostile_descriptors_are_refused_and_never_reach_the_device() {
 }
 
 fn refuses_hostile_descriptors(copier: Copier) {
-    let mut place = Place::plain(copier);
+    let mut bench = Bench::plain(copier);
     for (operation, start, sectors, error) in [
         (operation::READ, SECTORS, 1, errno::EINVAL),
         (operation::WRITE, SECTORS - 1, 2, errno::EINVAL),
@@ -249,14 +249,14 @@ fn refuses_hostile_descriptors(copier: Copier) {
         (15, 0, 1, errno::EOPNOTSUPP),
     ] {
         let data = vec![1; (sectors as usize * 512).min(1 << 20)];
-        place.ask(0, operation, start, sectors, data);
-        assert!(place.requests.is_empty(), "{operation} {start} {sectors}");
-        assert_eq!(place.kernel.ended.pop(), Some((0, error)), "{operation} {start} {sectors}");
+        bench.ask(0, operation, start, sectors, data);
+        assert!(bench.requests.is_empty(), "{operation} {start} {sectors}");
+        assert_eq!(bench.kernel.ended.pop(), Some((0, error)), "{operation} {start} {sectors}");
     }
     // A flush has neither start nor length, whatever the kernel leaves in the fields.
-    assert_eq!(place.result_of(operation::FLUSH, u64::MAX, u32::MAX, Vec::new()), 0);
-    assert_eq!(place.queue.counters().errors, 13);
-    assert!(place.device.memory().iter().all(|byte| *byte == 0));
+    assert_eq!(bench.result_of(operation::FLUSH, u64::MAX, u32::MAX, Vec::new()), 0);
+    assert_eq!(bench.queue.counters().errors, 13);
+    assert!(bench.device.memory().iter().all(|byte| *byte == 0));
 }
 
 #[test]
@@ -265,17 +265,17 @@ fn what_a_device_cannot_do_is_refused() {
 }
 
 fn refuses_what_a_device_cannot_do(copier: Copier) {
-    let mut read_only = Place::new(copier, RamDevice::new(SECTORS).limits().clone(), true);
+    let mut read_only = Bench::new(copier, RamDevice::new(SECTORS).limits().clone(), true);
     for operation in [operation::WRITE, operation::WRITE | operation::FUA, operation::DISCARD, operation::WRITE_ZEROES] {
         assert_eq!(read_only.result_of(operation, 0, 1, vec![1; 512]), errno::EROFS);
     }
     assert_eq!(read_only.result_of(operation::READ, 0, 1, vec![1; 512]), 512);
     assert!(read_only.kernel.asked.iter().all(Option::is_none), "what was lent for a refused write is free again");
     assert_eq!(read_only.result_of(operation::FLUSH, 0, 0, Vec::new()), 0);
-    let mut no_discard = Place::new(copier, Limits::plain(SECTORS), false);
+    let mut no_discard = Bench::new(copier, Limits::plain(SECTORS), false);
     assert_eq!(no_discard.result_of(operation::DISCARD, 0, 1, Vec::new()), errno::EOPNOTSUPP);
     assert_eq!(no_discard.result_of(operation::WRITE_ZEROES, 0, 1, Vec::new()), 0);
-    let mut large_blocks = Place::new(copier, Limits { logical_block_bytes: 4096, ..Limits::plain(SECTORS) }, false);
+    let mut large_blocks = Bench::new(copier, Limits { logical_block_bytes: 4096, ..Limits::plain(SECTORS) }, false);
     assert_eq!(large_blocks.result_of(operation::WRITE, 1, 8, vec![1; 4096]), errno::EINVAL);
 }
 
@@ -291,34 +291,34 @@ const ERRORS: [(ErrorKind, i32); 6] = [
 #[test]
 fn errors_of_the_device_are_those_of_the_block_layer() {
     for (copier, kind, error) in COPIERS.into_iter().flat_map(|copier| ERRORS.map(|(kind, error)| (copier, kind, error))) {
-        let mut place = Place::plain(copier);
+        let mut bench = Bench::plain(copier);
         for operation in [operation::READ, operation::WRITE] {
-            place.ask(3, operation, 0, 1, vec![9; 512]);
-            let request = place.requests.pop().expect("a request");
-            place.carry_out(request, Some(kind));
-            assert_eq!(place.kernel.ended.pop(), Some((3, error)));
-            assert_eq!(place.kernel.data.borrow()[3], [9; 512], "a failed read brings nothing");
+            bench.ask(3, operation, 0, 1, vec![9; 512]);
+            let request = bench.requests.pop().expect("a request");
+            bench.carry_out(request, Some(kind));
+            assert_eq!(bench.kernel.ended.pop(), Some((3, error)));
+            assert_eq!(bench.kernel.data.borrow()[3], [9; 512], "a failed read brings nothing");
         }
     }
 }
 
 #[test]
 fn data_that_the_driver_does_not_pass_on_fails_the_request_alone() {
-    let mut place = Place::plain(Copier::Server);
-    place.kernel.refuses_data = true;
-    assert_eq!(place.result_of(operation::WRITE, 0, 2, vec![1; 1024]), errno::EIO);
-    assert_eq!(place.result_of(operation::READ, 0, 2, vec![1; 1024]), errno::EIO);
-    assert!(place.device.memory().iter().all(|byte| *byte == 0));
-    place.kernel.refuses_data = false;
-    assert_eq!(place.result_of(operation::WRITE, 0, 2, vec![1; 1024]), 1024);
-    assert_eq!(place.device.memory()[1023], 1);
+    let mut bench = Bench::plain(Copier::Server);
+    bench.kernel.refuses_data = true;
+    assert_eq!(bench.result_of(operation::WRITE, 0, 2, vec![1; 1024]), errno::EIO);
+    assert_eq!(bench.result_of(operation::READ, 0, 2, vec![1; 1024]), errno::EIO);
+    assert!(bench.device.memory().iter().all(|byte| *byte == 0));
+    bench.kernel.refuses_data = false;
+    assert_eq!(bench.result_of(operation::WRITE, 0, 2, vec![1; 1024]), 1024);
+    assert_eq!(bench.device.memory()[1023], 1);
 }
 
 #[test]
 fn a_driver_that_breaks_its_rules_ends_the_queue() {
-    let mut place = Place::plain(Copier::Server);
-    place.ask(2, operation::FLUSH, 0, 0, Vec::new());
-    let mut arrived = |tag, result| place.queue.arrived(&mut place.kernel, tag, result, &mut place.requests);
+    let mut bench = Bench::plain(Copier::Server);
+    bench.ask(2, operation::FLUSH, 0, 0, Vec::new());
+    let mut arrived = |tag, result| bench.queue.arrived(&mut bench.kernel, tag, result, &mut bench.requests);
     assert_eq!(arrived(2, 0), Err(Broken::Tag(2)), "the device has it");
     assert_eq!(arrived(DEPTH.into(), 0), Err(Broken::Tag(DEPTH.into())));
     assert_eq!(arrived(u64::MAX, 0), Err(Broken::Tag(u64::MAX)));
@@ -329,61 +329,61 @@ fn a_driver_that_breaks_its_rules_ends_the_queue() {
 
 #[test]
 fn a_stopped_device_ends_once_its_last_request_has() {
-    let mut place = Place::plain(Copier::Server);
-    place.ask(5, operation::WRITE, 0, 1, vec![7; 512]);
+    let mut bench = Bench::plain(Copier::Server);
+    bench.ask(5, operation::WRITE, 0, 1, vec![7; 512]);
     for tag in (0..DEPTH).filter(|tag| *tag != 5) {
-        place.queue.arrived(&mut place.kernel, tag.into(), result_of::ABORTED, &mut place.requests).expect("a tag that waits");
+        bench.queue.arrived(&mut bench.kernel, tag.into(), result_of::ABORTED, &mut bench.requests).expect("a tag that waits");
     }
-    assert!(!place.queue.is_over());
-    let request = place.requests.pop().expect("a write");
-    place.carry_out(request, None);
-    assert_eq!(place.kernel.ended, [(5, 512)]);
-    assert!(!place.queue.is_over(), "its tag is fetched again");
-    place.queue.arrived(&mut place.kernel, 5, result_of::ABORTED, &mut place.requests).expect("a tag that waits");
-    assert!(place.queue.is_over());
-    let again = place.queue.arrived(&mut place.kernel, 5, result_of::ABORTED, &mut place.requests);
+    assert!(!bench.queue.is_over());
+    let request = bench.requests.pop().expect("a write");
+    bench.carry_out(request, None);
+    assert_eq!(bench.kernel.ended, [(5, 512)]);
+    assert!(!bench.queue.is_over(), "its tag is fetched again");
+    bench.queue.arrived(&mut bench.kernel, 5, result_of::ABORTED, &mut bench.requests).expect("a tag that waits");
+    assert!(bench.queue.is_over());
+    let again = bench.queue.arrived(&mut bench.kernel, 5, result_of::ABORTED, &mut bench.requests);
     assert_eq!(again, Err(Broken::Tag(5)), "a tag is aborted once");
 }
 
 /// Where memory is short, the driver copies only a part of the data, and reports so by the request's length.
 #[test]
 fn a_write_whose_data_the_driver_copied_in_part_is_done_in_part() {
-    let mut place = Place::plain(Copier::Driver);
-    place.kernel.is_fetched[4] = false;
-    place.kernel.descriptors[4] = Descriptor { operation: operation::WRITE, sectors: 16, start_sector: 8 };
-    place.arrived(4, result_of::NEEDS_DATA);
-    assert_eq!((place.requests.len(), place.queue.at_device()), (0, 0));
-    let lent = place.kernel.asked[4].as_mut().expect("memory for the data");
+    let mut bench = Bench::plain(Copier::Driver);
+    bench.kernel.is_fetched[4] = false;
+    bench.kernel.descriptors[4] = Descriptor { operation: operation::WRITE, sectors: 16, start_sector: 8 };
+    bench.arrived(4, result_of::NEEDS_DATA);
+    assert_eq!((bench.requests.len(), bench.queue.at_device()), (0, 0));
+    let lent = bench.kernel.asked[4].as_mut().expect("memory for the data");
     assert_eq!(lent.len(), 8192);
     lent[..4096].fill(7);
     lent[4096..].fill(0xee);
-    place.kernel.is_fetched[4] = false;
-    place.kernel.descriptors[4].sectors = 8;
-    place.arrived(4, result_of::ARRIVED);
-    let request = place.requests.pop().expect("a write");
-    place.carry_out(request, None);
-    assert_eq!(place.kernel.ended.pop(), Some((4, 4096)));
-    let memory = place.device.memory();
+    bench.kernel.is_fetched[4] = false;
+    bench.kernel.descriptors[4].sectors = 8;
+    bench.arrived(4, result_of::ARRIVED);
+    let request = bench.requests.pop().expect("a write");
+    bench.carry_out(request, None);
+    assert_eq!(bench.kernel.ended.pop(), Some((4, 4096)));
+    let memory = bench.device.memory();
     assert!(memory[8 * 512..16 * 512].iter().all(|byte| *byte == 7) && memory[16 * 512..].iter().all(|byte| *byte == 0));
 
     // The data can neither grow, nor arrive without having been asked for.
-    place.kernel.is_fetched[4] = false;
-    place.arrived(4, result_of::NEEDS_DATA);
-    place.kernel.is_fetched[4] = false;
-    place.kernel.descriptors[4].sectors = 9;
-    place.arrived(4, result_of::ARRIVED);
-    assert_eq!(place.kernel.ended.pop(), Some((4, errno::EIO)));
-    place.kernel.is_fetched[4] = false;
-    place.arrived(4, result_of::ARRIVED);
-    assert_eq!(place.kernel.ended.pop(), Some((4, errno::EIO)));
-    assert!(place.requests.is_empty());
+    bench.kernel.is_fetched[4] = false;
+    bench.arrived(4, result_of::NEEDS_DATA);
+    bench.kernel.is_fetched[4] = false;
+    bench.kernel.descriptors[4].sectors = 9;
+    bench.arrived(4, result_of::ARRIVED);
+    assert_eq!(bench.kernel.ended.pop(), Some((4, errno::EIO)));
+    bench.kernel.is_fetched[4] = false;
+    bench.arrived(4, result_of::ARRIVED);
+    assert_eq!(bench.kernel.ended.pop(), Some((4, errno::EIO)));
+    assert!(bench.requests.is_empty());
 
     // The device is stopped while the driver fills memory.
-    place.kernel.is_fetched[4] = false;
-    place.arrived(4, result_of::NEEDS_DATA);
-    place.arrived(4, result_of::ABORTED);
-    assert!(place.kernel.asked[4].is_none());
-    let again = place.queue.arrived(&mut place.kernel, 4, result_of::NEEDS_DATA, &mut place.requests);
+    bench.kernel.is_fetched[4] = false;
+    bench.arrived(4, result_of::NEEDS_DATA);
+    bench.arrived(4, result_of::ABORTED);
+    assert!(bench.kernel.asked[4].is_none());
+    let again = bench.queue.arrived(&mut bench.kernel, 4, result_of::NEEDS_DATA, &mut bench.requests);
     assert_eq!(again, Err(Broken::Tag(4)));
 }
 
@@ -397,34 +397,34 @@ fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
 fn does_repeated_requests_once(copier: Copier) {
     let mut chance = Chance::new(18, 1);
     for _ in 0..200 {
-        let mut place = Place::plain(copier);
+        let mut bench = Bench::plain(copier);
         let mut disk = vec![0; SECTORS as usize * 512];
         // Requests of one moment do not overlap, as those of a file system.
         for tag in 0..DEPTH {
             let start = u64::from(tag) * 16;
             let data = vec![chance.any() as u8 | 1; 4096];
             disk[start as usize * 512..][..4096].copy_from_slice(&data);
-            place.ask(tag, operation::WRITE, start, 8, data);
+            bench.ask(tag, operation::WRITE, start, 8, data);
         }
         for _server in 0..2 {
             // The device ends some, and their results are lost with the server.
             let done = chance.below(u64::from(DEPTH) + 1) as usize;
-            place.requests.drain(..).take(done).for_each(|request| place.device.submit(request));
-            place.device.poll(0, &mut Vec::new());
-            place.queue = Queue::new(place.device.limits().clone(), IO_SECTORS_MAX * 512, DEPTH, false);
-            place.kernel.is_fetched.fill(false);
-            place.kernel.asked.fill_with(|| None);
-            place.queue.begin(&mut place.kernel);
+            bench.requests.drain(..).take(done).for_each(|request| bench.device.submit(request));
+            bench.device.poll(0, &mut Vec::new());
+            bench.queue = Queue::new(bench.device.limits().clone(), IO_SECTORS_MAX * 512, DEPTH, false);
+            bench.kernel.is_fetched.fill(false);
+            bench.kernel.asked.fill_with(|| None);
+            bench.queue.begin(&mut bench.kernel);
             for tag in 0..DEPTH {
-                let (descriptor, data) = (place.kernel.descriptor(tag), place.kernel.data.borrow()[usize::from(tag)].clone());
-                place.ask(tag, descriptor.operation, descriptor.start_sector, descriptor.sectors, data);
+                let (descriptor, data) = (bench.kernel.descriptor(tag), bench.kernel.data.borrow()[usize::from(tag)].clone());
+                bench.ask(tag, descriptor.operation, descriptor.start_sector, descriptor.sectors, data);
             }
         }
-        while let Some(request) = place.requests.pop() {
-            place.carry_out(request, None);
+        while let Some(request) = bench.requests.pop() {
+            bench.carry_out(request, None);
         }
-        assert_eq!(place.kernel.ended.len(), usize::from(DEPTH), "each is answered once");
-        assert!(place.device.memory() == disk);
+        assert_eq!(bench.kernel.ended.len(), usize::from(DEPTH), "each is answered once");
+        assert!(bench.device.memory() == disk);
     }
 }
 
@@ -434,14 +434,14 @@ fn memory_is_returned_when_idle() {
 }
 
 fn returns_memory_when_idle(copier: Copier) {
-    let mut place = Place::plain(copier);
-    assert!(!place.queue.keeps_warm());
-    assert_eq!(place.result_of(operation::WRITE, 0, 8, vec![1; 4096]), 4096);
-    assert!(place.queue.keeps_warm());
-    place.ask(1, operation::FLUSH, 0, 0, Vec::new());
-    assert!(!place.queue.keeps_warm(), "it works");
-    let flush = place.requests.pop().expect("a flush");
-    place.carry_out(flush, None);
-    place.queue.cool();
-    assert!(!place.queue.keeps_warm());
+    let mut bench = Bench::plain(copier);
+    assert!(!bench.queue.keeps_warm());
+    assert_eq!(bench.result_of(operation::WRITE, 0, 8, vec![1; 4096]), 4096);
+    assert!(bench.queue.keeps_warm());
+    bench.ask(1, operation::FLUSH, 0, 0, Vec::new());
+    assert!(!bench.queue.keeps_warm(), "it works");
+    let flush = bench.requests.pop().expect("a flush");
+    bench.carry_out(flush, None);
+    bench.queue.cool();
+    assert!(!bench.queue.keeps_warm());
 }

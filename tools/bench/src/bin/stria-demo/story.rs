@@ -95,14 +95,14 @@ impl Stria {
     fn ask<T: serde::de::DeserializeOwned>(&self, words: &[&str]) -> Result<T, Failure> {
         let output = self.command(words).output().map_err(|error| self.does_not_start(&error))?;
         let error = || -> Option<String> {
-            let told: Value = serde_json::from_slice(&output.stdout).ok()?;
-            told["error"]["message"].as_str().map(str::to_owned)
+            let answer: Value = serde_json::from_slice(&output.stdout).ok()?;
+            answer["error"]["message"].as_str().map(str::to_owned)
         };
-        let told = |parsed: serde_json::Error| {
+        let failure = |parsed: serde_json::Error| {
             let sentence = error().unwrap_or_else(|| format!("{parsed}: {}", String::from_utf8_lossy(&output.stderr).trim()));
             Failure::Failed(format!("stria {}: {sentence}", words.join(" ")))
         };
-        serde_json::from_slice(&output.stdout).map_err(told)
+        serde_json::from_slice(&output.stdout).map_err(failure)
     }
 
     fn status(&self) -> Result<ArrayView, Failure> {
@@ -308,11 +308,11 @@ fn play(
     let scrub = stria.command(&["scrub", NAME, "--wait"]).stdout(Stdio::piped()).spawn();
     let mut scrub = Guard(scrub.map_err(|error| stria.does_not_start(&error))?);
     teller.watch(stria, |_| false, || scrub.0.try_wait().is_ok_and(|status| status.is_some()))?;
-    let told = scrub.0.stdout.take().expect("it is piped");
-    let told: Vec<Value> =
-        serde_json::Deserializer::from_reader(told).into_iter().collect::<Result<_, _>>().map_err(Failure::failed)?;
+    let output = scrub.0.stdout.take().expect("it is piped");
+    let lines: Vec<Value> =
+        serde_json::Deserializer::from_reader(output).into_iter().collect::<Result<_, _>>().map_err(Failure::failed)?;
     let ends: Vec<&Value> =
-        told.iter().filter(|line| line["kind"].as_str().is_some_and(|kind| kind.starts_with("sweep_"))).collect();
+        lines.iter().filter(|line| line["kind"].as_str().is_some_and(|kind| kind.starts_with("sweep_"))).collect();
     let clean = ends.iter().any(|event| event["kind"] == "sweep_finished" && event["mismatch_sectors"] == 0);
     check(teller, "scrub", clean, ends.iter().filter_map(|event| event["text"].as_str()).collect::<Vec<_>>().join("; "));
 

@@ -249,8 +249,8 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
     let asked = request.clone();
     let manifest =
         with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?.map_err(failure)?;
-    let is_whole = matches!(manifest.status, RunStatus::Done | RunStatus::WithFailures);
-    let Some(model) = command.verify_plan.as_ref().filter(|_| is_whole) else {
+    let has_ended = matches!(manifest.status, RunStatus::Done | RunStatus::WithFailures);
+    let Some(model) = command.verify_plan.as_ref().filter(|_| has_ended) else {
         return finish(&folder, command.html.as_deref(), &manifest, json);
     };
     let keep = stria_terminal::state_folder();
@@ -290,7 +290,7 @@ fn verified_words(verdict: &Verdict) -> String {
     format!(
         "\n{all}\nBoth side by side: {}.{left} The errors are stored in {}: stria plan advise --calibrated applies them.\n",
         verdict.page.display(),
-        verdict.kept.display()
+        verdict.stored.display()
     )
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use stria_sim::campaign::{Plan, Report, campaign, caught};
 use stria_sim::shrink::shrink;
-use stria_sim::{Extras, History, Rules, run_told};
+use stria_sim::{Extras, History, Rules, run_traced};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
@@ -207,8 +207,8 @@ fn trace(command: &Sim) -> Result<(), Failure> {
     let history = History::draw_with(command.from, command.level.as_deref(), command.extras());
     print(&format!("{}\n", history.setup));
     let hear = Box::new(|line: &str| print(&format!("{line}\n")));
-    let told = caught(&history, || run_told(&history, Rules::default(), command.sectors.clone(), hear));
-    told.map(drop).map_err(|failure| Failure::Failed(failure.what))
+    let outcome = caught(&history, || run_traced(&history, Rules::default(), command.sectors.clone(), hear));
+    outcome.map(drop).map_err(|failure| Failure::Failed(failure.what))
 }
 
 fn replay(seed: u64, command: &Sim) -> String {
