@@ -72,7 +72,7 @@ impl Member {
     }
 
     /// Adds to the bad blocks.
-    pub fn mark_bad(&mut self, rows: Range<MemberSector>) {
+    fn mark_bad(&mut self, rows: Range<MemberSector>) {
         add_rows(&mut self.config.bad_blocks, rows);
     }
 
@@ -87,17 +87,13 @@ impl Member {
         bad.map(|bad| bad.start.max(rows.start)..bad.end.min(rows.end)).collect()
     }
 
-    /// Removes rows from the bad blocks. Returns whether any were among them.
-    pub fn mark_good(&mut self, rows: &Range<MemberSector>) -> bool {
-        if !self.has_bad(rows) {
-            return false;
-        }
+    /// Removes rows from the bad blocks.
+    fn mark_good(&mut self, rows: &Range<MemberSector>) {
         let blocks = &mut self.config.bad_blocks;
         let rest = |bad: Range<MemberSector>| {
             [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end]
         };
         *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
-        true
     }
 
     pub fn status(&self, now: Nanos) -> MemberStatus {
@@ -159,6 +155,8 @@ pub(crate) struct Members {
     failed: Vec<MemberId>,
     /// Every slot has an in-sync member. Cached, because every write asks.
     optimal: bool,
+    /// A member that has not failed has bad blocks. Cached for the same reason.
+    have_bad_blocks: bool,
 }
 
 impl Members {
@@ -170,6 +168,7 @@ impl Members {
             spares: Vec::new(),
             failed: Vec::new(),
             optimal: false,
+            have_bad_blocks: false,
         };
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
@@ -198,6 +197,8 @@ impl Members {
 
     fn look(&mut self) {
         self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot));
+        let is_bad = |member: &Member| member.state != MemberState::Failed && !member.config.bad_blocks.is_empty();
+        self.have_bad_blocks = self.all.iter().any(is_bad);
     }
 
     pub fn get(&self, id: MemberId) -> &Member {
@@ -280,9 +281,21 @@ impl Members {
         self.optimal
     }
 
-    /// True if any member has bad blocks.
+    /// True if any member that has not failed has bad blocks.
     pub fn have_bad_blocks(&self) -> bool {
-        self.all.iter().any(|member| !member.config.bad_blocks.is_empty())
+        self.have_bad_blocks
+    }
+
+    /// Adds to the bad blocks of a member.
+    pub fn mark_bad(&mut self, id: MemberId, rows: Range<MemberSector>) {
+        self.all[id.0].mark_bad(rows);
+        self.look();
+    }
+
+    /// Removes from the bad blocks of a member.
+    pub fn mark_good(&mut self, id: MemberId, rows: &Range<MemberSector>) {
+        self.all[id.0].mark_good(rows);
+        self.look();
     }
 
     /// True if the slots for which `is_in_sync` is true hold all data.
@@ -385,6 +398,7 @@ impl Members {
             }
             None => self.spares.push(id),
         }
+        self.look();
     }
 
     /// Gives an empty slot to the first spare.

@@ -83,9 +83,8 @@ impl Core {
         let lacks_space = self.no_space.is_careful(self.now());
         {
             let mut members = self.members.borrow_mut();
-            let member_state = members.get_mut(member);
-            self.metadata.keep_bad_blocks(member, &member_state.config.bad_blocks);
-            member_state.mark_bad(rows.clone());
+            self.metadata.keep_bad_blocks(member, &members.get(member).config.bad_blocks);
+            members.mark_bad(member, rows.clone());
         }
         if lacks_space {
             self.no_space.add_unfilled(member, rows.clone());
@@ -120,10 +119,9 @@ impl Core {
     /// Rows that were written are no longer bad.
     pub fn mark_good(&self, member: MemberId, rows: &Range<MemberSector>) {
         let mut members = self.members.borrow_mut();
-        let member_state = members.get_mut(member);
-        if !member_state.config.bad_blocks.is_empty() && member_state.has_bad(rows) {
-            self.metadata.keep_bad_blocks(member, &member_state.config.bad_blocks);
-            member_state.mark_good(rows);
+        if members.have_bad_blocks() && members.get(member).has_bad(rows) {
+            self.metadata.keep_bad_blocks(member, &members.get(member).config.bad_blocks);
+            members.mark_good(member, rows);
             self.metadata.want_bad_blocks(&self.ready, member);
         }
     }
