@@ -16,7 +16,7 @@ use stria_block::Nanos;
 /// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
 const PATIENCE: Nanos = 5_000_000_000;
 /// 1 s: how long a member that is failed by command may remain a sole log holder (R26).
-const RELIED_ON_MAX: Nanos = 1_000_000_000;
+pub const RELIED_ON_MAX: Nanos = 1_000_000_000;
 /// 1 ms: how often a command that waits looks again.
 const LOOK_EVERY: Nanos = 1_000_000;
 

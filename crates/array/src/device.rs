@@ -447,6 +447,7 @@ impl<R: Recorder> Driver<R> {
         let tag = METADATA | kind | self.metadata_write_count << COUNT_SHIFT | member.0 as Tag;
         self.metadata_write_count += 1;
         let sectors = (data.len() / SECTOR_BYTES) as u64;
+        self.engine.core.gate_metadata(member, &start_sector.run(sectors));
         let operation = Operation::Write { from: std::iter::once(data).collect(), fua };
         self.submit(member, Request { tag, start_sector: start_sector.get(), sectors, operation });
     }

@@ -130,6 +130,7 @@ impl Intent {
             let chunk = &mut chunks[index as usize];
             let still = chunk.on_members && chunk.writers == 0 && chunk.last_write <= since;
             if still {
+                assert!(!chunk.needs_resync, "the bit of a chunk that needs a resync is cleared");
                 (chunk.on_members, chunk.kept) = (false, false);
             }
             still

@@ -71,6 +71,7 @@ mod write_path_tests;
 pub use action::Action;
 pub use address::{ArraySector, DriveSector, MemberSector, StripSector, StripeSector, SyncSector};
 pub use command::{Command, CommandId, Step};
+pub use command_tasks::RELIED_ON_MAX;
 #[doc(hidden)]
 pub use config::Flaw;
 pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced, WritePolicy};

@@ -1,11 +1,12 @@
 //! Whether a write is straight or a task, members and logs are asked for the same, in the same order, with the same
-//! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the driver itself, the
-//! other always takes a task.
+//! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the write path itself, the
+//! other always takes a task. Of writes under way together, which tasks coalesce, members hold the same in the end, also where a member
+//! is missing, rebuilding or being replaced, or a resync is due.
 
 use crate::core::Fate;
 use crate::{
-    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberId, REDO_SECTORS_MAX, UpdateEnd, mirror_write,
-    parity_write,
+    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberConfig, MemberId, REDO_SECTORS_MAX, Synced,
+    UpdateEnd, mirror_write, parity_write,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -29,7 +30,8 @@ struct Rig {
 
 impl Rig {
     fn new(config: &ArrayConfig, volatile_cache: bool) -> Self {
-        let count = config.geometry.slot_count();
+        let named = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
+        let count = named.map(|member| member.id.0 + 1).max().expect("there are members");
         let limits = vec![Limits { volatile_cache, ..Limits::plain(MEMBER_SECTORS) }; count];
         let mut rig = Self {
             engine: Engine::new(config, &limits),
@@ -39,6 +41,7 @@ impl Rig {
             asked: Vec::new(),
             answered: Vec::new(),
         };
+        rig.engine.pause(true);
         rig.run();
         rig
     }
@@ -106,6 +109,16 @@ impl Rig {
                 Fate::Open => self.engine.complete(completion),
             };
             self.answered.extend(done.map(|done| format!("{} {:?}", done.tag, done.result)));
+        }
+    }
+
+    /// As [`Rig::run`], and lets time pass: a write may wait for others to join it.
+    fn run_until_answered(&mut self, count: usize) {
+        self.run();
+        while self.answered.len() < count {
+            let Some(due) = self.engine.next_wake() else { return };
+            self.engine.set_now(due);
+            self.run();
         }
     }
 
@@ -178,11 +191,85 @@ fn cases() -> impl Strategy<Value = (ArrayConfig, bool, Vec<Write>)> {
     })
 }
 
+/// The state in which an array starts.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Optimal,
+    Missing,
+    Rebuilding,
+    Replaced,
+    ResyncDue,
+}
+
+fn started(mut config: ArrayConfig, start: Start) -> ArrayConfig {
+    let last = config.slots.len() - 1;
+    match start {
+        Start::Optimal => {}
+        Start::Missing => config.slots[last].member = None,
+        Start::Rebuilding => config.slots[last].member.as_mut().expect("it is there").recovered = Synced::up_to(8),
+        Start::Replaced => {
+            let source = config.slots[0].member.clone().expect("it is there");
+            config.slots[0].replacement = Some(MemberConfig { id: MemberId(last + 1), recovered: Synced::up_to(8), ..source });
+        }
+        Start::ResyncDue => {
+            config.synced = Synced::up_to(0);
+            config.intent = config.intent.map(|intent| IntentConfig { dirty: vec![0], ..intent });
+        }
+    }
+    config
+}
+
+/// Groups of writes that lie apart and are under way together, within and across strips.
+fn groups() -> impl Strategy<Value = (ArrayConfig, bool, Vec<Vec<Write>>)> {
+    let starts = vec![Start::Optimal, Start::Missing, Start::Rebuilding, Start::Replaced, Start::ResyncDue];
+    (cases(), prop::sample::select(starts), any::<u64>()).prop_map(|((config, volatile_cache, writes), start, seed)| {
+        let capacity = config.geometry.capacity_sectors();
+        let mut groups: Vec<Vec<Write>> = vec![Vec::new()];
+        for (index, mut write) in writes.into_iter().enumerate() {
+            (write.fails, write.sectors) =
+                (None, (write.sectors * (1 + seed.rotate_left(index as u32) % 4)).min(capacity - write.start_sector));
+            let is_apart = |other: &Write| {
+                other.start_sector + other.sectors <= write.start_sector
+                    || write.start_sector + write.sectors <= other.start_sector
+            };
+            let group = groups.last_mut().expect("there is one");
+            match group.len() < 4 && group.iter().all(is_apart) {
+                true => group.push(write),
+                false => groups.push(vec![write]),
+            }
+        }
+        (started(config, start), volatile_cache, groups)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn both_drivers_ask_for_the_same((config, volatile_cache, writes) in cases()) {
+    fn writes_under_way_together_leave_the_same((config, volatile_cache, groups) in groups()) {
+        let (mut straight, mut task) = (Rig::new(&config, volatile_cache), Rig::new(&config, volatile_cache));
+        for group in &groups {
+            for (tag, write) in (0..).zip(group) {
+                straight.write(write, tag, false);
+                task.write(write, tag, true);
+            }
+            for rig in [&mut straight, &mut task] {
+                rig.run_until_answered(group.len());
+                rig.answered.sort();
+            }
+            prop_assert_eq!(&straight.answered, &task.answered);
+            prop_assert_eq!(straight.answered.len(), group.len(), "each is answered once: {:?}", &straight.answered);
+            (straight.answered, task.answered) = (Vec::new(), Vec::new());
+            prop_assert!(straight.members == task.members, "after {:?}", group);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn both_paths_ask_for_the_same((config, volatile_cache, writes) in cases()) {
         let (mut straight, mut task) = (Rig::new(&config, volatile_cache), Rig::new(&config, volatile_cache));
         let mut straight_count = 0;
         for (tag, write) in (0..).zip(&writes) {

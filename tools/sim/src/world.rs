@@ -27,13 +27,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Command, Event, Flaw, MemberId, MemberState, Refusal, SweepKind, Synced, WritePolicy};
+use stria_array::{
+    ArrayStatus, Command, Event, Flaw, MemberId, MemberState, RELIED_ON_MAX, Refusal, SweepKind, Synced, WritePolicy,
+};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
-
-/// The time that a member that is failed by command may remain a sole log holder (R26).
-const RELIED_ON_MAX: Nanos = 1_000_000_000;
 
 /// The rules of a run.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,10 @@
 //! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data | yes |
 //! | client's write to members | the superblocks say dirty, durably (R1); the array is not read-only | yes |
 //! | | its rows are locked; its bits are set, durably (R2) | no |
-//! | log record | this run's log session has begun (R32; in `log_send`) | no |
+//! | log record | this run's log session has begun (R32; in `Log::take`) | no |
 //! | any request to a member | it lies in the data area (a dropped member gets nothing from the driver) | no |
+//! | metadata write to a member | it lies outside of the data area | yes |
+//! | bitmap | a bit that is cleared covers no write, and no resync is due there (R3; in `Intent::clear`) | yes |
 //! | superblock | no other metadata update runs (R5); it says clean only while no write runs | yes |
 //! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) | yes |
 //!
@@ -17,7 +19,7 @@
 
 use super::Core;
 use crate::plan::{Method, Presence, WritePlan};
-use crate::{ArraySector, ArrayState, MemberId, MemberSector, MemberState, SyncSector};
+use crate::{ArraySector, ArrayState, DriveSector, MemberId, MemberSector, MemberState, SyncSector};
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
@@ -68,6 +70,17 @@ impl Core {
         assert!(
             (start_sector + sectors).get() <= end,
             "{operation:?} at {start_sector}+{sectors} runs past member {member:?}, which ends at {end}"
+        );
+    }
+
+    /// Before a metadata write is sent to a member.
+    pub fn gate_metadata(&self, member: MemberId, range: &Range<DriveSector>) {
+        let members = self.members.borrow();
+        let config = &members.get(member).config;
+        let data = config.data_start_sector.run(config.data_sectors);
+        assert!(
+            range.end <= data.start || data.end <= range.start,
+            "metadata of member {member:?} would be written to {range:?}, within its data area {data:?}"
         );
     }
 

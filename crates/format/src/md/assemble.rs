@@ -356,22 +356,18 @@ fn side_of<'f, 'a>(one: &'f Found<'a>, found: &'f [Found<'a>]) -> impl Iterator<
     found.iter().filter(is_beside).filter(|other| counts(other.superblock(), other))
 }
 
-/// Holds a slot, and is not being filled.
-fn is_in_sync(found: &Found) -> bool {
-    !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
-}
-
 /// R27: true if `one` has as many events as `other` and other roles, because a crash tore its last update. It still counts the
 /// members on the side of `other` as members, so it never ran without them. They may have run without it.
 fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     // A member that is being filled there may have joined later.
-    are_rivals(one, other) && side_of(other, found).filter(|side| is_in_sync(side)).all(|side| counts(one.superblock(), side))
+    are_rivals(one, other)
+        && side_of(other, found).filter(|side| side.superblock().is_in_sync()).all(|side| counts(one.superblock(), side))
 }
 
 /// R27: true if `one` has another update in place of the last one of `other`, and missed nothing else. Each of the two counts a
 /// member that has the other one, so both were torn, and nothing was acknowledged after either.
 fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
-    let is_torn = || side_of(other, found).any(|side| is_in_sync(side) && counts(one.superblock(), side));
+    let is_torn = || side_of(other, found).any(|side| side.superblock().is_in_sync() && counts(one.superblock(), side));
     are_rivals(one, other) && counts(other.superblock(), one) && is_torn()
 }
 

@@ -11,15 +11,10 @@
 //! - A larger count is written later. A count that was altered leaves the time of the member's last update as it was.
 //! - Members are a few updates apart, or as many as a run makes, not thousands of millions.
 
-use super::superblock::{Role, Superblock, feature};
+use super::superblock::{Role, Superblock};
 
 /// 2^32: at ten superblock updates a second, 13 years in which the other member was away.
 const APART_MAX: u64 = 1 << 32;
-
-/// True if it has a slot and is not being filled.
-fn is_in_sync(superblock: &Superblock) -> bool {
-    matches!(superblock.role(), Role::Slot(_)) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
-}
 
 /// Whether `one` names the device number of `other` as the holder of a slot.
 fn names(one: &Superblock, other: &Superblock) -> bool {
@@ -34,7 +29,7 @@ pub(crate) fn contradiction<'a>(
     mut found: impl Iterator<Item = &'a Superblock>,
 ) -> Option<&'static str> {
     let ahead = freshest.header.events.saturating_sub(other.header.events);
-    if ahead == 0 || !is_in_sync(freshest) || !is_in_sync(other) {
+    if ahead == 0 || !freshest.is_in_sync() || !other.is_in_sync() {
         return None;
     }
     if ahead > APART_MAX {
@@ -47,7 +42,7 @@ pub(crate) fn contradiction<'a>(
             && third.header.events.saturating_add(1) >= freshest.header.events
             && names(third, freshest);
         let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
-        is_in_sync(third) && beside || succeeds
+        third.is_in_sync() && beside || succeeds
     };
     // A count that was altered does not make the member's last update younger.
     let is_older = freshest.updated_s() < other.updated_s();

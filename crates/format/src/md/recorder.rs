@@ -889,7 +889,8 @@ impl Recorder for MdRecorder {
         // A page that a member did not take lacks a bit of this run, which no write relied on: it gets all of them.
         let (current, behind): (Vec<MemberId>, Vec<MemberId>) =
             self.active.iter().partition(|member| self.keepers[member].bitmap_current);
-        let locations = |members: &[MemberId]| members.iter().filter_map(|&member| self.bitmap_location(member)).collect::<Vec<_>>();
+        let locations =
+            |members: &[MemberId]| members.iter().filter_map(|&member| self.bitmap_location(member)).collect::<Vec<_>>();
         let mut writes = Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), locations(&current).into_iter());
         let all_pages = 0..bitmap.page_count(self.page_bytes);
         writes.extend(Self::bitmap_writes(bitmap, self.page_bytes, all_pages, locations(&behind).into_iter()));

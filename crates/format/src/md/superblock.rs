@@ -466,6 +466,11 @@ impl Superblock {
         !(bitmap || ppl || bad_blocks || data) && roles_end <= MARK_PLACE
     }
 
+    /// True if the member holds a slot, and is neither being filled nor a replacement.
+    pub(crate) fn is_in_sync(&self) -> bool {
+        matches!(self.role(), Role::Slot(_)) && !self.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
+    }
+
     /// This member's role according to its own superblock.
     pub fn role(&self) -> Role {
         self.roles.get(self.header.dev_number as usize).copied().unwrap_or(Role::Spare)

@@ -159,9 +159,7 @@ impl MdRecorder {
             return Ok(Vec::new());
         }
         let has_in_sync = |slot: u32| {
-            let is_in_sync = |superblock: &Superblock| {
-                superblock.role() == Role::Slot(slot as u16) && !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
-            };
+            let is_in_sync = |superblock: &Superblock| superblock.role() == Role::Slot(slot as u16) && superblock.is_in_sync();
             self.keepers.values().any(|keeper| is_in_sync(&keeper.superblock))
         };
         if !(0..self.common.header.raid_disks).all(has_in_sync) {
