@@ -290,7 +290,11 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
     for (result, _) in core.io(std::iter::once(write).collect()).await {
         match result {
             Ok(()) => {}
-            Err(error) if is_no_space(&error) => mark_half_written(core, member, rows.clone()).await?,
+            Err(error) if is_no_space(&error) => {
+                // The client's write may have met it long ago.
+                let _ = core.meet_no_space(member, &error);
+                mark_half_written(core, member, rows.clone()).await?;
+            }
             Err(error) => {
                 if !core.fail_member(member, &format!("write failed: {error}")) {
                     mark_half_written(core, member, rows.clone()).await?;

@@ -27,7 +27,7 @@ impl Recorder for TestRecorder {
         self.0 = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member)).collect();
         let write = |&member: &MemberId| MetadataWrite {
             member,
-            start_sector: DriveSector::ZERO,
+            start_sector: DriveSector::new(SECTORS),
             data: Buffer::zeroed(SECTOR_BYTES).freeze(),
         };
         self.0.iter().map(write).collect()
@@ -66,7 +66,7 @@ impl Array {
 
     fn drive(&self) -> Box<dyn BlockDevice> {
         *self.seed.borrow_mut() += 1;
-        Box::new(LateDevice::new(RamDevice::new(SECTORS), *self.seed.borrow()))
+        Box::new(LateDevice::new(RamDevice::new(SECTORS + 8), *self.seed.borrow()))
     }
 
     fn poll(&mut self) {

@@ -215,17 +215,25 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     // A mutant searches for arrays where clients write.
     let unmarked_depth = if power.mutant.get() == Some(Mutant::LooksInside) { u8::MAX } else { 0 };
     let Nested { mut arrays, assemblies, .. } = nest(&mut opener, there, false, unmarked_depth)?;
-    for assembly in &assemblies {
-        if let Err(error) = &assembly.outcome {
+    let refusal = |is_ours: &dyn Fn(&[u8; 16]) -> bool| {
+        let mut ours = assemblies.iter().filter(|assembly| is_ours(&assembly.uuid));
+        ours.find_map(|assembly| {
+            let error = assembly.outcome.as_ref().err()?;
             let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
             let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
-            return Err(MountError::Refused(format!("{error} ({})", away.join("; "))));
-        }
-    }
+            Some(MountError::Refused(format!("{error} ({})", away.join("; "))))
+        })
+    };
     if arrays.len() != 1 {
-        return Err(MountError::Refused(format!("{} arrays were found", arrays.len())));
+        let none = || MountError::Refused(format!("{} arrays were found", arrays.len()));
+        return Err(refusal(&|_| true).unwrap_or_else(none));
     }
     let node = opener.bind(arrays.pop().expect("there is one"));
+    // A drive whose own superblock is torn may show one that a client has written: that array need not start.
+    let is_ours = |uuid: &[u8; 16]| node.top().uuid() == *uuid || node.leaves().iter().any(|leaf| leaf.uuid() == *uuid);
+    if let Some(error) = refusal(&is_ours) {
+        return Err(error);
+    }
     if power.late_sweeps.get() {
         node.leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.pause(true)));
     }

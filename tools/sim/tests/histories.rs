@@ -53,6 +53,8 @@ fn histories_with_drives_that_hang_beside_rebuilds_lose_nothing() {
 fn histories_without_space_that_once_failed_lose_nothing() {
     // A flush before a bad-block list took 200 s: the rows were then taken for lost, and would not have been filled.
     none_fails(&["1"], 153, 1, Extras { full: true, ..Extras::NONE });
+    // The same as the rows were made consistent, with a member that hung.
+    none_fails(&["5"], 71086, 1, Extras { full: true, ..Extras::NONE });
     // A replacement took its slot meanwhile, and was marked bad where it alone held the data.
     none_fails(&["1"], 1912, 1, Extras { full: true, ..Extras::NONE });
 }
