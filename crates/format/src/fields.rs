@@ -95,3 +95,46 @@ macro_rules! on_disk {
     };
 }
 pub(crate) use on_disk;
+
+#[cfg(test)]
+mod tests {
+    use super::Field;
+    use crate::md::{bitmap, log, ppl, span, superblock};
+
+    /// The tables of a page: offset and name of each row.
+    fn tables(page: &str) -> Vec<Vec<(usize, String)>> {
+        let row = |line: &str| {
+            let mut cells = line.strip_prefix("| 0x")?.split(" | ");
+            let offset = usize::from_str_radix(cells.next()?, 16).ok()?;
+            Some((offset, cells.next()?.to_owned()))
+        };
+        let mut tables = vec![Vec::new()];
+        for line in page.lines() {
+            match row(line) {
+                Some(row) => tables.last_mut().expect("there is one").push(row),
+                None => tables.push(Vec::new()),
+            }
+        }
+        tables
+    }
+
+    #[test]
+    fn the_page_of_what_is_on_disk_has_every_field() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ON_DISK.md")).expect("it is there");
+        let tables = tables(&page);
+        let structures: [(&str, &[Field]); 8] = [
+            ("superblock", superblock::Header::FIELDS),
+            ("bitmap", bitmap::Header::FIELDS),
+            ("partial parity log", ppl::PplHeader::FIELDS),
+            ("its entry", ppl::PplEntry::FIELDS),
+            ("log head", log::LogHead::FIELDS),
+            ("append", log::AppendHead::FIELDS),
+            ("log entry", log::Entry::FIELDS),
+            ("span", span::Mark::FIELDS),
+        ];
+        for (name, fields) in structures {
+            let table: Vec<(usize, String)> = fields.iter().map(|field| (field.offset, field.name.to_owned())).collect();
+            assert!(tables.contains(&table), "docs/ON_DISK.md has no table of the {name}: {table:x?}");
+        }
+    }
+}

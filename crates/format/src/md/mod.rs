@@ -20,7 +20,7 @@ pub mod raw;
 pub mod recorder;
 mod servable;
 mod shape;
-mod span;
+pub(crate) mod span;
 pub mod superblock;
 
 pub use crate::read::Read;
