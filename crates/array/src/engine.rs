@@ -42,8 +42,8 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, ArraySector, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy, hedge, mirror_write,
-    parity_write, resync_on_read, split_read,
+    Action, ArrayConfig, ArraySector, Family, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy, hedge,
+    mirror_write, parity_write, resync_on_read, split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -520,9 +520,11 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     let geometry = &config.geometry;
     let all = |test: fn(&Limits) -> bool| members.iter().all(test);
     let largest = |of: fn(&Limits) -> u32| members.iter().map(of).max().unwrap_or(512);
-    let width = match matches!(geometry.level(), Level::Linear | Level::Raid1) {
-        true => 0,
-        false => geometry.strip_sectors() * geometry.data_count() as u64,
+    let width = match geometry.level() {
+        Level::Linear | Level::Raid1 => 0,
+        Level::Raid0 | Level::Raid10 | Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+            geometry.strip_sectors() * geometry.data_count() as u64
+        }
     };
     let unmap_zeroes = all(|limits| limits.unmap_zeroes);
     Limits {
@@ -533,11 +535,11 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         // R9: clients ask once, and a member with a cache may join later.
         volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
         // A trim reads as zeros, so every member must be able to zero and unmap.
-        discard_granularity_bytes: match (unmap_zeroes, geometry.level().parity_count() > 0) {
+        discard_granularity_bytes: match (unmap_zeroes, geometry.level().family()) {
             (false, _) => 0,
             // Parts of a stripe are zeroed and unmap nothing.
-            (true, true) => u32::try_from(bytes(width)).unwrap_or(u32::MAX),
-            (true, false) => largest(|limits| limits.discard_granularity_bytes),
+            (true, Family::Parity) => u32::try_from(bytes(width)).unwrap_or(u32::MAX),
+            (true, Family::Striped | Family::Mirror) => largest(|limits| limits.discard_granularity_bytes),
         },
         unmap_zeroes,
         rotational: !all(|limits| !limits.rotational),

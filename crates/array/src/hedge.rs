@@ -8,12 +8,12 @@
 //! these reads, others are asked first, and it only where they lack the data. If more members are unresponsive than parity
 //! replaces, none counts as such: more reads would only add to what holds all of them up. See docs/MEMBERS.md.
 
-use crate::MemberId;
 use crate::core::{Core, FailedPart};
 use crate::member::Slot;
 use crate::member_requests::{MemberIo, Waiting};
 use crate::of_level::of_level;
 use crate::personality::{Personality, Place};
+use crate::{Family, MemberId};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use stria_block::{Buffer, Histogram, Nanos, Operation};
@@ -99,10 +99,13 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
     let mut note = |member: MemberId, age: Nanos| members.get_mut(member).is_unresponsive |= is_silent(member, age);
     late.iter().for_each(|&(_, member, age)| note(member, age));
     core.hedging.each_waiting(core.now(), note);
-    let parity_count = core.geometry.level().parity_count();
     let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_unresponsive);
-    // A mirror asks one other copy, and an unresponsive one has nothing but what it already got.
-    let helps = parity_count == 0 || members.slots().iter().filter(mute).count() <= parity_count;
+    let level = core.geometry.level();
+    let helps = match level.family() {
+        Family::Parity => members.slots().iter().filter(mute).count() <= level.parity_count(),
+        // A mirror asks one other copy, and an unresponsive one has nothing but what it already got.
+        Family::Mirror | Family::Striped => true,
+    };
     if !helps {
         (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_unresponsive = false);
     }

@@ -4,7 +4,7 @@
 //! group, so an engine that leaves other groups alone needs to know nothing of them.
 
 use crate::geometry::Divisor;
-use crate::{ArraySector, Geometry, SyncSector};
+use crate::{ArraySector, Family, Geometry, SyncSector};
 use std::ops::Range;
 
 /// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
@@ -34,7 +34,10 @@ impl Partition {
     pub fn new(geometry: &Geometry, lane: usize, lane_count: usize, group_sectors: u64) -> Self {
         let group_sectors = group_sectors.max(geometry.strip_sectors());
         assert!(group_sectors.is_power_of_two(), "groups of {group_sectors} sectors");
-        let data_count = if geometry.level().parity_count() > 0 { geometry.data_count() as u64 } else { 1 };
+        let data_count = match geometry.level().family() {
+            Family::Parity => geometry.data_count() as u64,
+            Family::Striped | Family::Mirror => 1,
+        };
         let (by_data, by_lanes) = (Divisor::new(data_count), Divisor::new(lane_count as u64));
         Self { lane, lane_count, group_sectors, data_count, by_data, by_lanes }
     }

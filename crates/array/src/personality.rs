@@ -1,6 +1,6 @@
-//! The duties of a level. The engine validates requests and dispatches them; a level is one implementation of
-//! [`Personality`], in one file: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
-//! [`parity`](crate::parity) (RAID 4, 5, 6).
+//! The duties of a level. The engine validates requests and dispatches them; a family of levels is one implementation of
+//! [`Personality`]: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
+//! [`parity`](crate::parity) (RAID 4, 5, 6). Its file names the modules that do the work.
 //!
 //! A new level of a [`Family`](crate::Family) that exists, such as triple parity, owes this:
 //!
@@ -24,7 +24,8 @@
 //! own, and Linux would refuse the array.
 //!
 //! A new family, such as a declustered layout, also needs a name in [`Family`](crate::Family), an implementation of these duties, and a
-//! line in [`of_level`](crate::of_level). The compiler names what else depends on the family (losses in `member.rs`, the footprint):
+//! line in [`of_level`](crate::of_level). Whatever else depends on family or level is a `match` that names them all, so the compiler asks for the new one: losses in
+//! `member.rs`, limits, lanes' partitions, hedged reads, sweeps. `tests/modules.rs` keeps it so.
 //!
 //! | duty | what a level does |
 //! | --- | --- |

@@ -13,7 +13,7 @@ use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work};
-use crate::{Flaw, Level, MemberState, Synced, mirror_sweep};
+use crate::{Family, Flaw, Level, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -500,7 +500,12 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
     let copied = targets.iter().any(|target| target.copied);
-    if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().is_optimal() {
+    let level = core.geometry.level();
+    let is_computed = match level.family() {
+        Family::Parity => level.parity_count() == 1,
+        Family::Mirror | Family::Striped => false,
+    };
+    if !copied && is_computed && from_start && core.members.borrow().is_optimal() {
         let all = targets.iter().all(|target| core.members.borrow().slots()[target.slot].member == Some(target.member));
         if all && core.consistency.resync_from() != Synced::All && targets.len() == 1 {
             core.consistency.mark_consistent_below(Synced::All);
@@ -515,8 +520,12 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         let stop = sweeper.halts(&core) || sweep.error.borrow().is_some();
         let before = sweep.next.get();
         // A rebuild of copies goes by member rows, which belong to no lane.
-        let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
-        let start = if by_share { SweepSector::of_sync(core.partition.next(before.sync())).min(sweep.end) } else { before };
+        let by_partition = sweep.kind != SweepKind::Rebuild
+            || match core.geometry.level().family() {
+                Family::Parity => true,
+                Family::Mirror | Family::Striped => false,
+            };
+        let start = if by_partition { SweepSector::of_sync(core.partition.next(before.sync())).min(sweep.end) } else { before };
         if stop {
             break;
         }
@@ -560,6 +569,14 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     sweep.finished.wake_all(&core.ready);
 }
 
+/// True if a member's rows that follow one another hold array sectors that lie apart.
+fn has_scattered_rows(core: &Core) -> bool {
+    match core.geometry.level() {
+        Level::Raid10 => true,
+        Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 => false,
+    }
+}
+
 /// True if a window needs work.
 fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     if !sweep.by_bitmap {
@@ -569,7 +586,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     let Some(intent) = intent.as_ref() else { return true };
     match sweep.kind {
         SweepKind::Resync => intent.needs_resync(&sync_of_sweep(window)),
-        SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep.targets.iter().any(|target| {
+        SweepKind::Rebuild if has_scattered_rows(core) => sweep.targets.iter().any(|target| {
             mirror_sweep::sync_range(core, target.slot, &rows_of_sweep(window)).is_some_and(|range| intent.is_marked(&range))
         }),
         SweepKind::Rebuild => intent.is_marked(&sync_of_sweep(window)),
@@ -585,7 +602,7 @@ fn skipped(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> Option<Sw
     }
     let (mut end, mut step) = (window.end, sweep.window);
     // The array sectors of a RAID 10's member rows have to be looked up strip by strip.
-    let leaps = sweep.kind != SweepKind::Rebuild || core.geometry.level() != Level::Raid10;
+    let leaps = sweep.kind != SweepKind::Rebuild || !has_scattered_rows(core);
     while leaps && end < sweep.end {
         let further = sweep.end.min(end.saturating_add(step));
         if is_due(core, sweep, &(end..further)) {

@@ -59,3 +59,23 @@ fn no_module_calls_a_method_of_core_that_stands_above_it() {
     }
     assert_eq!(uphill, Vec::<String>::new());
 }
+
+/// A comparison with one level or family would silently treat a new one like the rest: a `match` names them all.
+#[test]
+fn what_depends_on_the_level_names_every_level() {
+    const OF_LEVELS: &str = "level geometry plan striped mirror parity parity_code parity_io parity_sweep parity_write mirror_io mirror_sweep \
+                             mirror_write";
+    const COMPARISONS: [&str; 6] =
+        ["level() ==", "level() !=", "family() ==", "family() !=", "level().parity_count() >", "level().parity_count() =="];
+    let order = order();
+    let mut found = Vec::new();
+    for (module, code) in order.sources() {
+        let is_of_levels = OF_LEVELS.split_whitespace().any(|name| name == module);
+        let product = code.split("#[cfg(test)]").next().expect("at least itself");
+        let compares = |line: &&str| COMPARISONS.iter().any(|comparison| line.contains(comparison));
+        if !is_of_levels {
+            found.extend(product.lines().filter(compares).map(|line| format!("{module}: {}", line.trim())));
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -12,7 +12,7 @@
 use super::Engine;
 use crate::core::{Core, FailedPart};
 use crate::sweep::take_slots;
-use crate::{ArraySector, MemberId, MemberSector, Synced, hedge, parity};
+use crate::{ArraySector, Family, MemberId, MemberSector, Synced, hedge, parity};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
@@ -102,10 +102,9 @@ impl Engine {
         let (array_sector, sectors) = (ArraySector::new(request.start_sector), request.sectors);
         let parent = core.begin(&mut request, 1);
         // On parity levels only parity is asked.
-        let start_sector = if core.geometry.level().parity_count() > 0 {
-            parity::place(&core, array_sector, sectors).1
-        } else {
-            MemberSector::ZERO
+        let start_sector = match core.geometry.level().family() {
+            Family::Parity => parity::place(&core, array_sector, sectors).1,
+            Family::Striped | Family::Mirror => MemberSector::ZERO,
         };
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");
