@@ -2127,6 +2127,12 @@ export interface components {
         LatencyView: {
             /**
              * Format: uint64
+             * @description The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+             * @default 0
+             */
+            count: number;
+            /**
+             * Format: uint64
              * @description The longest since the start.
              */
             max_us: number;

@@ -32,6 +32,8 @@ pub struct Histogram {
 /// The summary of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
+    /// The recent requests that median and 99th percentile are of.
+    pub count: u32,
     /// Half of the requests took no longer.
     pub median: Nanos,
     /// 99 of 100 took no longer.
@@ -67,6 +69,11 @@ impl Timings {
 }
 
 impl Histogram {
+    /// Forgets the recent requests. The figures since the drive was opened stay.
+    pub fn forget_recent(&mut self) {
+        (self.buckets, self.count) = ([0; 64 * STEPS], 0);
+    }
+
     fn bucket(time: Nanos) -> usize {
         let time = time.max(STEPS as Nanos);
         let exponent = time.ilog2() as usize;
@@ -124,7 +131,8 @@ impl Histogram {
     /// The summary so far; `None` if nothing was counted.
     pub fn latency(&self) -> Option<Latency> {
         let (max, slow_count) = (self.max, self.slow_count);
-        (self.count > 0).then(|| Latency { median: self.quantile(1, 2), p99: self.quantile(99, 100), max, slow_count })
+        let (median, p99) = (self.quantile(1, 2), self.quantile(99, 100));
+        (self.count > 0).then_some(Latency { count: self.count, median, p99, max, slow_count })
     }
 }
 
@@ -139,6 +147,19 @@ mod tests {
             assert!(Histogram::end_of(bucket) >= time, "{time}");
             assert!(time < 9 || Histogram::end_of(bucket - 1) < time, "{time}");
         }
+    }
+
+    /// What a member did as it was rebuilt says nothing of its answers to clients.
+    #[test]
+    fn requests_are_forgotten_but_not_the_longest_since_the_start() {
+        let mut histogram = Histogram::default();
+        (0..300).for_each(|_| histogram.record(50_000_000));
+        assert_eq!(histogram.latency().map(|latency| latency.count), Some(300));
+        histogram.forget_recent();
+        assert_eq!(histogram.latency(), None);
+        histogram.record(100_000);
+        let latency = histogram.latency().expect("one request");
+        assert!(latency.count == 1 && latency.median <= 112_500 && latency.max == 50_000_000, "{latency:?}");
     }
 
     #[test]

@@ -129,6 +129,13 @@ impl DriveWatch {
         self.watched.timings.borrow().clone()
     }
 
+    /// Forgets the recent requests: those that come are of another kind.
+    pub fn forget_recent(&self) {
+        let mut timings = self.watched.timings.borrow_mut();
+        timings.read.forget_recent();
+        timings.write.forget_recent();
+    }
+
     /// The arrival time of the oldest request that it has not answered, by the clock of its lane.
     pub fn oldest(&self) -> Option<Nanos> {
         self.ring.oldest(&self.jobs).into_iter().chain(self.watched.oldest_of_workers.get()).min()

@@ -25,7 +25,7 @@ const TAIL_LEAST: u64 = 50;
 pub struct PeerLatency {
     /// The member.
     pub path: String,
-    /// Requests so far.
+    /// Recent requests.
     pub count: u64,
     /// Half of the recent ones took no longer.
     pub median_us: u64,

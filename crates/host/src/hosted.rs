@@ -150,6 +150,12 @@ impl HostedArray {
                 }
             }
             for event in array.take_events() {
+                // A rebuild queues far more than clients do: beside members that were only read the new one would look slow.
+                if let Event::MemberInSync { member, .. } = event
+                    && let Some(drive) = array.members().get(member.0).and_then(Member::drive)
+                {
+                    drive.watch.forget_recent();
+                }
                 reporter.merger.merge(self.lane, array.uuid(), event).into_iter().for_each(say);
             }
         }
@@ -374,7 +380,10 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
     match event {
         Event::MemberFailed { member, slot, reason } => {
             let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
-            format!("{} ({place}) was dropped: {reason}", name(member))
+            let name = name(member);
+            // The error of a drive begins with its name.
+            let reason = reason.strip_prefix(&format!("member {name}: ")).unwrap_or(reason);
+            format!("{name} ({place}) was dropped: {reason}")
         }
         Event::MemberGone { member, slot, reason } => {
             let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));

@@ -313,6 +313,9 @@ pub struct MemberView {
 /// How long requests of one kind take, exact to 12 %.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyView {
+    /// The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+    #[serde(default)]
+    pub count: u64,
     /// Half of the recent ones took no longer.
     pub median_us: u64,
     /// 99 of 100 took no longer.

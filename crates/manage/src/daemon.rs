@@ -10,6 +10,7 @@
 mod api;
 mod notify;
 
+use crate::config::edit::Edit;
 use crate::config::{self, Config};
 use crate::event_file::EventFile;
 use crate::keeper::Keeper;
@@ -26,7 +27,7 @@ use notify::Supervisor;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stria_drive::held_by;
 use stria_front::Closing;
@@ -82,6 +83,8 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     };
     let keeper =
         Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, move |config| followed.reload(config));
+    let (file, reader) = (path.clone(), Arc::downgrade(&keeper));
+    service.find_again_by(move |drive| search_for(drive, &file, &reader));
     let expected = Arc::downgrade(&keeper);
     monitor.expect(move || expected.upgrade().map(|keeper| keeper.adopted()).unwrap_or_default(), degraded_after);
 
@@ -205,6 +208,32 @@ impl Running {
             let text = outcome.unwrap_or_else(|error| error.to_string());
             service.events().push(view::plain_event("", kind, text));
         });
+    }
+}
+
+/// Adds an image file that has joined an array to those that are searched: otherwise the array would lack it at the next start. Block
+/// devices are searched anyhow. Returns what was stored, or why not.
+fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<String> {
+    if !drive.is_file() {
+        return None;
+    }
+    let add = || {
+        let mut edit = Edit::open(config)?;
+        let is_new = edit.search(std::iter::once(&drive.to_owned()))?;
+        if is_new { edit.save().map(|_| true) } else { Ok(false) }
+    };
+    let file = config.display();
+    match add() {
+        Ok(false) => None,
+        Ok(true) => {
+            // On a thread of its own, as the keeper itself may be the one that adds the drive.
+            let keeper = Weak::clone(keeper);
+            std::thread::spawn(move || keeper.upgrade().map(|keeper| keeper.reload()));
+            Some(format!("{file} names it under `search`"))
+        }
+        Err(failure) => {
+            Some(format!("the next start will not find it, as {failure}: add {} to `search` in {file}", drive.display()))
+        }
     }
 }
 

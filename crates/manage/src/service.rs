@@ -99,6 +99,9 @@ impl Served {
 /// The name under which an array is served, by its name on disk.
 type Names = Mutex<HashMap<String, String>>;
 
+/// Takes the path of a drive that has joined an array. Returns what there is to say about it.
+type Finder = Box<dyn Fn(&Path) -> Option<String> + Send + Sync>;
+
 /// The arrays of this process.
 pub struct Service {
     arrays: Mutex<Vec<Arc<Served>>>,
@@ -111,6 +114,8 @@ pub struct Service {
     stays: AtomicBool,
     /// The memory over restarts; a `serve` has none.
     ledger: OnceLock<Arc<Ledger>>,
+    /// Stores where a drive that has joined an array is found at the next start; a `serve` has none.
+    finder: OnceLock<Finder>,
     /// Names of arrays that are stopped for a moment, to be changed.
     pausing: Mutex<BTreeSet<String>>,
     /// Held while the firmware of a member is updated: one member at a time.
@@ -147,6 +152,7 @@ impl Service {
             shutdown,
             stays: AtomicBool::new(false),
             ledger: OnceLock::new(),
+            finder: OnceLock::new(),
             pausing: Mutex::default(),
             updating: Mutex::default(),
             failure: Mutex::default(),
@@ -167,6 +173,17 @@ impl Service {
     /// Remembers bounds on speed and the results of scrubs, from the start of the process on.
     pub fn remember(&self, ledger: Arc<Ledger>) {
         let _ = self.ledger.set(ledger);
+    }
+
+    /// Calls `finder` with the path of each drive that joins an array, from the start of the process on.
+    pub fn find_again_by(&self, finder: impl Fn(&Path) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.finder.set(Box::new(finder));
+    }
+
+    /// The message of a drive that has joined, and what was stored for the next start.
+    fn joined(&self, message: String, path: &Path) -> String {
+        let note = self.finder.get().and_then(|finder| finder(path));
+        note.map_or(message.clone(), |note| format!("{message}; {note}"))
     }
 
     /// Lets clients connect. Harmless if repeated, for disks that were added since.
@@ -504,7 +521,7 @@ impl Service {
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
         let message = served.lanes.add(|| open_new(&served, &path), span, force)?;
         self.set_held_cache(&served, &path);
-        self.done(sequence, message)
+        self.done(sequence, self.joined(message, &path))
     }
 
     /// Replaces a drive that still works.
@@ -516,7 +533,7 @@ impl Service {
         let new = open_new(&served, &request.new)?;
         let message = served.lanes.replace(request.old, new, request.force)?;
         self.set_held_cache(&served, &request.new);
-        self.done(sequence, message)
+        self.done(sequence, self.joined(message, &request.new))
     }
 
     /// Begins a scrub.
@@ -550,7 +567,7 @@ impl Service {
     pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         served.lanes.pause(paused)?;
-        let message = format!("sweeps of \"{name}\" {}", if paused { "are held" } else { "go on" });
+        let message = format!("sweeps of \"{name}\" {}", if paused { "are paused" } else { "are resumed" });
         if served.paused.swap(paused, Ordering::SeqCst) != paused {
             let kind = if paused { "paused" } else { "resumed" };
             self.events.push(view::plain_event(&served.name, kind, message.clone()));

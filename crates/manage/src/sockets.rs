@@ -119,7 +119,9 @@ fn refused(path: &Path, error: &SocketError) -> Failure {
     let path = path.display();
     Failure::Failed(match error {
         SocketError::InUse => {
-            format!("cannot listen for commands at {path}: another `stria serve` listens there; name another path with --socket")
+            format!(
+                "cannot listen for commands at {path}: another `stria serve` or `stria daemon` listens there; name another path with --socket"
+            )
         }
         error => format!("cannot listen for commands at {path}: {error}; --socket names another path"),
     })

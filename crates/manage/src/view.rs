@@ -363,7 +363,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
     let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(|drive| of(drive)).map(latency_view);
     Some(MemberView {
         slot: member.slot,
-        path,
+        path: path.clone(),
         role: state_word(member.state).into(),
         direct: info.map(|info| info.direct),
         direct_note: info.and_then(|info| info.direct_note.clone()),
@@ -386,15 +386,21 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         no_room: member.has_no_space,
-        failure: member.failure.clone(),
+        failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
         waiting_ms: drive.and_then(|drive| drive.oldest).map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
     })
 }
 
+/// A member's failure without its name: the error of a drive begins with it, and it is shown beside the drive.
+fn bare_reason(failure: &str, path: &str) -> String {
+    failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned()
+}
+
 fn latency_view(latency: Latency) -> LatencyView {
     LatencyView {
+        count: latency.count.into(),
         median_us: latency.median.div_ceil(1000),
         p99_us: latency.p99.div_ceil(1000),
         max_us: latency.max.div_ceil(1000),

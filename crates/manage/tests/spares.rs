@@ -157,5 +157,5 @@ fn an_array_that_failed_while_it_was_paused_takes_a_spare_when_it_resumes() {
     place.ok(&["resume", "a"]);
     place.wait_for("a", "the spare of the pool", |status| status["health"] == "optimal");
     let events = place.ok(&["events"]);
-    assert!(events.contains("are held") && events.contains("go on"), "{events}");
+    assert!(events.contains("are paused") && events.contains("are resumed"), "{events}");
 }

@@ -92,18 +92,18 @@ impl Edit {
         Ok(())
     }
 
-    /// Adds image files to those that the daemon looks at, unless they are among them.
+    /// Adds image files to those that the daemon looks at, unless they are among them. False: all are.
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn search<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    pub fn search<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) -> Result<bool, Failure> {
         let known = self.before.daemon.search.clone();
         let is_known = |file: &PathBuf| known.iter().any(|path| file == path || file.parent() == Some(path));
         let mut new: Vec<String> = files.filter(|file| !is_known(file)).map(|file| file.display().to_string()).collect();
         new.sort();
         new.dedup();
         if new.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let path = self.path.display().to_string();
         let daemon = self.document.entry("daemon").or_insert_with(|| Item::Table(Table::new()));
@@ -114,7 +114,7 @@ impl Edit {
             )));
         };
         search.extend(new);
-        Ok(())
+        Ok(true)
     }
 
     /// Sets the drives of the pool of spares.

@@ -119,14 +119,14 @@ pub fn ask(paths: Vec<PathBuf>, thresholds: &HealthConfig) -> Vec<DriveEntry> {
 /// The members of an array and its spans that are slow beside the others of theirs.
 pub fn slow(view: &ArrayView, config: &HealthConfig) -> Vec<SlowMember> {
     let in_sync = || view.members.iter().filter(|member| member.role == "in sync");
-    let peer = |member: &MemberView, count: u64, latency: &LatencyView| PeerLatency {
+    let peer = |member: &MemberView, latency: &LatencyView| PeerLatency {
         path: member.path.clone(),
-        count,
+        count: latency.count,
         median_us: latency.median_us,
         p99_us: latency.p99_us,
     };
-    let reads = in_sync().filter_map(|member| Some(peer(member, member.read_count, member.read_latency.as_ref()?)));
-    let writes = in_sync().filter_map(|member| Some(peer(member, member.write_count, member.write_latency.as_ref()?)));
+    let reads = in_sync().filter_map(|member| Some(peer(member, member.read_latency.as_ref()?)));
+    let writes = in_sync().filter_map(|member| Some(peer(member, member.write_latency.as_ref()?)));
     let mut slow = slow_members(&reads.collect::<Vec<_>>(), config);
     for member in slow_members(&writes.collect::<Vec<_>>(), config) {
         if !slow.iter().any(|known| known.path == member.path) {

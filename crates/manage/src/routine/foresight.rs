@@ -167,7 +167,8 @@ mod tests {
     use stria_health::Finding;
 
     fn array(members: &[(&str, &str, u64)]) -> ArrayView {
-        let latency = |median: u64| json!({"median_us": median, "p99_us": median, "max_us": median, "slow_count": 0});
+        let latency =
+            |median: u64| json!({"count": 1000, "median_us": median, "p99_us": median, "max_us": median, "slow_count": 0});
         let members: Vec<_> = members
             .iter()
             .map(|(path, role, median)| {
