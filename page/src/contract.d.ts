@@ -1391,6 +1391,11 @@ export interface components {
              * @default 0
              */
             losses_survived: number;
+            /**
+             * @description The cost of sweeps for clients is being measured: they are held twice for some seconds.
+             * @default false
+             */
+            measuring: boolean;
             /** @description In order of their handles; failed ones stay until they are removed. */
             members: components["schemas"]["MemberView"][];
             /**

@@ -153,6 +153,9 @@ pub struct ArrayView {
     pub trim_zeroes: bool,
     /// Sweeps are paused by command.
     pub paused: bool,
+    /// The cost of sweeps for clients is being measured: they are held twice for some seconds.
+    #[serde(default)]
+    pub measuring: bool,
     /// In order of their handles; failed ones stay until they are removed.
     pub members: Vec<MemberView>,
     /// Slots without a member.
