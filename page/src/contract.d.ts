@@ -2460,8 +2460,10 @@ export interface components {
             title: string;
             /** @description What else should be known before. */
             warnings: string[];
-            /** @description What is written where. */
+            /** @description What is written where. Metadata of drives that stay as they are is left out. */
             writes: components["schemas"]["DriveWrite"][];
+            /** @description True if no drive is written to. */
+            writes_nothing: boolean;
         };
         /** @description A plan with the token that carries it out. */
         PlanOffer: {
