@@ -300,7 +300,10 @@ pub struct MemberView {
     /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
     #[serde(default)]
     pub no_room: bool,
-    /// Why it was dropped.
+    /// It is gone, and keeps its slot and role, as the array cannot do without it: what it holds is out of reach.
+    #[serde(default)]
+    pub lost: bool,
+    /// Why it was dropped or lost.
     pub failure: Option<String>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
     #[serde(default)]

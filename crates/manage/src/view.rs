@@ -388,6 +388,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         no_room: member.has_no_space,
+        lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.clone(),
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
