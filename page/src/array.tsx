@@ -1,12 +1,12 @@
 // The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
 import { useState } from "preact/hooks";
-import { drives_of, family, label } from "./cases.ts";
+import { drives_of, family, known_of, label } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
-import { bytes, count, decimal, level_name, micros, percent, rate, time } from "./format.ts";
-import { type Sample, array_of, arrays, drives, history, member_key, peak } from "./live.ts";
+import { bytes, count, decimal, level_name, micros, now, percent, rate, time } from "./format.ts";
+import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
-import { Act, Bays, Pill, Progress, Refused, Sign, Spark, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
+import { Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
@@ -20,6 +20,7 @@ export function health_pill(entry: ArrayEntry) {
     const key: Key = entry.state === "stopped" ? "stopped" : "not_served";
     return <Pill state={entry.state === "stopped" ? "notice" : "critical"}>{t(key)}</Pill>;
   }
+  if (known_of(entry.view) !== "present") return <Pill state="critical">{t("does_not_answer")}</Pill>;
   const { health } = entry.view;
   if (health !== "optimal") return <Pill state={health === "failed" || entry.view.losses_survived === 0 ? "critical" : "warning"}>{t(health)}</Pill>;
   return <Pill state={worst?.severity ?? "good"}>{t(worst && worst.severity !== "notice" ? "needs_look" : "optimal")}</Pill>;
@@ -43,16 +44,23 @@ export function Arrays() {
             </h2>
             {entry.view ? (
               <>
-                <p class="soft">
-                  {level_name(entry.view.level)} · {bytes(entry.view.size_bytes)} · {t("n_drives", { n: drives_of(entry.view).length })}
-                </p>
+                {known_of(entry.view) !== "nothing" && (
+                  <p class="soft">
+                    {level_name(entry.view.level)} · {bytes(entry.view.size_bytes)} · {t("n_drives", { n: drives_of(entry.view).length })}
+                  </p>
+                )}
+                <AsOf array={entry.view} />
                 <Bays array={entry.view} name={entry.name} />
-                <p class="rates">
-                  {t("reads")} <strong>{rate(entry.rates?.total.read_bytes_per_s ?? 0)}</strong> {t("writes")} <strong>{rate(entry.rates?.total.written_bytes_per_s ?? 0)}</strong>
-                </p>
-                {entry.tasks.map((task) => (
-                  <Progress key={task.kind + task.array} task={task} />
-                ))}
+                {known_of(entry.view) === "present" && (
+                  <>
+                    <p class="rates">
+                      {t("reads")} <strong>{rate(entry.rates?.total.read_bytes_per_s ?? 0)}</strong> {t("writes")} <strong>{rate(entry.rates?.total.written_bytes_per_s ?? 0)}</strong>
+                    </p>
+                    {entry.tasks.map((task) => (
+                      <Progress key={task.kind + task.array} task={task} />
+                    ))}
+                  </>
+                )}
               </>
             ) : (
               <p lang="en">{entry.text}</p>
@@ -76,7 +84,7 @@ export function ArrayPage({ name }: { name: string }) {
           <h1>
             {name} {health_pill(entry)}
           </h1>
-          {view && (
+          {view && known_of(view) !== "nothing" && (
             <p class="soft">
               {level_name(view.level)} · {bytes(view.size_bytes)} · {view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none")}
             </p>
@@ -136,11 +144,12 @@ function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         </p>
       )}
       <section class="card">
+        <AsOf array={view} />
         <Bays array={view} name={entry.name} />
       </section>
-      <Roofline entry={entry} view={view} />
-      <Members entry={entry} view={view} />
-      <Tasks entry={entry} view={view} />
+      {known_of(view) === "present" && <Roofline entry={entry} view={view} />}
+      {known_of(view) !== "nothing" && <Members entry={entry} view={view} />}
+      {known_of(view) === "present" && <Tasks entry={entry} view={view} />}
       <Clients view={view} />
       <Details view={view} />
       <ArraySettings array={entry.name} view={view} />
@@ -170,7 +179,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const known = useLoaded(() => server.limits(entry.name), [entry.name]);
   const [busy, set_busy] = useState(false);
   const [error, set_error] = useState<Fault | null>(null);
-  const members = drives_of(view).filter((member) => member.role !== "failed" && member.role !== "spare");
+  const members = drives_of(view).filter((member) => !["failed", "lost", "spare"].includes(role_of(member)));
   const past = history(entry.name);
   if (!rates) return null;
   const limits = known.value?.limits ?? null;
@@ -205,7 +214,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   // At the present mix of requests the array could do so many times what it does now.
   const most_used = limiting_lane?.share ?? (is_known ? busiest?.used : null);
   const factor = most_used ? 1 / Math.min(1, most_used) : null;
-  const times = decimal(factor ?? 1);
+  const times = Math.round((factor ?? 1) * 10) / 10;
   const lately = past.slice(-OVER_S);
   const mean = (of: (sample: Sample) => number) => (lately.length === 0 ? 0 : lately.reduce((sum, sample) => sum + of(sample), 0) / lately.length);
   const requests_per_s = mean((sample) => sample.requests);
@@ -314,6 +323,9 @@ function Members({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   );
 }
 
+/** The server asks drives every five minutes. */
+const OLD_MS = 11 * 60_000;
+
 function MemberTable({ array, part, entry }: { array: string; part: ArrayView; entry: ArrayEntry }) {
   const typical = median(part.members.flatMap((member) => member.read_latency?.median_us ?? []));
   return (
@@ -350,7 +362,8 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
             const page = drives.value?.find((drive) => drive.path === member.path);
             const report = page?.health;
             const slow = entry.slow.find((one) => one.path === member.path);
-            const works = member.role !== "failed";
+            const role = role_of(member);
+            const works = role !== "failed" && role !== "lost";
             return (
               <tr key={member.path}>
                 <td class="number" data-label={t("slot")}>{member.slot ?? "–"}</td>
@@ -359,8 +372,8 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                   <small>{[member.model, member.serial].filter(Boolean).join(" · ")}</small>
                 </th>
                 <td data-label={t("state")}>
-                  <span class={`state ${member.role.replace(" ", "-")}`}>
-                    <Sign name={role_sign(member.role)} /> {role_word(member.role)}
+                  <span class={`state ${role.replace(" ", "-")}`}>
+                    <Sign name={role_sign(role)} /> {role_word(role)}
                   </span>
                   {member.failure && <small lang="en">{member.failure}</small>}
                 </td>
@@ -371,6 +384,9 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                       {finding.sentence}
                     </small>
                   ))}
+                  {page?.health_read_at_s && now.value - here(page.health_read_at_s * 1000) > OLD_MS && (
+                    <small class="notable">{t("asked_at", { time: time(here(page.health_read_at_s * 1000)) })}</small>
+                  )}
                 </td>
                 <td class="number" data-label={t("wear")}>{report?.wear_percent === null || report?.wear_percent === undefined ? "–" : percent(report.wear_percent / 100)}</td>
                 <td class="number" data-label={t("temperature")}>{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : `${report.temperature_c} °C`}</td>
@@ -385,7 +401,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                 </td>
                 <td class={`number${member.read_errors > 0 ? " notable" : ""}`} data-label={t("errors")}>{count(member.read_errors)}</td>
                 <td class="row-actions">
-                  {works && member.role === "in sync" && (
+                  {role === "in sync" && (
                     <Act onClick={() => open_plan({ action: "replace", array, old: member.path, new: "" })}>
                       {t("act_replace")}…<span class="hidden"> {member.path}</span>
                     </Act>
@@ -395,7 +411,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                       {t("act_fail")}…<span class="hidden"> {member.path}</span>
                     </Act>
                   )}
-                  {(!works || member.role === "spare") && (
+                  {(role === "failed" || role === "spare") && (
                     <Act onClick={() => open_plan({ action: "remove", array, drive: member.path })}>
                       {t("act_remove")}…<span class="hidden"> {member.path}</span>
                     </Act>

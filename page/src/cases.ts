@@ -10,6 +10,7 @@ export type Say = { key: Key; values?: Values } | { text: string };
 
 export type Case = {
   id: string;
+  kind: string;
   array: string;
   severity: Severity;
   /** The fault in a sentence. */
@@ -34,6 +35,9 @@ export const drives_of = (array: ArrayView): MemberView[] => [
   ...array.spans.flatMap(drives_of),
 ];
 
+/** What a view tells: an array that does not answer has its last state, or none. */
+export const known_of = (view: ArrayView): "present" | "past" | "nothing" => (typeof view.silent_s !== "number" ? "present" : view.level === "" ? "nothing" : "past");
+
 /** An array and all its spans. */
 export const family = (array: ArrayView): ArrayView[] => [array, ...array.spans.flatMap(family)];
 
@@ -51,12 +55,13 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
   const members = entry?.view ? drives_of(entry.view) : [];
   const words = words_of(matter, view, entry);
   const left = view?.losses_survived ?? 0;
-  const lost = Math.max(1, view?.missing_slots.length ?? 0);
-  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), left, lost, n: view?.mismatch_sectors ?? 0 };
+  const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
+  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, left, lost, n: view?.mismatch_sectors ?? 0 };
   const say = (key: Key): Say => ({ key, values });
   const [remedy = null] = matter.remedies;
   return {
     id: `${matter.array} ${matter.kind} ${matter.drives[0] ?? index}`,
+    kind: String(matter.kind),
     array: entry?.name ?? matter.array,
     severity: matter.urgency === "well" ? "notice" : matter.urgency,
     what: words ? say(words.what) : { text: matter.what },
@@ -80,6 +85,8 @@ type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: Array
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
 const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
+/** A rebuild runs, and does not fill every gap. */
+const fills_another = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
 const regular = (stem: Stem, steps: Steps): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
 const not_served = (means: Key, todo: Key[], avoid: Key[]): Words => ({ what: "case_not_served", means, todo, avoid });
 
@@ -108,7 +115,7 @@ const STATES: Record<MatterKind, Wording> = {
   degraded: (view) => ({
     what: is_bare(view) ? "case_degraded_bare" : "case_degraded",
     means: left(view),
-    todo: ["do_look_serial", "do_new_drive", "do_plan"],
+    todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_look_serial", "do_new_drive", "do_plan"],
     avoid: ["not_pull_uncompared", "not_restart"],
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
@@ -125,17 +132,29 @@ const STATES: Record<MatterKind, Wording> = {
       ],
       avoid: ["not_kill"],
     }),
+  members_silent: { stem: "members_silent", todo: ["do_common_cause"], avoid: ["not_fail_silent", "not_kill"] },
   no_space: { stem: "no_room", todo: ["do_room"], avoid: ["not_delete_image"] },
   replaced: { stem: "replaced", todo: ["do_take_out"], avoid: ["not_reuse"] },
 };
 
+/** What an alarm means depends on its array: while that lacks redundancy, the array comes first. */
+function while_well(stem: Stem, steps: Steps): Wording {
+  return (view) => {
+    const after = (means: Key, avoid: Key[]): Words => ({ ...regular(stem, steps), means, todo: ["do_array_first", "do_afterwards"], avoid });
+    if (!view || known_of(view) !== "present") return after("alarm_of_unknown", ["not_pull_another"]);
+    if (view.health === "failed") return after("alarm_of_failed", ["not_force_failed"]);
+    if (view.health === "degraded") return after(is_bare(view) ? "alarm_of_bare" : "alarm_of_degraded", ["not_pull_another"]);
+    return stem === "replace" && is_bare(view) ? { ...regular(stem, steps), means: "alarm_without_redundancy", todo: ["do_copy_before"] } : regular(stem, steps);
+  };
+}
+
 /** Alarms of which the state of the array says nothing. Others, such as that of a rebuild's progress, are no matters. */
 const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
-  DriveReplace: { stem: "replace", todo: ["do_replace_before"], avoid: ["not_pull_working"] },
+  DriveReplace: while_well("replace", { todo: ["do_replace_before"], avoid: ["not_pull_working"] }),
   DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_ignore_watch"] },
-  SlowMember: { stem: "slow", todo: ["do_slow"], avoid: ["not_pull_working"] },
-  SparesMissing: { stem: "spares", todo: ["do_add_spare"], avoid: ["not_take_spare"] },
-  FailSpare: { stem: "spare_failed", todo: ["do_take_out"], avoid: ["not_reuse"] },
+  SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
+  SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"] }),
+  FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),
   Unreadable: { stem: "unreadable", todo: ["do_restore"], avoid: ["not_pull_any"] },
 };
 

@@ -1391,6 +1391,11 @@ export interface components {
              * @default 0
              */
             losses_survived: number;
+            /**
+             * @description The cost of sweeps for clients is being measured: they are held twice for some seconds.
+             * @default false
+             */
+            measuring: boolean;
             /** @description In order of their handles; failed ones stay until they are removed. */
             members: components["schemas"]["MemberView"][];
             /**
@@ -2266,7 +2271,7 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
@@ -2350,13 +2355,18 @@ export interface components {
             direct: boolean | null;
             /** @description Why it does not. */
             direct_note: string | null;
-            /** @description Why it was dropped. */
+            /** @description Why it was dropped or lost. */
             failure: string | null;
             /**
              * Format: uint64
              * @description Hedged reads: reads that other members answered, as this one left them unanswered for far longer than is usual for it.
              */
             hedged_reads: number;
+            /**
+             * @description It is gone, and keeps its slot and role, as the array cannot do without it: what it holds is out of reach.
+             * @default false
+             */
+            lost: boolean;
             /** @description The model that the drive reports. */
             model: string | null;
             /**
@@ -2461,8 +2471,10 @@ export interface components {
             title: string;
             /** @description What else should be known before. */
             warnings: string[];
-            /** @description What is written where. */
+            /** @description What is written where. Metadata of drives that stay as they are is left out. */
             writes: components["schemas"]["DriveWrite"][];
+            /** @description True if no drive is written to. */
+            writes_nothing: boolean;
         };
         /** @description A plan with the token that carries it out. */
         PlanOffer: {

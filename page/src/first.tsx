@@ -1,9 +1,9 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, cases, drives_of, family, spares_of } from "./cases.ts";
+import { type Case, cases, drives_of, family, known_of, spares_of } from "./cases.ts";
 import { bytes, duration, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, events, jobs, state } from "./live.ts";
-import { Act, Ago, Bays, Pill, Progress, Say, Sign, When, place_of, role_sign, role_word, severity_word } from "./parts.tsx";
+import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
@@ -14,7 +14,7 @@ export function First() {
   const all = found.value;
   const served = arrays.value.filter((array) => array.view);
   const running = jobs.value.filter((job) => job.state === "running");
-  const busy = arrays.value.flatMap((array) => array.tasks).filter((task) => !all.some((one) => one.view?.name === task.array));
+  const busy = arrays.value.filter((array) => array.view && known_of(array.view) === "present").flatMap((array) => array.tasks).filter((task) => !all.some((one) => one.view?.name === task.array));
   return (
     <>
       <Verdict all={all} served={served} />
@@ -100,10 +100,11 @@ const task_of = (one: Case): Task | undefined => {
 };
 
 function CaseBody({ one }: { one: Case }) {
-  const task = task_of(one);
   const { remedy, view } = one;
+  const is_present = view !== null && known_of(view) === "present";
+  const task = is_present ? task_of(one) : undefined;
   const ends = task?.left_s === undefined || task.left_s === null ? null : now.value + task.left_s * 1000;
-  const is_loss = view !== null && (view.health !== "optimal" || one.severity === "critical");
+  const is_loss = is_present && (view.health !== "optimal" || one.severity === "critical");
   return (
     <>
       {(one.since_ms !== null || is_loss) && (
@@ -128,12 +129,12 @@ function CaseBody({ one }: { one: Case }) {
             </dd>
           </div>
         )}
-        {view && view.health === "degraded" && task && (
+        {one.kind === "rebuilding" && task && (
           <div>
             <dt>{t("complete_again")}</dt>
             <dd>
-              {ends !== null ? time(ends) : "–"}
-              <small>{ends !== null ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
+              {ends !== null && task.kind === "rebuild" ? time(ends) : "–"}
+              <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
             </dd>
           </div>
         )}
@@ -142,12 +143,13 @@ function CaseBody({ one }: { one: Case }) {
       {task && <Progress task={task} />}
       {view && (
         <section class="which">
-          <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>
+          {(is_present || one.drives.length > 0) && <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
+          <AsOf array={view} />
           <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
           {one.drives.map((member) => (
             <Identity key={member.path} member={member} with_state={one.drives.length > 1} />
           ))}
-          {one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
+          {is_present && one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
         </section>
       )}
       {one.reason && (
@@ -199,7 +201,8 @@ function CaseBody({ one }: { one: Case }) {
 
 /** How a person finds the drive: what stands on it, and where it is. */
 function Identity({ member, with_state }: { member: MemberView; with_state: boolean }) {
-  const page = drives.value?.find((drive) => drive.path === member.path);
+  // Another drive may have the path since.
+  const page = drives.value?.find((drive) => drive.path === member.path && (!drive.serial || !member.serial || drive.serial === member.serial));
   const { slot } = member;
   const place = place_of(page?.seat);
   return (
@@ -218,7 +221,7 @@ function Identity({ member, with_state }: { member: MemberView; with_state: bool
         <div>
           <dt>{t("state")}</dt>
           <dd class="state">
-            <Sign name={role_sign(member.role)} /> {role_word(member.role)}
+            <Sign name={role_sign(role_of(member))} /> {role_word(role_of(member))}
           </dd>
         </div>
       )}
@@ -242,7 +245,7 @@ function Identity({ member, with_state }: { member: MemberView; with_state: bool
 
 /** After a restart nothing is known of a lost drive but its slot: then those that work tell which it is not. */
 function Unknown({ one }: { one: Case }) {
-  const working = one.view ? drives_of(one.view) : [];
+  const working = one.view ? drives_of(one.view).filter((member) => role_of(member) !== "failed" && role_of(member) !== "lost") : [];
   return (
     <>
       <p>{t("lost_unknown", { slots: one.view?.missing_slots.join(", ") ?? "", n: one.view?.missing_slots.length ?? 0 })}</p>
@@ -292,9 +295,10 @@ function lines(entry: ArrayEntry): Line[] {
   const members = drives_of(view);
   const list: Line[] = [];
   const whole = view.health === "optimal";
-  const in_sync = members.filter((member) => member.role === "in sync").length;
+  const in_sync = members.filter((member) => role_of(member) === "in sync").length;
   list.push({ sign: whole ? "good" : "critical", text: whole ? t("reason_complete", { n: in_sync }) : t("reason_incomplete", { n: in_sync }) });
-  list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
+  if (view.health === "failed") list.push({ sign: "critical", text: t("reason_failed") });
+  else list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
   const spares = family(view).flatMap(spares_of).length;
   if (view.level !== "0" && view.level !== "jbod") list.push({ sign: spares > 0 ? "good" : "notice", text: spares > 0 ? t("reason_spares", { n: spares }) : t("reason_no_spare") });
   const event = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
@@ -312,23 +316,26 @@ function lines(entry: ArrayEntry): Line[] {
 function Reason({ entry }: { entry: ArrayEntry }) {
   const view = entry.view;
   if (!view) return null;
+  const known = known_of(view);
   return (
     <li class="card small">
       <h3>
         <a href={`#/arrays/${encodeURIComponent(entry.name)}`}>{entry.name}</a>
         <span class="soft">
-          {" "}
-          {t("raid", { level: view.level.toUpperCase() })}, {bytes(view.size_bytes)}
+          {known !== "nothing" && ` ${t("raid", { level: view.level.toUpperCase() })}, ${bytes(view.size_bytes)}`}
         </span>
       </h3>
-      <ul class="ticks">
-        {lines(entry).map((line) => (
-          <li key={line.text}>
-            <Sign name={line.sign} /> {line.text}
-          </li>
-        ))}
-      </ul>
-      {entry.rates && (
+      <AsOf array={view} />
+      {known !== "nothing" && (
+        <ul class="ticks">
+          {lines(entry).map((line) => (
+            <li key={line.text}>
+              <Sign name={known === "past" ? "notice" : line.sign} /> {line.text}
+            </li>
+          ))}
+        </ul>
+      )}
+      {entry.rates && known === "present" && (
         <p class="rates">
           {t("reads")} <strong>{rate(entry.rates.total.read_bytes_per_s)}</strong> {t("writes")} <strong>{rate(entry.rates.total.written_bytes_per_s)}</strong>
         </p>

@@ -5,7 +5,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import { now } from "./format.ts";
 import * as server from "./server.ts";
-import type { About, ArrayEntry, Drive, Event, Job, State } from "./types.ts";
+import type { About, ArrayEntry, ArrayView, Drive, Event, Job, State } from "./types.ts";
 import type { Source } from "./way.ts";
 
 /** The stream beats each second. A state that is older than this is no longer the present. */
@@ -13,6 +13,8 @@ const STALE_MS = 4000;
 const TRY_AGAIN_MS = 2000;
 const EVENTS_MAX = 500;
 const SAMPLES_MAX = 180;
+/** The server asks drives for their health so often. */
+const DRIVES_EVERY_MS = 300_000;
 
 export const state = signal<State | null>(null);
 export const about = signal<About | null>(null);
@@ -21,6 +23,14 @@ export const drives = signal<Drive[] | null>(null);
 export const events = signal<Event[]>([]);
 /** True: the server wants to know who asks. */
 export const login_needed = signal(false);
+/** The server answers, and will not serve this reader or this address. */
+export const refusal = signal<server.Refusal | null>(null);
+/** A message may be under way so long. */
+const WAY_MS = 2000;
+/** By how much the server's clock is ahead of this browser's. */
+export const ahead_ms = signal(0);
+/** A time of the server's clock by this browser's. */
+export const here = (server_ms: number) => server_ms - ahead_ms.value;
 
 const started_at = Date.now();
 /** When the server last said something; null: not yet. */
@@ -72,36 +82,67 @@ function sample(array: ArrayEntry, at: number) {
   }
 }
 
-function heard() {
+function heard(time_ms: number) {
   now.value = Date.now();
   heard_at.value = now.value;
+  const ahead = time_ms - now.value;
+  if (Math.abs(ahead - ahead_ms.value) > WAY_MS) ahead_ms.value = Math.abs(ahead) > WAY_MS ? ahead : 0;
 }
 
-/** What is known of drives changes when an array's health or its members do, and when a job ends: then the machine's drives are looked at again. */
+/**
+ * What is known of drives changes when members or alarms do, and when a job ends: then the machine's drives are looked at again. Their
+ * health, which changes by itself, is looked at now and then.
+ */
 let shape = "";
+/** The shape at the last look; null: it had no answer. */
+let looked: string | null = null;
+let due = 0;
+let is_looking = false;
+
+function look_if_due() {
+  const is_current = looked === null || looked === shape;
+  if (is_looking || (is_current && Date.now() < due)) return;
+  const wanted = shape;
+  is_looking = true;
+  void look_at_drives().then((is_answered) => {
+    is_looking = false;
+    looked = is_answered ? wanted : null;
+    due = Date.now() + (is_answered ? DRIVES_EVERY_MS : TRY_AGAIN_MS);
+  });
+}
 
 function take(next: State) {
   batch(() => {
     const restarted = state.value && state.value.boot !== next.boot;
     if (restarted) samples.clear();
     state.value = next;
-    heard();
+    heard(next.time_ms);
     for (const array of next.arrays) sample(array, now.value);
     sampled.value += 1;
   });
-  const members = next.arrays.map((array) => [array.name, array.state, array.view?.members.map((member) => [member.path, member.role])]);
-  const present = JSON.stringify([members, next.jobs.filter((job) => job.ended_ms !== null).map((job) => job.id)]);
-  if (present !== shape) {
-    shape = present;
-    void look_at_drives();
-  }
+  const members = (view: ArrayView): unknown[] => [...view.members.map((member) => [member.path, member.role, member.failure]), ...view.spans.map(members)];
+  const arrays = next.arrays.map((array) => [array.name, array.state, array.view && members(array.view)]);
+  const alarms = next.alarms.map((alarm) => [alarm.event, alarm.array, alarm.component]);
+  shape = JSON.stringify([arrays, alarms, next.jobs.filter((job) => job.ended_ms !== null).map((job) => job.id)]);
+  look_if_due();
 }
 
-export async function look_at_drives(refresh = false) {
+let questions = 0;
+let answered = 0;
+
+/** Returns false if there was no answer. An answer that a later question has overtaken is left out. */
+export async function look_at_drives(refresh = false): Promise<boolean> {
+  const question = ++questions;
   try {
-    drives.value = await server.drives(refresh);
+    const found = await server.drives(refresh);
+    if (question > answered) {
+      answered = question;
+      drives.value = found;
+    }
+    return true;
   } catch {
     // The silence is told by the stream; what was known stays.
+    return false;
   }
 }
 
@@ -119,7 +160,10 @@ function connect() {
   source?.close();
   source = server.listen({
     state: take,
-    beat: () => batch(heard),
+    beat: (time_ms) => {
+      batch(() => heard(time_ms));
+      look_if_due();
+    },
     event: (event) => {
       events.value = [...events.value, event].slice(-EVENTS_MAX);
     },
@@ -135,8 +179,11 @@ export async function begin() {
   try {
     await server.session();
     login_needed.value = false;
+    refusal.value = null;
   } catch (error) {
-    login_needed.value = error instanceof server.Refusal && error.status === 401;
+    const refused = error instanceof server.Refusal && error.status !== 0 ? error : null;
+    login_needed.value = refused?.status === 401;
+    refusal.value = refused && refused.status !== 401 ? refused : null;
     if (!login_needed.value) setTimeout(begin, TRY_AGAIN_MS);
     return;
   }

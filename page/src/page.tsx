@@ -8,7 +8,7 @@ import { Create } from "./create.tsx";
 import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
 import { duration, now, time } from "./format.ts";
-import { about, begin, login_needed, silent_since, state } from "./live.ts";
+import { about, begin, login_needed, refusal, silent_since, state } from "./live.ts";
 import { Refused, Sign } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
 import { log_in, login_ways } from "./server.ts";
@@ -52,7 +52,7 @@ const PLACES: [string, Key, Parameters<typeof Sign>[0]["name"]][] = [
 
 function Screen() {
   const [place, name] = route.value;
-  if (!state.value) return <p class="soft">{t("asking")}</p>;
+  if (!state.value) return refusal.value ? null : <p class="soft">{t("asking")}</p>;
   switch (place) {
     case "arrays":
       return name ? <ArrayPage name={name} /> : <Arrays />;
@@ -144,7 +144,14 @@ function Silence() {
   const since = silent_since.value;
   return (
     <div role="alert">
-      {since !== null && (
+      {refusal.value ? (
+        <p class="silence">
+          <Sign name="critical" />
+          <span>
+            <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
+          </span>
+        </p>
+      ) : since !== null && (
         <p class="silence">
           <Sign name="critical" />
           <span>

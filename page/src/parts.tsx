@@ -1,9 +1,9 @@
 // Small parts that several screens share.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Say as Sentence, Severity } from "./cases.ts";
+import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { silent_since } from "./live.ts";
+import { here, silent_since } from "./live.ts";
 import { who } from "./server.ts";
 import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -38,15 +38,17 @@ export const Say = ({ it }: { it: Sentence }) => ("key" in it ? <>{t(it.key, it.
 
 export const severity_word: Record<Severity, Key> = { critical: "critical", warning: "warning", notice: "notice" };
 
+/** `ms`: by the server's clock, as in `Ago`. The reader's own clock is the one that he compares with. */
 export function When({ ms }: { ms: number }) {
+  const at = here(ms);
   return (
-    <time dateTime={new Date(ms).toISOString()} title={full_time(ms)}>
-      {time(ms)}
+    <time dateTime={new Date(at).toISOString()} title={full_time(at)}>
+      {time(at)}
     </time>
   );
 }
 
-export const Ago = ({ ms }: { ms: number }) => <>{t("ago", { time: duration(Math.max(0, (now.value - ms) / 1000)) })}</>;
+export const Ago = ({ ms }: { ms: number }) => <>{t("ago", { time: duration(Math.max(0, (now.value - here(ms)) / 1000)) })}</>;
 
 export const is_closed = () => silent_since.value !== null;
 
@@ -58,8 +60,8 @@ export const may = (role: "operate" | "admin") => {
 
 /** A button that is closed while nobody answers, and to readers without the right. */
 export function Act(props: { children: ComponentChildren; onClick: () => void; role?: "operate" | "admin"; primary?: boolean; danger?: boolean; busy?: boolean }) {
-  const allowed = may(props.role ?? "operate");
-  const why = is_closed() ? t("closed_silent") : allowed ? undefined : t("closed_role");
+  const needed = props.role ?? "operate";
+  const why = is_closed() ? t("closed_silent") : may(needed) ? undefined : t("closed_role", { needed, mine: who.value?.role ?? "view" });
   return (
     <button
       type="button"
@@ -113,7 +115,10 @@ const ROLES: Record<string, [Key, keyof typeof PATHS]> = {
   replacing: ["replacing", "rebuilding"],
   spare: ["spare", "spare"],
   failed: ["failed_member", "critical"],
+  lost: ["lost_member", "critical"],
 };
+/** A member that is gone keeps its role if the array cannot do without it. */
+export const role_of = (member: MemberView) => (member.lost ? "lost" : member.role);
 export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : role);
 export const role_sign = (role: string) => ROLES[role]?.[1] ?? "notice";
 
@@ -122,6 +127,7 @@ const ending = (member: MemberView) => (member.serial ?? member.path.split("/").
 
 /** The array's slots as they stand side by side, each with the drive in it; those that it is about are marked. */
 export function Bays({ array, about = [], name }: { array: ArrayView; about?: string[]; name: string }) {
+  if (known_of(array) === "nothing") return null;
   const parts = array.spans.length > 0 ? array.spans : [array];
   return (
     <>
@@ -159,15 +165,27 @@ function Slots({ part, about, name, titled }: { part: ArrayView; about: string[]
 }
 
 function Bay({ slot, member, marked }: { slot: number | null; member: MemberView | null; marked: boolean }) {
-  const state = member === null ? "missing" : member.role.replace(" ", "-");
-  const word = member === null ? t("missing") : role_word(member.role);
+  const role = member && role_of(member);
+  const state = role === null ? "missing" : role.replace(" ", "-");
+  const word = role === null ? t("missing") : role_word(role);
   return (
     <li class={`bay ${state}${marked ? " marked" : ""}`} title={member ? [member.path, member.model, member.serial].filter(Boolean).join(" · ") : word}>
       <span class="bay-slot">{slot === null ? "+" : slot}</span>
-      <Sign name={member === null ? "missing" : role_sign(member.role)} />
+      <Sign name={role === null ? "missing" : role_sign(role)} />
       <span class="bay-word">{word}</span>
       <span class="bay-serial">{member ? ending(member) : "–"}</span>
     </li>
+  );
+}
+
+/** Of an array that does not answer the last state is shown, with its time. */
+export function AsOf({ array }: { array: ArrayView }) {
+  const known = known_of(array);
+  if (known === "present") return null;
+  return (
+    <p class="as-of">
+      <Sign name="warning" /> {known === "nothing" ? t("never_answered") : t("as_of", { time: time(now.value - (array.silent_s ?? 0) * 1000) })}
+    </p>
   );
 }
 

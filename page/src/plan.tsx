@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
-import { array_of, drives, job_of, look_at_drives } from "./live.ts";
+import { array_of, drives, here, job_of, look_at_drives } from "./live.ts";
 import { Act, Progress, Refused, Sign, Window, is_closed } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
@@ -230,7 +230,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   const [busy, set_busy] = useState(false);
   const [error, set_error] = useState<Fault | null>(null);
   const id = useId();
-  const is_over = now.value > offer.expires_ms;
+  const is_over = now.value > here(offer.expires_ms);
   const ready = !is_over && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
   const go = async () => {
     set_busy(true);
@@ -292,7 +292,7 @@ export function PlanText({ plan }: { plan: Plan }) {
         </div>
       )}
       {plan.writes.length === 0 ? (
-        <p class="soft">{t("writes_nothing")}</p>
+        plan.writes_nothing && <p class="soft">{t("writes_nothing")}</p>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("what_is_written")}>
           <table class="stacks">
@@ -343,7 +343,7 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
       <div role="status">
         {live.state === "done" && (
           <p class="good">
-            <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ?? now.value), took: duration(took ?? 0) })}
+            <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ? here(live.ended_ms) : now.value), took: duration(took ?? 0) })}
           </p>
         )}
         {live.state === "cancelled" && (

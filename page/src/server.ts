@@ -24,6 +24,19 @@ export class Refusal extends Error {
 export const who = signal<Who | null>(null);
 
 async function ask<T>(method: string, path: string, body?: unknown, patience_ms = PATIENCE_MS): Promise<T> {
+  const csrf = who.value?.csrf;
+  try {
+    return await ask_once<T>(method, path, body, patience_ms);
+  } catch (reason) {
+    // A login in another tab has begun another session, whose value this tab does not know.
+    if (method === "GET" || !csrf || !(reason instanceof Refusal) || reason.status !== 403) throw reason;
+    await session();
+    if (who.value?.csrf === csrf) throw reason;
+    return ask_once<T>(method, path, body, patience_ms);
+  }
+}
+
+async function ask_once<T>(method: string, path: string, body: unknown, patience_ms: number): Promise<T> {
   const headers: Record<string, string> = { accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && who.value?.csrf) headers["x-stria-csrf"] = who.value.csrf;

@@ -82,6 +82,7 @@ export function Alarms() {
 
 export function Settings() {
   const me = server.who.value;
+  const [error, set_error] = useState<Fault | null>(null);
   return (
     <>
       <header class="page-head">
@@ -129,9 +130,10 @@ export function Settings() {
         </dl>
         {me?.via === "session" && (
           <div class="buttons">
-            <button type="button" onClick={() => void server.log_out().then(() => location.reload())}>
+            <button type="button" onClick={() => void server.log_out().then(() => location.reload(), set_error)}>
               {t("log_out")}
             </button>
+            <Refused error={error} />
           </div>
         )}
         <p class="soft">{t("other_pages")}</p>

@@ -49,7 +49,8 @@ export function t(key: Key, values: Values = {}): string {
     if (forms === undefined) return typeof value === "number" ? value.toLocaleString(locale.value) : value;
     const variants = forms.split("|");
     const category = new Intl.PluralRules(language.value).select(Number(value));
-    const index = category === "one" ? 0 : category === "few" ? 1 : variants.length - 1;
+    // In Russian a fraction is "other", and takes the form of few.
+    const index = category === "one" ? 0 : category === "few" || (category === "other" && variants.length > 2) ? 1 : variants.length - 1;
     return (variants[index] ?? whole).replace("#", Number(value).toLocaleString(locale.value));
   });
 }

@@ -17,7 +17,7 @@ export function member(index, more = {}) {
   return {
     slot: index, path: `/dev/nvme${index}n1`, role: "in sync", direct: true, direct_note: null, way: "interrupts", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: `S64HNE0T5${String(10331 + index * 137)}`,
     size_bytes: SIZE, read_errors: 0, hedged_reads: 0, wrong_sectors: 0, repaired_sectors: 0, checksums: null, read_count: 90210 + index, write_count: 70110, read_bytes: 40 * GIB, written_bytes: 31 * GIB,
-    no_room: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
+    no_room: false, lost: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
   };
 }
 
@@ -25,7 +25,7 @@ export function view(name, level, members, more = {}) {
   const parity = { 0: 0, 5: 1, 6: 2, 1: members.length - 1, 10: 1 }[level] ?? 0;
   return {
     name, full_name: `box:${name}`, uuid: "3aaa0122:29827cfa:5331ad66:ca767371", level, layout: "left-symmetric", strip_bytes: 65536, strip_reason: null, size_bytes: (members.length - parity) * SIZE,
-    health: "optimal", state: "active", silent_s: null, clean: false, read_only: false, unreplayed: null, trim_zeroes: true, paused: false, members, missing_slots: [], spans: [], sweep: null, resync_pending: false,
+    health: "optimal", state: "active", silent_s: null, clean: false, read_only: false, unreplayed: null, trim_zeroes: true, paused: false, measuring: false, members, missing_slots: [], spans: [], sweep: null, resync_pending: false,
     mismatch_sectors: null, mismatch_repaired: false, losses_survived: parity, headline: "active", bitmap: { dirty_count: 3, bit_count: 57220, chunk_bytes: 67108864 },
     log: { append_count: 1, record_count: 1, append_bytes: 1, early_count: 81422, full_count: 0, replaying: false, replayed_count: 0, partial_parity: false }, in_flight: 4, events: 71, created_s: 1760000000,
     exports: [`nbd+unix:///${name}?socket=/run/stria/nbd.sock`], block_device: "/dev/ublkb0", attached: [], vhost_user: [],
@@ -100,6 +100,26 @@ export const SCENES = {
     scene.arrays[0].tasks = [{ array: "tank", kind: "rebuild", done_bytes: SIZE * 0.41, total_bytes: SIZE, bytes_per_s: 512 << 20, left_s: 4210, held_bytes_per_s: null, mismatch_sectors: 0 }];
     return scene;
   },
+  /** RAID 5 has lost two drives: the second keeps its slot. */
+  failed: () => {
+    const scene = SCENES.degraded();
+    const { view } = scene.arrays[0];
+    Object.assign(view, { level: "5", health: "failed", losses_survived: 0 });
+    Object.assign(view.members[1], { lost: true, failure: "the drive is gone" });
+    scene.matters = [matter("tank", "failed", "critical", { drives: ["/dev/nvme1n1", "/dev/nvme3n1"], reason: "/dev/nvme1n1: the drive is gone; /dev/nvme3n1: I/O error" })];
+    return scene;
+  },
+  silent: () => {
+    const scene = SCENES.degraded();
+    scene.arrays[0].view.silent_s = 600;
+    scene.matters = [matter("tank", "silent", "critical", { since_ms: Date.now() - 600_000, reason: "before that: DEGRADED: slot 3 missing" })];
+    return scene;
+  },
+  unseen: () => {
+    const scene = SCENES.silent();
+    Object.assign(scene.arrays[0].view, { level: "", health: "failed", members: [], missing_slots: [], size_bytes: 0, losses_survived: 0 });
+    return scene;
+  },
   many: () => {
     const arrays = range(4).map((index) => {
       const members = range(6).map((slot) => member(slot, { path: `/dev/nvme${index * 6 + slot}n1`, serial: `S64HNE0T5${String(10331 + (index * 6 + slot) * 137)}` }));
@@ -151,10 +171,12 @@ export async function mock(scene_name, port = 0) {
   const asked = [];
   const streams = new Set();
   const started = Date.now();
+  /** The server's clock may be another than the reader's. */
+  const clock = () => Date.now() + (scene.ahead_ms ?? 0);
   const state = () => {
     const arrays = scene.arrays.map((one) => (one.view ? { ...one, rates: rates(one) } : one));
     const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [] };
-    return { boot: "1", time_ms: Date.now(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
+    return { boot: "1", time_ms: clock(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
   };
   const rates = ({ view }) => {
     const swing = 1 + 0.3 * Math.sin((Date.now() - started) / 4000);
@@ -179,7 +201,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/reports": () => ({ folder: "/var/lib/stria/reports", files: [{ name: "lab-tank.html", changed_ms: Date.now() - DAY }, { name: "plan.html", changed_ms: Date.now() - 2 * DAY }] }),
     "POST /api/v1/forecast": ({ like }) => forecast(like),
     "POST /api/v1/actions": (body) => job(body),
-    "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: Date.now() + 600_000, plan: plan(action) }),
+    "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: clock() + 600_000, plan: plan(action) }),
     "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
   };
   const job = (action) => {
@@ -193,6 +215,9 @@ export async function mock(scene_name, port = 0) {
     request.on("data", (chunk) => chunks.push(chunk));
     request.on("end", () => {
       response.setHeader("content-security-policy", POLICY);
+      // A scene with `refuse` says no, by request.
+      const no = scene.refuse?.(request.method, path, request.headers);
+      if (no) return response.writeHead(no.status, { "content-type": "application/json" }).end(JSON.stringify({ error: { kind: no.kind ?? "forbidden", message: no.message } }));
       // A scene with `accounts` knows nobody until its account logs in.
       if (scene.accounts && path.startsWith("/api/")) {
         const answer = (status, body) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
@@ -273,7 +298,7 @@ function plan(action) {
   return {
     action, title: `${drive} takes slot 3 of ${action.array ?? action.name} and is filled from the other drives.`,
     writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
-    loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 ? (action.array ?? action.name) : null,
+    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 ? (action.array ?? action.name) : null,
   };
 }
 

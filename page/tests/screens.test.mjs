@@ -27,6 +27,9 @@ async function on(scene, work, { place = "", ...options } = {}) {
   }
 }
 
+/** A matter of a gap that a drive fills. */
+const lost = (array, more) => matter(array, "degraded", "critical", { remedies: [{ action: "add", array, drive: "", span: null }], ...more });
+
 /** The last request at a path, once there is one. */
 async function until_asked(server, path) {
   for (let tries = 0; tries < 400; tries += 1) {
@@ -37,7 +40,7 @@ async function until_asked(server, path) {
   throw new Error(`nothing was asked at ${path}`);
 }
 
-const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["many", "drives"], ["shared", "arrays"], ["shared", "drives"], ["stopped", "arrays/tank"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
+const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["failed", "arrays/tank"], ["silent", "arrays/tank"], ["unseen", "arrays"], ["many", "drives"], ["shared", "arrays"], ["shared", "drives"], ["stopped", "arrays/tank"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
 
 for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [1440, "light", "ru-RU"]]) {
   test(`no screen has a fault that axe finds, or sticks out: ${colorScheme}, ${locale}`, async () => {
@@ -70,6 +73,239 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
     assert.match(await page.title(), /^\(1\) /);
   });
+});
+
+test("a rebuild that leaves a gap sends nobody home: the gap asks for a drive", async () => {
+  SCENES.gap = () => {
+    const scene = SCENES.rebuilding();
+    Object.assign(scene.arrays[0].view, { missing_slots: [4], losses_survived: 0 });
+    scene.arrays[0].view.members = scene.arrays[0].view.members.filter((member) => member.slot !== 4);
+    scene.matters = [lost("tank", { drives: ["/dev/nvme3n1"] })];
+    return scene;
+  };
+  await on("gap", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives. All data is there, but one more failure loses it." }).waitFor();
+    await page.getByText("The rebuild that runs fills another slot: this gap needs a drive of its own.").waitFor();
+    await page.getByRole("button", { name: "Add a drive: show the plan" }).waitFor();
+    await page.getByRole("progressbar", { name: "Rebuild" }).waitFor();
+    assert.equal(await page.getByText(/Complete again|go home/).count(), 0);
+  });
+  await on("rebuilding", async (page) => {
+    await page.getByText("Complete again").waitFor();
+    await page.getByText(/go home/).waitFor();
+  });
+});
+
+test("an alarm does not contradict the state of its array: no reassurance and no button while redundancy is lacking", async () => {
+  const kinds = ["DriveReplace", "SlowMember", "SparesMissing", "FailSpare"];
+  const scene = (make) => () => {
+    const made = make();
+    return { ...made, matters: [...made.matters, ...kinds.map((kind) => matter("tank", kind, "warning", { drives: ["/dev/nvme2n1"] }))] };
+  };
+  const says = { degraded: "Its array lacks redundancy already, and survives 1 more failure.", bare: "Its array has no redundancy left: one more failure loses data.", failed: "Its array has lost more drives than it can replace.", silent: "Its array does not answer, so nothing is known of its redundancy." };
+  for (const [name, means] of Object.entries(says)) {
+    SCENES[`alarm_${name}`] = scene(SCENES[name]);
+    await on(`alarm_${name}`, async (page) => {
+      const folded = page.locator("details.case");
+      assert.equal(await folded.count(), kinds.length);
+      for (const one of await folded.all()) {
+        await one.locator("summary").click();
+        const said = await one.innerText();
+        assert.ok(said.includes(means) && said.includes("First see to the array"), said);
+        assert.ok(!/Data is safe|All data is there|Redundancy stays/.test(said), said);
+      }
+    });
+  }
+});
+
+test("a drive that is lost and keeps its slot is drawn as lost", async () => {
+  await on("failed", async (page) => {
+    await page.locator(".case .bay.lost.marked").waitFor();
+    assert.equal(await page.locator(".case .bay.lost .bay-slot").innerText(), "1");
+    assert.deepEqual(await page.locator(".case .identity .state").allInnerTexts().then((all) => all.map((text) => text.trim()).sort()), ["failed", "lost"]);
+    await page.getByRole("link", { name: "tank", exact: true }).click();
+    const row = page.getByRole("row", { name: /nvme1n1/ });
+    await row.getByText("lost", { exact: true }).waitFor();
+    assert.equal(await row.getByRole("button").count(), 0, "nothing can be done with it here");
+  });
+});
+
+test("what was known of an array that does not answer is shown with its time, and nothing of one that never answered", async () => {
+  await on("silent", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "Array tank does not answer." }).waitFor();
+    await page.locator(".case .as-of", { hasText: "when the array last answered" }).waitFor();
+    assert.equal(await page.getByText("More drives it may lose").count(), 0);
+    await page.locator(".reasons .as-of").waitFor();
+    assert.equal(await page.locator(".reasons .as-of + .ticks .sign.good, .reasons .as-of + .ticks .sign.critical").count(), 0);
+    await page.getByRole("link", { name: "Arrays" }).click();
+    await page.locator(".pill.critical", { hasText: "no answer" }).waitFor();
+  });
+  await on("unseen", async (page) => {
+    const nothing = "The array has not answered since it was started. Nothing is known of its drives and its data.";
+    await page.locator(".case").getByText(nothing).waitFor();
+    await page.locator(".reasons").getByText(nothing).waitFor();
+    assert.equal(await page.locator(".reasons li.card", { hasText: nothing }).getByText(/RAID|in sync|loses data/).count(), 0);
+    await page.getByRole("link", { name: "Arrays" }).click();
+    await page.locator(".pill.critical", { hasText: "no answer" }).waitFor();
+    assert.equal(await page.getByText("failed", { exact: true }).count(), 0, "nobody knows that it failed");
+  });
+});
+
+test("each state has its own way out: paused, read-only, a silent member, several of them", async () => {
+  const scene = (kind, more, change = {}) => () => {
+    const made = SCENES.degraded();
+    Object.assign(made.arrays[0].view, change);
+    return { ...made, matters: [matter("tank", kind, "critical", { drives: ["/dev/nvme2n1"], ...more })] };
+  };
+  const resume = { remedies: [{ action: "resume", array: "tank" }] };
+  const fail = { remedies: [{ action: "fail", array: "tank", drive: "/dev/nvme2n1" }] };
+  const whole = { health: "optimal", missing_slots: [], losses_survived: 2 };
+  const table = [
+    ["paused", resume, { paused: true }, "Array tank has lost a drive, and its rebuild is paused.", ["Resume the array: while it is paused", "Do not leave it paused over night."], "Resume tasks: show the plan"],
+    ["read_only", { drives: [], reason: "no space" }, { ...whole, unreplayed: "no space", read_only: true }, "Array tank takes no writes.", ["no space", "then stop the array and start it again"], null],
+    ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
+    ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],
+    ["members_silent", { drives: ["/dev/nvme1n1", "/dev/nvme2n1"] }, whole, "2 drives of array tank do not answer.", ["controller, cable, enclosure, power", "Do not fail any of them"], null],
+  ];
+  for (const [kind, more, change, title, words, button] of table) {
+    SCENES.one = scene(kind, more, change);
+    await on("one", async (page) => {
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+      const said = await page.locator(".case").first().innerText();
+      for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
+      const found = await page.locator(".case").first().getByRole("button").allInnerTexts();
+      assert.deepEqual(found, button ? [button] : []);
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    });
+  }
+});
+
+test("drives are looked at again when an alarm comes, and again if that had no answer; an old answer does not replace a newer one", async () => {
+  let fails = 0;
+  const refuse = (method, path) => (method === "GET" && path === "/api/v1/drives" && fails-- > 0 ? { status: 500, message: "not now" } : null);
+  SCENES.looks = () => ({ ...SCENES.well(), refuse });
+  await on(
+    "looks",
+    async (page, server) => {
+      const row = page.getByRole("row", { name: /nvme2n1/ });
+      await row.getByText("good", { exact: true }).waitFor();
+      const worn = SCENES.looks();
+      worn.drives.find((drive) => drive.path === "/dev/nvme2n1").health.verdict = "replace";
+      worn.alarms = [{ event: "DriveReplace", array: "tank", component: "/dev/nvme2n1", text: "worn", since_s: 0 }];
+      fails = 1;
+      server.change(worn);
+      await row.getByText("replace", { exact: true }).waitFor();
+      // The answer to an older question comes last.
+      let release;
+      const held = new Promise((resolve) => (release = resolve));
+      let asked;
+      const is_asked = new Promise((resolve) => (asked = resolve));
+      let answered;
+      const old = new Promise((resolve) => (answered = resolve));
+      await page.route("**/drives?refresh=true", async (route) => {
+        const answer = await route.fetch();
+        asked();
+        await held;
+        await route.fulfill({ response: answer });
+        answered();
+      });
+      await page.getByRole("link", { name: "Drives" }).click();
+      await page.getByRole("button", { name: "Look again" }).click();
+      await is_asked;
+      const better = SCENES.looks();
+      better.drives.find((drive) => drive.path === "/dev/nvme2n1").health.wear_percent = 55;
+      server.change(better);
+      const card = page.locator("li.drive", { hasText: "/dev/nvme2n1" });
+      await card.getByText("55%").waitFor();
+      release();
+      await old;
+      await page.getByRole("button", { name: "Look again" }).waitFor();
+      assert.equal(await card.getByText("55%").count(), 1);
+    },
+    { place: "arrays/tank" },
+  );
+  SCENES.aged = () => {
+    const scene = SCENES.well();
+    for (const drive of scene.drives) drive.health_read_at_s -= 3600;
+    return scene;
+  };
+  await on("aged", (page) => page.getByRole("row", { name: /nvme2n1/ }).getByText(/The drive was asked at/).waitFor(), { place: "arrays/tank" });
+});
+
+test("a server whose clock is an hour ahead, or behind, closes no plan and tells the true age", async () => {
+  for (const ahead_ms of [3_600_000, -3_600_000]) {
+    SCENES.clock = () => {
+      const scene = { ...SCENES.degraded(), ahead_ms };
+      scene.matters[0].since_ms = Date.now() + ahead_ms - 17 * 60_000;
+      return scene;
+    };
+    await on("clock", async (page) => {
+      await page.getByText("17 min ago").waitFor();
+      await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+      await page.getByRole("button", { name: "Show the plan", exact: true }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Do it" }).waitFor();
+      assert.equal(await page.getByText("This plan has run out").count(), 0);
+    });
+  }
+});
+
+test("a reader who is not let in, and an address that is not the server's, are told so in the server's words", async () => {
+  for (const [status, words] of [[403, "The server answers, and does not let you in."], [421, "The server answers, but not under this address."]]) {
+    let is_closed = true;
+    SCENES.closed = () => ({ ...SCENES.well(), refuse: (_, path) => (is_closed && path.startsWith("/api/") ? { status, message: "add yourself to the group stria" } : null) });
+    const server = await mock("closed");
+    const context = await chromium.newContext({ locale: "en-GB" });
+    const page = await context.newPage();
+    await page.goto(server.url);
+    await page.getByText(words).waitFor();
+    await page.getByText("add yourself to the group stria").waitFor();
+    assert.equal(await page.getByText(/No answer since|has not answered yet/).count(), 0);
+    is_closed = false;
+    await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+    assert.equal(await page.getByText(words).count(), 0);
+    await context.close();
+    await server.close();
+  }
+});
+
+test("an order after a login in another tab is sent again with the new session's value; a refusal that stays is shown", async () => {
+  const session = { name: "alice", role: "admin", via: "session", csrf: "old" };
+  let valid = "old";
+  const refuse = (method, _, headers) => (method !== "GET" && headers["x-stria-csrf"] !== valid ? { status: 403, message: "the header x-stria-csrf is wrong" } : null);
+  SCENES.tabs = () => ({ ...SCENES.well(), user: session, refuse });
+  await on(
+    "tabs",
+    async (page, server) => {
+      const light = page.getByRole("button", { name: "Light on /dev/nvme12n1" });
+      await light.waitFor();
+      valid = "new";
+      server.change({ ...SCENES.tabs(), user: { ...session, csrf: "new" } });
+      await light.click();
+      assert.deepEqual((await until_asked(server, "/api/v1/actions")).body, { action: "locate", drive: "/dev/nvme12n1", on: true });
+      valid = "another";
+      await page.getByRole("link", { name: "Settings" }).click();
+      await page.getByRole("button", { name: "Log out" }).click();
+      await page.getByText("the header x-stria-csrf is wrong").waitFor();
+    },
+    { place: "drives" },
+  );
+});
+
+test("a job that failed half way is not said to have done nothing; a plan without writes says so only in the server's name", async () => {
+  SCENES.half = () => ({ ...SCENES.stopped(), job: { state: "failed", text: "paused at 8 %" } });
+  await on(
+    "half",
+    async (page) => {
+      await page.getByRole("button", { name: "Start…" }).click();
+      const go = page.getByRole("dialog").getByRole("button", { name: "Do it" });
+      await go.waitFor();
+      assert.equal(await page.getByText("Nothing is written to any drive.").count(), 0, "the server did not say so");
+      await go.click();
+      await page.getByText("It did not end well:").waitFor();
+      await page.getByRole("dialog").getByText("paused at 8 %").waitFor();
+    },
+    { place: "arrays/tank" },
+  );
 });
 
 test("all well is said with its reasons", async () => {
@@ -408,8 +644,15 @@ test("a reader who may only look finds everything, and every button that acts cl
     const button = page.getByRole("button", { name: "Add a drive: show the plan" });
     await button.waitFor();
     assert.ok(await button.isDisabled());
-    assert.equal(await button.getAttribute("title"), "Your role may only look");
+    assert.equal(await button.getAttribute("title"), "This takes the role operate; yours is view");
   });
+  SCENES.operator = () => ({ ...SCENES.stopped(), user: { name: "guest", role: "operate", via: "token" } });
+  const operator = async (page) => {
+    await page.getByRole("button", { name: "Start…" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Destroy…" }).getAttribute("title"), "This takes the role admin; yours is operate");
+    assert.ok(await page.getByRole("button", { name: "Start…" }).isEnabled());
+  };
+  await on("operator", operator, { place: "arrays/tank" });
 });
 
 test("an array is made in three steps, each with what it gives", async () => {
@@ -457,6 +700,20 @@ test("the language and the theme that were chosen stay", async () => {
     },
     { place: "settings" },
   );
+});
+
+test("a number takes its form in Russian, also a fraction", async () => {
+  const { build } = await import("esbuild");
+  globalThis.navigator ??= { languages: ["en"] };
+  const made = await build({ stdin: { contents: 'export { chosen, t } from "./words.ts";', resolveDir: new URL("../src", import.meta.url).pathname, loader: "ts" }, bundle: true, format: "esm", write: false });
+  const { chosen, t } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
+  chosen.value = "ru";
+  for (const [n, words] of [[2, "в 2 раза"], [3, "в 3 раза"], [5, "в 5 раз"], [21, "в 21 раз "]]) assert.ok(t("slow_by", { n }).includes(words), t("slow_by", { n }));
+  for (const [times, words] of [[5, "5 раз больше"], [2, "2 раза больше"], [2.5, "2,5 раза больше"]]) {
+    for (const key of ["limits_known", "limits_lane"]) assert.ok(t(key, { times, drive: "x", percent: "1", n: 1 }).includes(words), t(key, { times, drive: "x", percent: "1", n: 1 }));
+  }
+  chosen.value = "en";
+  assert.ok(t("limits_known", { times: 2.5, drive: "x", percent: "1" }).includes("2.5 times"));
 });
 
 test("every sentence of the catalogue has the same values in all languages", async () => {

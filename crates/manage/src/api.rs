@@ -153,6 +153,9 @@ pub struct ArrayView {
     pub trim_zeroes: bool,
     /// Sweeps are paused by command.
     pub paused: bool,
+    /// The cost of sweeps for clients is being measured: they are held twice for some seconds.
+    #[serde(default)]
+    pub measuring: bool,
     /// In order of their handles; failed ones stay until they are removed.
     pub members: Vec<MemberView>,
     /// Slots without a member.
@@ -297,7 +300,10 @@ pub struct MemberView {
     /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
     #[serde(default)]
     pub no_room: bool,
-    /// Why it was dropped.
+    /// It is gone, and keeps its slot and role, as the array cannot do without it: what it holds is out of reach.
+    #[serde(default)]
+    pub lost: bool,
+    /// Why it was dropped or lost.
     pub failure: Option<String>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
     #[serde(default)]

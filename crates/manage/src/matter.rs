@@ -6,6 +6,7 @@ use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use stria_terminal::size;
 
 /// The urgency of a matter; the worst is the greatest.
@@ -42,6 +43,8 @@ pub enum MatterKind {
     ReadOnly,
     /// A member leaves requests unanswered.
     MemberSilent,
+    /// More members leave requests unanswered than the array can lose.
+    MembersSilent,
     /// A scrub found redundancy that does not match.
     Mismatch,
     /// A member has no space.
@@ -71,9 +74,44 @@ pub struct Matter {
     pub drives: Vec<String>,
     /// The cause, as it was recorded.
     pub reason: Option<String>,
+    /// The order among matters of one urgency, the worst first.
+    #[serde(skip)]
+    pub rank: u8,
 }
 
+impl Matter {
+    /// The worst has the least.
+    pub fn order(&self) -> (Reverse<Urgency>, u8) {
+        (Reverse(self.urgency), self.rank)
+    }
+}
+
+/// The rank of lost data.
+pub const RANK_LOST: u8 = 0;
+/// The rank of what is not at risk now.
+pub const RANK_LAST: u8 = 4;
+
 impl MatterKind {
+    /// The order among matters of one urgency: lost data, data out of reach, data that the next failure loses, the same with a rebuild that
+    /// runs, the rest.
+    fn rank(self, is_bare: bool) -> u8 {
+        match self {
+            Self::Failed => RANK_LOST,
+            Self::NotServed | Self::Silent => 1,
+            Self::Degraded | Self::Paused if is_bare => 2,
+            Self::MembersSilent => 2,
+            Self::Rebuilding if is_bare => 3,
+            Self::Degraded
+            | Self::Rebuilding
+            | Self::Paused
+            | Self::ReadOnly
+            | Self::MemberSilent
+            | Self::Mismatch
+            | Self::NoSpace
+            | Self::Replaced => RANK_LAST,
+        }
+    }
+
     /// The urgency. `is_bare`: the next failure loses data.
     fn urgency(self, is_bare: bool) -> Urgency {
         match self {
@@ -88,6 +126,7 @@ impl MatterKind {
             | Self::Paused
             | Self::ReadOnly
             | Self::MemberSilent
+            | Self::MembersSilent
             | Self::NoSpace => Urgency::Critical,
         }
     }
@@ -126,13 +165,14 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
         avoid: avoid.into(),
         drives: Vec::new(),
         reason: Some(array.text.clone()),
+        rank: MatterKind::NotServed.rank(false),
     })
 }
 
 /// The matters of an array that is served, and of its spans.
 pub fn of_array(array: &ArrayView) -> Vec<Matter> {
     let mut matters = Vec::new();
-    collect(array, &array.name, array.paused, &mut matters);
+    collect(array, array, &mut matters);
     matters
 }
 
@@ -142,47 +182,96 @@ pub fn can_lose(array: &ArrayView, path: &str) -> bool {
     own || array.spans.iter().any(|span| can_lose(span, path))
 }
 
-/// The matters of an array and its spans. `name`: the array's, which commands take; `is_paused`: its sweeps are.
-fn collect(array: &ArrayView, name: &str, is_paused: bool, matters: &mut Vec<Matter>) {
-    let mut of_this = Collector { array, name, is_paused, matters };
-    of_this.silent_array();
+/// The matters of `array`, which is `root` or a span of it, and of its spans.
+fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
+    let (name, is_paused, is_measuring) = (&root.name, root.paused, root.measuring);
+    let mut of_this = Collector { array, name, is_paused, is_measuring, matters };
+    // All else that is known of a silent array is old.
+    if let Some(seconds) = array.silent_s {
+        return of_this.silent_array(seconds);
+    }
     of_this.redundancy();
     of_this.read_only();
     of_this.mismatch();
     of_this.silent_members();
     of_this.members_without_space();
     of_this.replaced_members();
-    array.spans.iter().for_each(|span| collect(span, name, is_paused, matters));
+    array.spans.iter().for_each(|span| collect(span, root, matters));
+}
+
+/// True if the drive was lost, and no other one holds its slot.
+fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
+    let holds = |other: &MemberView| other.slot == member.slot && other.role == "in sync" && other.failure.is_none();
+    // One that a replacement has followed was not lost.
+    let is_dropped = member.role == "failed" && member.slot.is_some() && member.failure.as_deref() != Some("replaced");
+    view::is_lost(member) || is_dropped && !array.members.iter().any(holds)
 }
 
 /// Collects the matters of one array or span.
 struct Collector<'a> {
     array: &'a ArrayView,
+    /// The name of the array that it is or is a span of, which commands take.
     name: &'a str,
     is_paused: bool,
+    is_measuring: bool,
     matters: &'a mut Vec<Matter>,
 }
 
 impl Collector<'_> {
-    fn push(&mut self, kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
-        let array = self.array;
-        let failure = |path: &String| {
-            let failure = array.members.iter().find(|member| member.path == *path)?.failure.as_deref()?;
-            // The drive is named beside it.
-            Some(failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned())
-        };
-        let reason =
-            drives.iter().find_map(failure).or_else(|| array.unreplayed.clone().filter(|_| kind == MatterKind::ReadOnly));
-        let (urgency, means, avoid) = (kind.urgency(array.losses_survived == 0), means.into(), avoid.into());
-        self.matters.push(Matter { array: array.name.clone(), kind, urgency, what, means, action, avoid, drives, reason });
+    fn push(&mut self, kind: MatterKind, mut drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
+        drives.dedup();
+        let (array, is_bare) = (self.array.name.clone(), self.array.losses_survived == 0);
+        let (urgency, rank, reason) = (kind.urgency(is_bare), kind.rank(is_bare), self.reason(kind, &drives));
+        let (means, avoid) = (means.into(), avoid.into());
+        self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, rank });
     }
 
-    fn paths(&self, is_meant: fn(&MemberView) -> bool) -> Vec<String> {
+    fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<String> {
+        let failure = |path: &String| {
+            // A drive that failed, came back and failed again is there twice: the last time counts.
+            let of_path = self.array.members.iter().rev().filter(|member| member.path == *path);
+            let failure = of_path.filter_map(|member| member.failure.as_deref()).next()?;
+            Some((path.clone(), failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned()))
+        };
+        match kind {
+            MatterKind::ReadOnly => self.array.unreplayed.clone(),
+            MatterKind::Silent => {
+                self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
+            }
+            MatterKind::Degraded | MatterKind::Rebuilding | MatterKind::Failed | MatterKind::Paused | MatterKind::Replaced => {
+                let failures: Vec<(String, String)> = drives.iter().filter_map(failure).collect();
+                match &failures[..] {
+                    [] => None,
+                    // The drive is named beside it.
+                    [(_, why)] => Some(why.clone()),
+                    _ => Some(failures.iter().map(|(path, why)| format!("{path}: {why}")).collect::<Vec<_>>().join("; ")),
+                }
+            }
+            MatterKind::NotServed
+            | MatterKind::MemberSilent
+            | MatterKind::MembersSilent
+            | MatterKind::Mismatch
+            | MatterKind::NoSpace => None,
+        }
+    }
+
+    fn paths(&self, is_meant: impl Fn(&MemberView) -> bool) -> Vec<String> {
         self.array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect()
     }
 
-    fn failed(&self) -> Vec<String> {
-        self.paths(|member| member.failure.is_some())
+    fn missed(&self) -> Vec<String> {
+        self.paths(|member| is_missed(self.array, member))
+    }
+
+    /// True if a member is being filled, or is to be.
+    fn has_target(&self) -> bool {
+        self.array.members.iter().any(|member| member.role == "rebuilding")
+    }
+
+    /// True if a rebuild restores all redundancy by itself. A resync comes before it.
+    fn is_rebuilding(&self) -> bool {
+        let runs = self.array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
+        self.has_target() && self.array.missing_slots.is_empty() && (runs || self.is_measuring && !self.is_paused)
     }
 
     /// False for an array of spans: each span reports its own redundancy.
@@ -194,11 +283,11 @@ impl Collector<'_> {
         self.array.members.iter().any(|member| member.role == "spare")
     }
 
-    fn silent_array(&mut self) {
-        let Some(seconds) = self.array.silent_s else { return };
+    fn silent_array(&mut self, seconds: u64) {
+        let waiting = view::all_members(self.array).into_iter().filter(|member| member.waiting_ms.is_some());
         self.push(
             MatterKind::Silent,
-            self.paths(|member| member.waiting_ms.is_some()),
+            waiting.map(|member| member.path.clone()).collect(),
             format!("the array has not answered for {seconds} s"),
             "a lane waits, most likely for a drive that hangs; requests that need it wait as well",
             "look at the drives that have requests to answer in the log; a drive that comes back lets everything go on".into(),
@@ -207,14 +296,12 @@ impl Collector<'_> {
     }
 
     fn redundancy(&mut self) {
-        // Nothing is known of the members of an array that has not answered yet.
-        if !self.has_own_redundancy() || view::is_unseen(self.array) {
+        if !self.has_own_redundancy() {
             return;
         }
-        let is_rebuilding = self.array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
         match self.array.health {
             HealthView::Optimal => {}
-            HealthView::Degraded if is_rebuilding => self.rebuilding(),
+            HealthView::Degraded if self.is_rebuilding() => self.rebuilding(),
             HealthView::Degraded if self.is_paused => self.paused(),
             HealthView::Degraded => self.degraded(),
             HealthView::Failed => self.lost(),
@@ -225,7 +312,7 @@ impl Collector<'_> {
         let name = self.name;
         self.push(
             MatterKind::Rebuilding,
-            self.paths(|member| member.failure.is_some() || member.role == "rebuilding"),
+            self.paths(|member| member.role == "rebuilding" || is_missed(self.array, member)),
             self.array.headline.clone(),
             if self.array.losses_survived == 0 {
                 "until the rebuild ends, the loss of another drive loses data"
@@ -239,7 +326,9 @@ impl Collector<'_> {
 
     fn paused(&mut self) {
         let name = self.name;
-        let (means, action) = if self.has_spare() {
+        let (means, action) = if self.has_target() && self.array.missing_slots.is_empty() {
+            ("sweeps are paused, so the rebuild does not go on", format!("`stria resume {name}`"))
+        } else if self.has_spare() {
             ("sweeps are paused, so the spare is not being filled", format!("`stria resume {name}`"))
         } else {
             (
@@ -247,20 +336,21 @@ impl Collector<'_> {
                 format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
             )
         };
-        let (failed, what) = (self.failed(), self.array.headline.clone());
-        self.push(MatterKind::Paused, failed, what, means, action, "do not leave it paused over night");
+        let (missed, what) = (self.missed(), self.array.headline.clone());
+        self.push(MatterKind::Paused, missed, what, means, action, "do not leave it paused over night");
     }
 
     fn degraded(&mut self) {
         let name = self.name;
         self.push(
             MatterKind::Degraded,
-            self.failed(),
+            self.missed(),
             self.array.headline.clone(),
-            if self.array.losses_survived == 0 {
-                "data is complete, and the loss of another drive loses data"
-            } else {
-                "data is complete, with less redundancy"
+            match (self.array.losses_survived, self.has_target()) {
+                (0, false) => "data is complete, and the loss of another drive loses data",
+                (0, true) => "the loss of another drive loses data, and the rebuild does not fill every gap",
+                (_, false) => "data is complete, with less redundancy",
+                (_, true) => "data is complete, with less redundancy, and the rebuild does not fill every gap",
             },
             format!(
                 "`stria add {name} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
@@ -273,7 +363,7 @@ impl Collector<'_> {
         let name = self.name;
         self.push(
             MatterKind::Failed,
-            self.failed(),
+            self.missed(),
             self.array.headline.clone(),
             "more drives are lost than redundancy covers; reads and writes of what they held fail",
             format!(
@@ -313,8 +403,23 @@ impl Collector<'_> {
 
     fn silent_members(&mut self) {
         let (array, name, has_spare) = (self.array, self.name, self.has_spare());
-        // What is known of the members of a silent array is old.
-        for member in array.members.iter().filter(|_| array.silent_s.is_none()) {
+        let silent = || array.members.iter().filter(|member| view::unanswered_ms(member).is_some() && !view::is_lost(member));
+        let needed: Vec<&MemberView> = silent().filter(|member| member.role == "in sync").collect();
+        // One after another they would be failed until data is lost.
+        let are_too_many = needed.len() > array.losses_survived.max(1);
+        if are_too_many {
+            let paths: Vec<String> = needed.iter().map(|member| member.path.clone()).collect();
+            let longest = needed.iter().filter_map(|member| view::unanswered_ms(member)).max().unwrap_or(0);
+            self.push(
+                MatterKind::MembersSilent,
+                paths.clone(),
+                format!("{} have not answered for {}", paths.join(", "), size::show_duration(longest / 1000)),
+                "they are more than the array can do without; most likely they share the cause: a controller, a cable, an enclosure, power",
+                "look at what they share; the array goes on when they answer".into(),
+                "do not fail any of them, and do not kill the process: the array cannot do without so many",
+            );
+        }
+        for member in silent().filter(|member| !are_too_many || member.role != "in sync") {
             if let Some(waiting_ms) = view::unanswered_ms(member) {
                 let path = &member.path;
                 let then = match (can_lose(array, path), has_spare) {
@@ -428,9 +533,20 @@ mod tests {
         let json = |text| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         assert_eq!(told(json("{}")), []);
         assert_eq!(degraded(1, json("{}")), [(Degraded, Critical)]);
-        assert_eq!(degraded(1, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Warning)]);
-        assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("rebuild")})), [(Rebuilding, Critical)]);
+        let filled = |kind: &str, missing: &[usize]| serde_json::json!({"/sweep": sweep(kind), "/members/1/role": "rebuilding", "/missing_slots": missing});
+        assert_eq!(degraded(1, filled("rebuild", &[])), [(Rebuilding, Warning)]);
+        assert_eq!(degraded(0, filled("rebuild", &[])), [(Rebuilding, Critical)]);
+        assert_eq!(degraded(0, filled("resync", &[])), [(Rebuilding, Critical)], "the rebuild comes after it");
         assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("scrub")})), [(Degraded, Critical)]);
+        // Nobody goes home while a gap has no drive: RAID 6 has lost two and has one spare, a replacement is copied, a resync runs.
+        assert_eq!(degraded(1, filled("rebuild", &[2])), [(Degraded, Critical)]);
+        let copied = serde_json::json!({"/sweep": sweep("rebuild"), "/members/1/role": "replacing", "/missing_slots": [2]});
+        assert_eq!(degraded(0, copied), [(Degraded, Critical)]);
+        assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("resync"), "/missing_slots": [2]})), [(Degraded, Critical)]);
+        // A measurement holds the rebuild for seconds; a pause may last.
+        let held = |name: &str| serde_json::json!({"/members/1/role": "rebuilding", name: true});
+        assert_eq!(degraded(0, held("/measuring")), [(Rebuilding, Critical)]);
+        assert_eq!(degraded(0, held("/paused")), [(Paused, Critical)]);
         // A pause matters where redundancy is lost: a spare waits for its end, the array's or one of the pool.
         assert_eq!(degraded(0, json(r#"{"/paused": true}"#)), [(Paused, Critical)]);
         assert_eq!(degraded(0, json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), [(Paused, Critical)]);
@@ -444,7 +560,58 @@ mod tests {
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
         assert_eq!(told(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
+        let silent = json(
+            r#"{"/silent_s": 9, "/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members/1/no_room": true}"#,
+        );
+        assert_eq!(told(silent), [(Silent, Critical)], "all else was so before");
     }
+
+    #[test]
+    fn silent_members_that_the_array_cannot_do_without_are_one_matter_and_none_is_failed() {
+        let told = |left: usize| {
+            let changes =
+                serde_json::json!({"/members/0/waiting_ms": 9000, "/members/2/waiting_ms": 7000, "/losses_survived": left});
+            matters(changes)
+        };
+        let all = told(1);
+        assert_eq!(all.iter().map(|matter| matter.kind).collect::<Vec<_>>(), [MatterKind::MembersSilent]);
+        assert_eq!(all[0].drives, ["/dev/0", "/dev/2"]);
+        assert!(!all[0].action.contains("stria fail") && all[0].means.contains("controller"), "{all:?}");
+        let each = told(2);
+        assert!(
+            each.iter().all(|matter| matter.kind == MatterKind::MemberSilent && matter.action.contains("stria fail")),
+            "{each:?}"
+        );
+    }
+
+    #[test]
+    fn only_drives_whose_slot_nobody_holds_are_named() {
+        let member = |slot: usize, path: &str, role: &str, failure: Option<&str>| {
+            serde_json::json!({"slot": slot, "path": path, "role": role, "failure": failure, "read_errors": 0, "hedged_reads": 0,
+                "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        // A and D were lost long ago, and others hold their slots. C has failed now.
+        let (a, d) = (member(0, "/a", "failed", Some("replaced")), member(1, "/d", "failed", Some("medium error")));
+        let (b, e) = (member(0, "/b", "in sync", None), member(1, "/e", "in sync", None));
+        let members = [a.clone(), d, b, e, member(2, "/c", "failed", Some("member /c: I/O error"))];
+        let lost = matters(
+            serde_json::json!({"/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members": members}),
+        );
+        assert_eq!((lost[0].drives.as_slice(), lost[0].reason.as_deref()), (&["/c".to_owned()][..], Some("I/O error")));
+        // The replacement has failed as well: its predecessor was not lost.
+        let again = matters(
+            serde_json::json!({"/health": "degraded", "/missing_slots": [0], "/members": [a, member(0, "/b", "failed", Some("gone"))]}),
+        );
+        assert_eq!(again[0].drives, ["/b"]);
+        // RAID 5 loses a second drive, which keeps its slot and its role.
+        let members =
+            [member(0, "/a", "in sync", None), member(1, "/b", "in sync", Some("gone")), member(2, "/c", "failed", Some("bad"))];
+        let failed =
+            matters(serde_json::json!({"/health": "failed", "/losses_survived": 0, "/missing_slots": [2], "/members": members}));
+        assert_eq!((failed[0].kind, failed[0].drives.as_slice()), (MatterKind::Failed, &["/b".to_owned(), "/c".to_owned()][..]));
+        assert_eq!(failed[0].reason.as_deref(), Some("/b: gone; /c: bad"));
+    }
+
     #[test]
     fn a_silent_member_is_failed_only_if_the_array_can_do_without_it() {
         let action = |changes: &str| {

@@ -31,7 +31,7 @@ use observer::Observer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stria_alarm::{Condition, Counts, Event, Heartbeat, Message, Messenger, Outcome, Phase, Tracker};
@@ -74,11 +74,14 @@ pub struct Monitor {
     tracker: Mutex<Tracker>,
     /// The arrays of the configuration, where there is one.
     adopted: OnceLock<Adopted>,
+    /// The drives of the machine, where they are known.
+    drives: OnceLock<Drives>,
     /// So long may an array of the configuration be missing before that is told.
     patience: Mutex<Duration>,
 }
 
 type Adopted = Box<dyn Fn() -> Vec<AdoptedView> + Send + Sync>;
+type Drives = Box<dyn Fn() -> Vec<PathBuf> + Send + Sync>;
 
 impl Monitor {
     /// Begins to watch. The threads end with the service.
@@ -90,6 +93,7 @@ impl Monitor {
             board: Board::default(),
             health: Mutex::new(plan.health),
             adopted: OnceLock::new(),
+            drives: OnceLock::new(),
             patience: Mutex::new(NOT_SERVED_FOR),
         });
         let observer = Observer::new(&plan.alarms);
@@ -172,7 +176,17 @@ impl Monitor {
         }
     }
 
-    /// The health of drives, as they were last asked.
+    /// Asks all drives of the machine for their health, too.
+    pub fn ask_all_drives(&self, drives: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) {
+        let _ = self.drives.set(Box::new(drives));
+    }
+
+    /// The health of all drives that are asked, in arrays or not.
+    pub fn all_drives(&self) -> Vec<DriveEntry> {
+        [self.board.entries(), self.board.others()].concat()
+    }
+
+    /// The health of the drives of arrays, as they were last asked.
     pub fn drives(&self) -> Vec<DriveEntry> {
         self.board.entries()
     }
@@ -240,12 +254,17 @@ impl Monitor {
 
     /// Asks drives for their health, now and then.
     fn ask_drives(&self) {
-        let mut due = Instant::now();
+        let (mut due, mut others_due) = (Instant::now(), Instant::now());
         loop {
             let Some(service) = self.service.upgrade() else { return };
             if Instant::now() >= due || self.board.is_expired() {
+                others_due = if self.board.is_expired() { Instant::now() } else { others_due };
                 let views = service.arrays();
                 self.board.refresh(&views, &self.health());
+                if let Some(drives) = self.drives.get().filter(|_| Instant::now() >= others_due) {
+                    self.board.refresh_others(drives(), &self.health());
+                    others_due = Instant::now() + board::EVERY;
+                }
                 // The first time comes before the first array.
                 due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
             }

@@ -1,6 +1,6 @@
 //! Waits for a sweep: with a bar on a terminal, with a line now and then elsewhere. Interrupting the wait changes nothing.
 
-use crate::api::{ArrayView, EventView, SweepView};
+use crate::api::{ArrayView, EventView, MemberView, SweepView};
 use crate::client::{Client, array_path};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -27,8 +27,8 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         let array: ArrayView = client.get(&array_path(name, ""))?;
         match running(&array, kinds) {
             Some(sweep) => show(&bar, &sweep),
-            None if !kinds.contains(&"rebuild") || !is_filling(&array) => break array,
-            None => {}
+            None if array.measuring || kinds.contains(&"rebuild") && is_filling(&array) => {}
+            None => break array,
         }
         if let Some(sweep) = running(&array, kinds).filter(|_| bar.is_hidden() && !json && Instant::now() >= line_due) {
             eprintln!("{}", sweep_line(&sweep));
@@ -73,15 +73,20 @@ pub fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {
 }
 
 /// How many arrays of the tree have redundancy: so many scrubs one command begins.
-fn redundant_count(array: &ArrayView) -> usize {
+pub fn redundant_count(array: &ArrayView) -> usize {
     let own = array.spans.is_empty() && !matches!(&array.level[..], "0" | "jbod");
     usize::from(own) + array.spans.iter().map(redundant_count).sum::<usize>()
 }
 
 /// True if a member waits to be filled. False while sweeps are paused, as that wait would never end.
 pub fn is_filling(array: &ArrayView) -> bool {
-    let filling = array.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
-    (filling && !array.paused) || array.spans.iter().any(is_filling)
+    !array.paused && has_targets(array)
+}
+
+/// True if a member is being filled, or will be once sweeps go on.
+pub fn has_targets(array: &ArrayView) -> bool {
+    let is_target = |member: &MemberView| member.role == "rebuilding" || member.role == "replacing";
+    array.members.iter().any(is_target) || array.spans.iter().any(has_targets)
 }
 
 fn show(bar: &ProgressBar, sweep: &SweepView) {

@@ -108,6 +108,8 @@ impl Rest {
     /// The daemon's side of the API.
     pub fn new(parts: Parts, options: &ApiOptions) -> Arc<Self> {
         let Parts { service, keeper, monitor, routine, config_path, state } = parts;
+        let configured = config_path.clone();
+        monitor.ask_all_drives(move || Config::read(&configured).map(|config| drives::paths(&config.daemon)).unwrap_or_default());
         let mut past = stored(&state).unwrap_or_default();
         past.retain(|event| {
             matches!(
@@ -329,7 +331,7 @@ fn drives_of(call: Call<Nothing>) -> Result<Vec<DrivePage>, ApiError> {
     let rest = &call.rest;
     let config = rest.config()?;
     let (paths, pool) = (drives::paths(&config.daemon), &config.spares.drives);
-    Ok(drives::pages(paths, &rest.entries(false), &rest.monitor.drives(), pool))
+    Ok(drives::pages(paths, &rest.entries(false), &rest.monitor.all_drives(), pool))
 }
 
 fn spares(call: Call<Nothing>) -> Result<SparePool, ApiError> {

@@ -39,6 +39,8 @@ use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The event of the end of a sweep comes within this.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// The time that a stop waits for clients to leave before it is refused, the same as mdadm's.
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
@@ -79,6 +81,8 @@ pub struct Served {
     bounds: Mutex<SpeedRequest>,
     /// Sweeps are paused by command.
     paused: AtomicBool,
+    /// The cost of sweeps is being measured.
+    measuring: AtomicBool,
     stopping: AtomicBool,
     /// Its last view could not be had, which the log says.
     unseen: AtomicBool,
@@ -291,6 +295,7 @@ impl Service {
             known: Mutex::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::new(false),
+            measuring: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             unseen: AtomicBool::default(),
             is_given_up: AtomicBool::default(),
@@ -441,6 +446,7 @@ impl Service {
             lanes.map(|(index, lane)| served.how.view(served.near.as_ref(), takes_clients, index, count, &lane)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
+        view.measuring = served.measuring.load(Ordering::SeqCst);
         if let Some(ledger) = self.ledger.get() {
             ledger.fill(&mut view);
         }
@@ -553,10 +559,20 @@ impl Service {
                 |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "scrub" || sweep.kind == "repair");
             Ok::<_, ApiError>(is_scrub(&view) || view.spans.iter().any(is_scrub))
         };
-        if !scrubs(&served)? {
-            return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
-        }
+        let runs = scrubs(&served)?;
         served.lanes.cancel_scrub()?;
+        // One that a pause holds is not in the view: the event of its end tells that there was one.
+        let is_end = |event: &crate::api::EventView| {
+            event.kind == "sweep_stopped" && matches!(event.sweep.as_deref(), Some("scrub" | "repair")) && !view::is_held(event)
+        };
+        let ended = || self.events.since(sequence).iter().any(is_end);
+        let end = Instant::now() + if served.paused.load(Ordering::SeqCst) { ENDED_WITHIN } else { Duration::ZERO };
+        while !runs && !ended() {
+            if Instant::now() >= end {
+                return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
         while scrubs(&served)? {
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -573,6 +589,18 @@ impl Service {
             self.events.push(view::plain_event(&served.name, kind, message.clone()));
         }
         self.done(sequence, message)
+    }
+
+    /// Holds sweeps for a measurement, or lets them go on unless they are paused by command.
+    pub fn hold(&self, name: &str, held: bool) -> Result<(), ApiError> {
+        let served = self.find(name)?;
+        Ok(served.lanes.pause(held || served.paused.load(Ordering::SeqCst))?)
+    }
+
+    /// Notes that the cost of sweeps is being measured: a sweep that is held meanwhile has not ended.
+    pub fn set_measuring(&self, name: &str, measuring: bool) -> Result<(), ApiError> {
+        self.find(name)?.measuring.store(measuring, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Bounds the speed of sweeps. A daemon remembers that.

@@ -47,6 +47,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         unreplayed: status.unreplayed.clone().or_else(|| spans.iter().find_map(|span| span.unreplayed.clone())),
         trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
+        measuring: false,
         members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
         missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
         spans,
@@ -114,6 +115,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         unreplayed: None,
         trim_zeroes: false,
         paused: false,
+        measuring: false,
         members: Vec::new(),
         missing_slots: Vec::new(),
         spans: Vec::new(),
@@ -386,6 +388,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         no_room: member.has_no_space,
+        lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
@@ -467,6 +470,11 @@ pub fn event(notice: &Notice) -> EventView {
         mismatch_sectors,
         ..plain_event(short_name(&notice.array), kind, notice.text.clone())
     }
+}
+
+/// True of the end of a sweep that a pause holds: it goes on from there.
+pub fn is_held(end: &EventView) -> bool {
+    end.kind == "sweep_stopped" && end.text.contains(" stopped: paused at ")
 }
 
 /// An event of the service itself.

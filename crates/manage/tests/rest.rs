@@ -470,6 +470,56 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     assert!(job["state"] == "cancelled" && text(&job).contains("was cancelled: the first"), "{job:#}");
 }
 
+/// A pause, and a measurement of what a sweep costs, hold a sweep in the midst; its job waits, and can be cancelled meanwhile.
+#[test]
+fn a_job_outlives_a_pause_of_its_sweep() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let act = |action: Value| ask(&place, "/actions", Some(action)).body;
+    let do_now = |action: Value| assert_eq!(ended(&place, &act(action))["state"], "done");
+    let job = |job: &Value| ask(&place, &format!("/jobs/{}", job["id"]), None).body;
+    let until = |what: &str, known: &Value, is_so: &dyn Fn(&Value) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !is_so(&job(known)) {
+            assert!(Instant::now() < end, "waited in vain for {what}: {:#}", job(known));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let runs = |job: &Value| job["state"] == "running" && !job["task"].is_null();
+    let is_held = |job: &Value| job["state"] == "running" && job["task"].is_null() && text(job).contains("paused");
+    do_now(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 4096}));
+    let scrub = act(json!({"action": "scrub", "array": "tank"}));
+    until("the scrub", &scrub, &runs);
+    do_now(json!({"action": "pause", "array": "tank"}));
+    until("the pause", &scrub, &is_held);
+    do_now(json!({"action": "resume", "array": "tank"}));
+    until("the scrub again", &scrub, &runs);
+    // Nobody works, so there is no price; the sweep was held to learn that.
+    let price = ask(&place, "/arrays/tank/price", Some(json!(null)));
+    assert!(price.status == 409 && text(&price.body).contains("no client"), "{price:?}");
+    until("the scrub after the measurement", &scrub, &runs);
+    assert_eq!(ask(&place, "/arrays/tank", None).body["view"]["measuring"], false);
+    do_now(json!({"action": "pause", "array": "tank"}));
+    until("the second pause", &scrub, &is_held);
+    assert_eq!(delete(&place, &format!("/jobs/{}", scrub["id"])).status, 200);
+    assert_eq!(ended(&place, &scrub)["state"], "cancelled");
+    let nothing = act(json!({"action": "cancel_scrub", "array": "tank"}));
+    assert_eq!(ended(&place, &nothing)["state"], "failed", "no scrub is left");
+    do_now(json!({"action": "resume", "array": "tank"}));
+
+    // A rebuild that was ordered is followed over a pause to its end.
+    assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[0]}))["state"], "done");
+    let offer = plan(&place, json!({"action": "add", "array": "tank", "drive": drives[3]}));
+    let add = ask(&place, "/jobs", Some(json!({"token": offer["token"]}))).body;
+    until("the rebuild", &add, &runs);
+    do_now(json!({"action": "pause", "array": "tank"}));
+    until("the pause of the rebuild", &add, &is_held);
+    do_now(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 1 << 30}));
+    do_now(json!({"action": "resume", "array": "tank"}));
+    assert_eq!(ended(&place, &add)["state"], "done");
+}
+
 #[test]
 fn a_drive_without_a_light_says_so() {
     let (place, drives) = machine("");

@@ -31,8 +31,10 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             avoid: "do not start another process on the same drives: they are locked, and it would refuse".into(),
             drives: Vec::new(),
             reason: None,
+            rank: 1,
         }));
     }
+    matters.sort_by_key(Matter::order);
     if json {
         print_json(&matters);
     } else {

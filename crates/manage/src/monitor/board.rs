@@ -1,4 +1,4 @@
-//! The health of the drives of all arrays, read now and then.
+//! The health of the drives of all arrays, and of the machine's other drives, read now and then.
 //!
 //! A drive may hang when it is asked, so each is asked on a thread of its own, and the board shows what was read last.
 
@@ -17,6 +17,8 @@ use stria_health::{DriveHealth, HealthConfig, PeerLatency, Seat, SlowMember, rea
 pub const EVERY: Duration = Duration::from_secs(300);
 /// The time that a drive may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause after which a drive outside of arrays that told nothing is asked again: each question to one that hangs costs a thread.
+const AGAIN_AFTER_S: u64 = 3600;
 
 /// The last answer of one drive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,10 +37,30 @@ pub struct DriveEntry {
     pub seat: Option<Seat>,
 }
 
+impl DriveEntry {
+    /// Keeps what the last answer told and this one does not.
+    fn keep_from(&mut self, before: &Self) {
+        if let (Some(health), Some(before)) = (self.health.as_mut().filter(|health| health.asleep), &before.health) {
+            // A drive that sleeps has not become better.
+            (health.verdict, health.findings) = (before.verdict, before.findings.clone());
+        }
+        let has_slot = |entry: &Self| entry.seat.as_ref().is_some_and(|seat| seat.slot.is_some());
+        let is_same = self.health.as_ref().is_none_or(|health| {
+            health.serial.is_some() && health.serial == before.health.as_ref().and_then(|health| health.serial.clone())
+        });
+        // A dead drive leaves sysfs, and is still where it was: a person looks for it there.
+        if !has_slot(self) && has_slot(before) && is_same {
+            self.seat.clone_from(&before.seat);
+        }
+    }
+}
+
 /// The last answers of all drives.
 #[derive(Default)]
 pub struct Board {
     known: Mutex<BTreeMap<PathBuf, DriveEntry>>,
+    /// The drives that are in no array.
+    others: Mutex<BTreeMap<PathBuf, DriveEntry>>,
     /// The answers were judged by other thresholds.
     expired: AtomicBool,
 }
@@ -48,19 +70,33 @@ impl Board {
     pub fn refresh(&self, arrays: &[ArrayView], thresholds: &HealthConfig) {
         self.expired.store(false, Ordering::SeqCst);
         let mut entries = ask(paths(arrays, thresholds.smartctl.is_some()), thresholds);
-        let mut known = self.lock();
+        // A drive that has joined was known before.
+        let others = lock(&self.others).clone();
+        let mut known = lock(&self.known);
         for entry in &mut entries {
-            let before = known.get(&entry.path).and_then(|entry| entry.health.as_ref());
-            if let (Some(health), Some(before)) = (entry.health.as_mut().filter(|health| health.asleep), before) {
-                // A drive that sleeps has not become better.
-                (health.verdict, health.findings) = (before.verdict, before.findings.clone());
+            if let Some(before) = known.get(&entry.path).or_else(|| others.get(&entry.path)) {
+                entry.keep_from(before);
             }
         }
         *known = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, DriveEntry>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks these drives as well, except those of arrays. All others outside of arrays are forgotten.
+    pub fn refresh_others(&self, mut drives: Vec<PathBuf>, thresholds: &HealthConfig) {
+        let members = lock(&self.known).clone();
+        let before = lock(&self.others).clone();
+        drives.retain(|drive| !members.contains_key(drive) && (thresholds.smartctl.is_some() || drive.starts_with("/dev")));
+        let is_mute = |entry: &&DriveEntry| entry.health.is_none() && now_s().saturating_sub(entry.read_at_s) < AGAIN_AFTER_S;
+        let (kept, asked): (Vec<PathBuf>, Vec<PathBuf>) =
+            drives.into_iter().partition(|drive| before.get(drive).filter(is_mute).is_some());
+        let mut entries = ask(asked, thresholds);
+        for entry in &mut entries {
+            if let Some(before) = before.get(&entry.path) {
+                entry.keep_from(before);
+            }
+        }
+        entries.extend(kept.iter().filter_map(|drive| before.get(drive).cloned()));
+        *lock(&self.others) = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     }
 
     /// Makes all answers old.
@@ -77,14 +113,30 @@ impl Board {
     pub fn ask_one(&self, drive: &Path, config: &HealthConfig) -> Option<DriveHealth> {
         let entry = ask(vec![drive.to_owned()], config).pop()?;
         let health = entry.health.clone();
-        self.lock().entry(drive.to_owned()).and_modify(|known| *known = entry);
+        lock(&self.known).entry(drive.to_owned()).and_modify(|known| {
+            let before = std::mem::replace(known, entry);
+            known.keep_from(&before);
+        });
         health
     }
 
-    /// The last answers, by path.
+    /// The last answers of the drives of arrays, by path.
     pub fn entries(&self) -> Vec<DriveEntry> {
-        self.lock().values().cloned().collect()
+        lock(&self.known).values().cloned().collect()
     }
+
+    /// The last answers of the other drives.
+    pub fn others(&self) -> Vec<DriveEntry> {
+        lock(&self.others).values().cloned().collect()
+    }
+}
+
+fn lock(known: &Mutex<BTreeMap<PathBuf, DriveEntry>>) -> MutexGuard<'_, BTreeMap<PathBuf, DriveEntry>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The drives of arrays and their spans, each once.
@@ -102,16 +154,17 @@ fn paths(arrays: &[ArrayView], with_images: bool) -> Vec<PathBuf> {
 pub fn ask(paths: Vec<PathBuf>, thresholds: &HealthConfig) -> Vec<DriveEntry> {
     let asked = within_each(PATIENCE, paths.clone(), |path: PathBuf| {
         let thresholds = thresholds.clone();
-        move || read(&path, &thresholds).map(|health| (health, Seat::of(&path))).map_err(|error| error.to_string())
+        move || read(&path, &thresholds).map_err(|error| error.to_string())
     });
     let entry = |(path, outcome): (PathBuf, Result<_, _>)| {
         let silent = |_| Err(format!("{} did not answer within {} s", path.display(), PATIENCE.as_secs()));
-        let (health, seat, error) = match outcome.unwrap_or_else(silent) {
-            Ok((health, seat)) => (Some(health), Some(seat), None),
-            Err(error) => (None, None, Some(error)),
+        let (health, error) = match outcome.unwrap_or_else(silent) {
+            Ok(health) => (Some(health), None),
+            Err(error) => (None, Some(error)),
         };
-        let read_at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        DriveEntry { path, read_at_s, health, error, seat }
+        // Sysfs tells it without the drive.
+        let seat = Some(Seat::of(&path));
+        DriveEntry { path, read_at_s: now_s(), health, error, seat }
     };
     paths.into_iter().zip(asked).map(entry).collect()
 }
@@ -134,4 +187,55 @@ pub fn slow(view: &ArrayView, config: &HealthConfig) -> Vec<SlowMember> {
         }
     }
     slow.into_iter().chain(view.spans.iter().flat_map(|span| self::slow(span, config))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(serial: Option<&str>, slot: Option<&str>) -> DriveEntry {
+        let health = serial.map(|serial| DriveHealth { serial: Some(serial.into()), ..DriveHealth::default() });
+        let seat = serde_json::from_value(serde_json::json!({"slot": slot})).expect("a seat");
+        DriveEntry { path: "/dev/sda".into(), read_at_s: 0, error: None, health, seat: Some(seat) }
+    }
+
+    #[test]
+    fn a_dead_drive_keeps_the_seat_where_it_was_last_seen() {
+        let slot_after = |before: &DriveEntry, mut now: DriveEntry| {
+            now.keep_from(before);
+            (now.seat.as_ref().and_then(|seat| seat.slot.clone()), now)
+        };
+        let seen = entry(Some("S1"), Some("7"));
+        let (slot, dead) = slot_after(&seen, entry(None, None));
+        assert_eq!(slot.as_deref(), Some("7"));
+        assert_eq!(slot_after(&dead, entry(None, None)).0.as_deref(), Some("7"), "however often it is asked");
+        assert_eq!(slot_after(&dead, entry(Some("S2"), None)).0, None, "another drive is elsewhere");
+        assert_eq!(slot_after(&seen, entry(Some("S1"), None)).0.as_deref(), Some("7"));
+        assert_eq!(slot_after(&seen, entry(Some("S1"), Some("9"))).0.as_deref(), Some("9"), "it was moved");
+    }
+
+    #[test]
+    fn drives_outside_of_arrays_are_asked_and_forgotten_when_they_are_gone() {
+        let (board, config) = (Board::default(), HealthConfig::default());
+        board.refresh_others(vec!["/dev/null".into(), "/srv/image".into()], &config);
+        let known = |board: &Board| board.others().into_iter().map(|entry| (entry.path, entry.read_at_s)).collect::<Vec<_>>();
+        let [(path, read_at_s)] = &known(&board)[..] else { panic!("{:?}", board.others()) };
+        assert_eq!(path, Path::new("/dev/null"));
+        lock(&board.others).values_mut().for_each(|entry| entry.read_at_s -= 9);
+        board.refresh_others(vec!["/dev/null".into()], &config);
+        assert_eq!(known(&board), [(path.clone(), read_at_s - 9)], "it told nothing, so it is not asked again at once");
+        board.refresh_others(vec![], &config);
+        assert!(board.others().is_empty() && board.entries().is_empty());
+    }
+
+    /// As a path that is gone.
+    #[test]
+    fn a_drive_that_tells_nothing_of_itself_is_asked_for_its_seat() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("drive");
+        std::fs::write(&file, "").expect("a file");
+        let entry = ask(vec![file], &HealthConfig::default()).pop().expect("an entry");
+        assert!(entry.health.is_none() && entry.error.is_some(), "{entry:?}");
+        assert!(entry.seat.is_some_and(|seat| seat.link.is_some()));
+    }
 }

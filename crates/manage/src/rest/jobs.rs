@@ -7,7 +7,8 @@ use super::server::cut;
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use super::{Rest, now_ms};
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, ArrayView, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
+    TrimRequest,
 };
 use crate::atomic_file::replace;
 use crate::config::edit::Edit;
@@ -17,7 +18,7 @@ use crate::meant::{chosen, look};
 use crate::mounts::awaited;
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
-use crate::progress::{is_filling, running};
+use crate::progress::{has_targets, redundant_count, running};
 use crate::settings::SettingsRequest;
 use crate::view;
 use crate::wipe::{self, WipeMeans};
@@ -27,7 +28,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_format::md::Assembly;
 use stria_health::Seat;
 use stria_terminal::Failure;
@@ -40,6 +41,10 @@ const RUNNING_MAX: usize = 16;
 const ACTION_BYTES_MAX: usize = 4096;
 /// How often a job that waits for a sweep looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// A sweep that is no longer held runs again within this.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(3);
+/// The state of a job whose sweep is paused.
+const IS_PAUSED: &str = "sweeps of the array are paused: it goes on when they are resumed";
 
 /// The last jobs, also those of earlier runs of the daemon.
 pub struct Jobs {
@@ -252,29 +257,28 @@ impl Jobs {
         rest.service.events().push(view::plain_event(array_of(&plan.action).unwrap_or_default(), "job", text));
     }
 
-    /// Waits until no sweep of these kinds runs or is due.
+    /// Waits until no sweep of these kinds runs, is due, or is held.
     fn follow(&self, rest: &Rest, id: u64, array: &str, sequence: u64, kinds: &[&str], text: String) -> Result<String, ApiError> {
-        loop {
+        let mut goes_on_by = Instant::now();
+        let ends = loop {
             let view = rest.service.array(array)?;
-            match running(&view, kinds) {
-                Some(_) => {
-                    let task: Option<Task> = tasks(&view).into_iter().find(|task| kinds.contains(&task.kind.as_str()));
-                    self.change(id, |job| job.task = task);
-                }
-                None if kinds.contains(&"rebuild") && is_filling(&view) => {}
-                None => break,
+            let ends = ends(&view, rest.service.events().since(sequence), kinds);
+            let runs = running(&view, kinds).is_some();
+            let is_held = view.paused || view.measuring;
+            let is_rebuild = kinds.contains(&"rebuild");
+            let is_open = if is_rebuild { has_targets(&view) } else { ended_count(&ends) < redundant_count(&view) };
+            if is_held {
+                goes_on_by = Instant::now() + GOES_ON_WITHIN;
             }
+            let is_due = is_open && (is_rebuild || Instant::now() < goes_on_by);
+            if !runs && (!is_due || self.is_cancelled(id)) {
+                break ends;
+            }
+            let task: Option<Task> = tasks(&view).into_iter().find(|task| kinds.contains(&task.kind.as_str()));
+            let text = if !runs && view.paused { format!("{text}; {IS_PAUSED}") } else { text.clone() };
+            self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
-        }
-        let is_end = |event: &EventView| {
-            let is_meant = event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep));
-            is_meant && matches!(event.kind.as_str(), "sweep_finished" | "sweep_stopped")
         };
-        let view = rest.service.array(array)?;
-        let mut names = vec![view.name.clone()];
-        names.extend(view.spans.iter().map(|span| span.name.clone()));
-        let mut ends = rest.service.events().since(sequence);
-        ends.retain(|event| is_end(event) && names.contains(&event.array));
         let told = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
         let told = if told.is_empty() { text } else { told };
         let stopped = ends.iter().find(|event| {
@@ -285,6 +289,21 @@ impl Jobs {
         let ended_early = stopped.is_some() || ends.is_empty() && self.is_cancelled(id);
         if ended_early { Err(ApiError::new(ApiErrorKind::Failed, told)) } else { Ok(told) }
     }
+}
+
+/// The ends of sweeps of these kinds on an array and its spans.
+fn ends(view: &ArrayView, mut events: Vec<EventView>, kinds: &[&str]) -> Vec<EventView> {
+    let is_here = |event: &EventView| event.array == view.name || view.spans.iter().any(|span| span.name == event.array);
+    let is_meant = |event: &EventView| event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep));
+    let is_end = |event: &EventView| matches!(event.kind.as_str(), "sweep_finished" | "sweep_stopped");
+    events.retain(|event| is_here(event) && is_meant(event) && is_end(event));
+    events
+}
+
+/// On how many arrays the sweep has ended. One that a pause holds goes on.
+fn ended_count(ends: &[EventView]) -> usize {
+    let last: BTreeMap<&str, &EventView> = ends.iter().map(|event| (event.array.as_str(), event)).collect();
+    last.values().filter(|event| !view::is_held(event)).count()
 }
 
 /// What became of a job that ran when the daemon ended, and what to do.

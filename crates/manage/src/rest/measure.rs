@@ -34,6 +34,8 @@ const STRETCH: Duration = Duration::from_secs(3);
 /// The beginning of a stretch, in which requests of the one before end.
 const SETTLING: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A sweep that is no longer held runs again within this, unless it has ended meanwhile.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(2);
 
 /// What one member could do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -269,8 +271,15 @@ struct GoesOn<'a>(&'a Rest, &'a str);
 
 impl Drop for GoesOn<'_> {
     fn drop(&mut self) {
+        let Self(rest, array) = *self;
         // An array that was stopped has no sweep.
-        let _ = self.0.service.pause(self.1, false);
+        let _ = rest.service.hold(array, false);
+        let goes_on = || rest.service.array(array).map_or(true, |view| view.paused || !super::looks::tasks(&view).is_empty());
+        let end = Instant::now() + GOES_ON_WITHIN;
+        while !goes_on() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let _ = rest.service.set_measuring(array, false);
     }
 }
 
@@ -285,12 +294,13 @@ pub fn price(rest: &Rest, array: &str) -> Result<SweepPrice, ApiError> {
     let Some(task) = running(&view).filter(|_| !view.paused) else {
         return Err(refused(format!("no resync, rebuild or scrub of \"{}\" runs, so it costs nothing", entry.name)));
     };
+    rest.service.set_measuring(&entry.name, true)?;
     let _goes_on = GoesOn(rest, &entry.name);
     let mut sides = [[Side::default(); 2]; 2];
     let mut speed = task.bytes_per_s;
     for stretch in 0..4 {
         let is_held = stretch % 2 == 1;
-        rest.service.pause(&entry.name, is_held)?;
+        rest.service.hold(&entry.name, is_held)?;
         std::thread::sleep(SETTLING);
         sides[stretch % 2][stretch / 2].add(rest, &entry.name)?;
         // A sweep that is held is not in the view of its array.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stria_array::Level;
-use stria_format::md::{Assembly, BitmapChoice, LogChoice};
+use stria_format::md::{Assembly, BitmapChoice, LogChoice, Verdict};
 use stria_host::{ArrayLevel, CreateSpec, preview, short_name};
 use stria_terminal::size;
 
@@ -119,6 +119,51 @@ pub fn is_harmless(action: &Action) -> bool {
     }
 }
 
+/// True of an action that reaches the configuration, settings of the run or lights, and no drive's content.
+fn writes_nothing(action: &Action) -> bool {
+    match action {
+        Action::Release { .. } | Action::Speed { .. } | Action::SpareRemove { .. } | Action::Locate { .. } => true,
+        // A scrub rewrites sectors that cannot be read; the end of a sweep, a start and a stop are noted in superblocks.
+        Action::Scrub { .. }
+        | Action::CancelScrub { .. }
+        | Action::Pause { .. }
+        | Action::Resume { .. }
+        | Action::Start { .. }
+        | Action::Stop { .. }
+        | Action::Adopt { .. }
+        | Action::Import { .. }
+        | Action::Create(_)
+        | Action::Destroy { .. }
+        | Action::Wipe { .. }
+        | Action::Rename { .. }
+        | Action::Fail { .. }
+        | Action::Remove { .. }
+        | Action::Add { .. }
+        | Action::Replace { .. }
+        | Action::Firmware { .. }
+        | Action::Set { .. }
+        | Action::SpareAdd { .. }
+        | Action::Trim { .. } => false,
+    }
+}
+
+/// What the rebuilds of an array and its spans write once sweeps run. `but`: a drive that leaves the array.
+fn rebuild_writes(view: &ArrayView, but: Option<&Path>) -> Vec<DriveWrite> {
+    let is_there = |member: &&MemberView| but.is_none_or(|but| Path::new(&member.path) != but);
+    let targets = view.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
+    let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, "what it lacks, by the rebuild")).collect();
+    let leaves = |member: &MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member);
+    let gaps = view.missing_slots.len() + view.members.iter().filter(|member| leaves(member)).count();
+    let spares = view.members.iter().filter(is_there).filter(|member| member.role == "spare");
+    writes.extend(spares.take(gaps).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")));
+    writes.extend(view.spans.iter().flat_map(|span| rebuild_writes(span, but)));
+    writes
+}
+
+fn is_active(member: &MemberView) -> bool {
+    member.role == "in sync" || member.role == "rebuilding"
+}
+
 /// A plan under construction.
 struct Draft {
     plan: Plan,
@@ -131,6 +176,7 @@ impl Draft {
             action: action.clone(),
             title,
             writes: Vec::new(),
+            writes_nothing: writes_nothing(action),
             loses: Vec::new(),
             warnings: Vec::new(),
             forecast: None,
@@ -169,6 +215,14 @@ impl Draft {
 
     fn warn(&mut self, text: impl Into<String>) {
         self.plan.warnings.push(text.into());
+    }
+
+    /// A gap that no spare of the array fills.
+    fn warn_of_pool(&mut self, rest: &Rest) -> Result<(), ApiError> {
+        if self.plan.writes.is_empty() && !rest.config()?.spares.drives.is_empty() {
+            self.warn("a drive of the pool of spares may take the slot: all of it is written then");
+        }
+        Ok(())
     }
 
     /// Whoever loses data types the name, and is an admin.
@@ -230,7 +284,7 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
         Action::Scrub { array, repair, .. } => plan_scrub(rest, action, array, *repair),
         Action::CancelScrub { array } => simple(rest, action, array, "Stop the scrub of"),
         Action::Pause { array } => simple(rest, action, array, "Hold resync, rebuild and scrub of"),
-        Action::Resume { array } => simple(rest, action, array, "Let resync, rebuild and scrub go on of"),
+        Action::Resume { array } => plan_resume(rest, action, array),
         Action::Speed { array, .. } => simple(rest, action, array, "Bound the speed of resync, rebuild and scrub of"),
         Action::Set { array, .. } => plan_set(rest, action, array),
         Action::Import { array, name, read_only, .. } => plan_import(rest, action, array, name.as_deref(), *read_only),
@@ -274,12 +328,43 @@ fn plan_release(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiE
 fn plan_start(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
     let entry = entry(rest, array)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
+    if entry.view.is_none()
+        && let Ok((assemblies, _)) = assemblies(rest)
+        && let Ok(found) = assembly(&assemblies, &entry.uuid)
+    {
+        let parts = meant::tree(&assemblies, found);
+        parts.iter().for_each(|part| leaves_out(&mut draft, part));
+        if parts.iter().any(|part| !part.missing_slots.is_empty()) {
+            draft.warn_of_pool(rest)?;
+        }
+    }
     if force {
         draft.plan.loses.push(
             "the array starts although members that are missing may hold newer data: what only they hold is lost".to_owned(),
         );
     }
     Ok(draft.done(&entry.name))
+}
+
+/// A start leaves out what is missing, and fills the spares that are there.
+fn leaves_out(draft: &mut Draft, array: &Assembly) {
+    let missing = &array.missing_slots;
+    let _ = write!(draft.basis, "{missing:?} {:?} ", members(array));
+    if missing.is_empty() {
+        return;
+    }
+    let (name, slots) = (short_name(&array.name), missing.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "));
+    draft.warn(format!(
+        "\"{name}\" starts without the drive of slot {slots}: one that comes later must be added, and is filled by the bitmap or as a whole"
+    ));
+    let spares = array.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).take(missing.len());
+    draft.plan.writes.extend(spares.map(|drive| DriveWrite {
+        drive: drive.name.clone(),
+        identity: None,
+        what: "all of it, by the rebuild: the spare takes a slot".into(),
+        extents: Vec::new(),
+        loses: None,
+    }));
 }
 
 fn plan_stop(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
@@ -397,7 +482,24 @@ fn plan_trim(rest: &Rest, action: &Action, array: &str, start_bytes: u64, length
     let range = format!("{} at {}", size::show(length), size::show(start_bytes));
     let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
     draft.plan.loses.push(format!("{range} of \"{}\": it reads as zeros afterwards", entry.name));
+    let in_sync = all_members(&view).into_iter().filter(|member| is_active(member) && member.size_bytes.is_some());
+    let discards = in_sync.map(|member| DriveWrite {
+        loses: Some("what the range holds".into()),
+        ..of_member(member, "discards of its part of the range")
+    });
+    draft.plan.writes = discards.collect();
     draft.warn("a mounted file system trims its free space itself, by fstrim");
+    Ok(draft.done(&entry.name))
+}
+
+fn plan_resume(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (entry, view) = served(rest, array)?;
+    let title = format!("Let resync, rebuild and scrub go on of array \"{}\".", entry.name);
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    draft.plan.writes = rebuild_writes(&view, None);
+    if view.health != HealthView::Optimal {
+        draft.warn_of_pool(rest)?;
+    }
     Ok(draft.done(&entry.name))
 }
 
@@ -635,16 +737,27 @@ fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<
     let leaving = member(&view, drive)?;
     let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    draft.plan.writes = rebuild_writes(&view, Some(drive));
+    draft.warn_of_pool(rest)?;
     if leaving.role == "in sync" {
-        draft.warn(match view.losses_survived {
-            0 => "the array has no redundancy left, so this would lose data, and is refused".to_owned(),
-            1 => "the array has no redundancy afterwards: ONE MORE FAILURE LOSES DATA".to_owned(),
-            count => format!("the array survives {} more failures afterwards", count - 1),
-        });
+        draft.warn(after_failure(&view, drive));
         draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
     }
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
+}
+
+/// What is left when a member in sync is failed. Each span has its own redundancy.
+fn after_failure(view: &ArrayView, drive: &Path) -> String {
+    let is_here =
+        |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
+    let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
+    let what = if std::ptr::eq(part, view) { "the array".to_owned() } else { format!("span \"{}\"", part.name) };
+    match part.losses_survived {
+        0 => format!("{what} has no redundancy left, so this would lose data, and is refused"),
+        1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
+        count => format!("{what} survives {} more failures afterwards", count - 1),
+    }
 }
 
 fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
@@ -824,4 +937,50 @@ pub fn array_drives(assemblies: &[Assembly], uuid: &str) -> Result<Vec<PathBuf>,
 
 fn members(array: &Assembly) -> Vec<PathBuf> {
     array.drives.iter().map(|drive| PathBuf::from(&drive.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn view(name: &str, left: usize, missing: &[usize], members: &[(&str, &str)], spans: Vec<Value>) -> Value {
+        let member = |(slot, (path, role)): (usize, &(&str, &str))| {
+            json!({"slot": slot, "path": path, "role": role, "size_bytes": 1, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+                "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        let members: Vec<Value> = members.iter().enumerate().map(member).collect();
+        json!({"name": name, "full_name": name, "uuid": "", "level": "5", "layout": "", "size_bytes": 0, "health": "degraded", "state": "",
+            "clean": true, "read_only": false, "paused": false, "members": members, "missing_slots": missing, "spans": spans,
+            "resync_pending": false, "losses_survived": left, "in_flight": 0, "events": 0, "created_s": 0, "exports": [], "clients": []})
+    }
+
+    fn of(view: Value) -> ArrayView {
+        serde_json::from_value(view).expect("a view")
+    }
+
+    #[test]
+    fn a_plan_names_the_drives_that_a_rebuild_writes() {
+        let written = |view: &ArrayView, but: Option<&str>| {
+            rebuild_writes(view, but.map(Path::new)).into_iter().map(|write| write.drive).collect::<Vec<_>>()
+        };
+        let members = [("/a", "in sync"), ("/b", "in sync"), ("/r", "rebuilding"), ("/s", "spare"), ("/t", "spare")];
+        let array = of(view("tank", 1, &[3], &members, vec![]));
+        assert_eq!(written(&array, None), ["/r", "/s"], "one gap takes one spare");
+        assert_eq!(written(&array, Some("/a")), ["/r", "/s", "/t"], "the member that is failed leaves another gap");
+        assert_eq!(written(&array, Some("/s")), ["/r", "/t"]);
+        let whole = view("tank-1", 1, &[], &members[..2], vec![]);
+        assert_eq!(written(&of(view("tank", 0, &[], &[], vec![whole])), None), [""; 0]);
+    }
+
+    /// RAID 50: one span is bare, the other has all its redundancy.
+    #[test]
+    fn each_span_has_its_own_redundancy_when_a_member_is_failed() {
+        let bare = view("tank-0", 0, &[1], &[("/a", "in sync")], vec![]);
+        let sound = view("tank-1", 1, &[], &[("/b", "in sync")], vec![]);
+        let array = of(view("tank", 0, &[], &[], vec![bare, sound]));
+        let (refused, told) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
+        assert!(refused.contains("is refused"), "{refused}");
+        assert!(told.contains("tank-1") && told.contains("no redundancy afterwards"), "{told}");
+    }
 }

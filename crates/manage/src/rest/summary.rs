@@ -2,17 +2,19 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, can_lose, not_served, of_array};
+use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, not_served, of_array};
 use crate::monitor::StandingView;
+use crate::view::all_members;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
 
 /// Sums up. `events`: those that are known, the oldest first.
 pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventView]) -> Summary {
-    let mut matters: Vec<MatterView> = arrays.iter().flat_map(|array| of(array, alarms, events)).collect();
-    matters.extend(alarms.iter().filter_map(of_alarm));
-    matters.sort_by_key(|matter| std::cmp::Reverse(matter.urgency));
+    let mut ranked: Vec<(u8, MatterView)> = arrays.iter().flat_map(|array| of(array, alarms, events)).collect();
+    ranked.extend(alarms.iter().filter_map(|alarm| Some((rank_of(alarm.cause.event), of_alarm(alarm, arrays)?))));
+    ranked.sort_by_key(|(rank, matter)| (std::cmp::Reverse(matter.urgency), *rank));
+    let matters: Vec<MatterView> = ranked.into_iter().map(|(_, matter)| matter).collect();
     let urgency = matters.first().map_or(Urgency::Well, |matter| matter.urgency);
     let (count, served) = (arrays.len(), arrays.iter().filter(|array| array.view.is_some()).count());
     let sentence = match &matters[..] {
@@ -33,7 +35,7 @@ pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventVi
 }
 
 /// The matters of one array.
-fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<MatterView> {
+fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<(u8, MatterView)> {
     let matters = match &array.view {
         Some(view) => of_array(view),
         None => not_served(&AdoptedView {
@@ -47,7 +49,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
         .into_iter()
         .collect(),
     };
-    matters.into_iter().map(|matter| shown(array, matter, alarms, events)).collect()
+    matters.into_iter().map(|matter| (matter.rank, shown(array, matter, alarms, events))).collect()
 }
 
 fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[EventView]) -> MatterView {
@@ -74,6 +76,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         MatterKind::MemberSilent => {
             (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().filter(may_fail).map(fail).collect())
         }
+        MatterKind::MembersSilent => (last(&["member_silent"]), &[Event::MemberSilent], vec![]),
         MatterKind::Degraded => {
             let span = (matter.array != array.name).then(|| matter.array.clone());
             (lost(), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
@@ -133,16 +136,71 @@ fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option
     lost.into_iter().filter(|(slot, _)| !is_whole(*slot)).map(|(_, time_ms)| time_ms).min()
 }
 
+/// The order of an alarm among matters of one urgency.
+fn rank_of(event: Event) -> u8 {
+    if event == Event::Unreadable { RANK_LOST } else { RANK_LAST }
+}
+
+/// The array of an alarm, or the span that has its drive.
+fn part_of<'a>(view: &'a ArrayView, drive: Option<&str>) -> &'a ArrayView {
+    let span = drive.and_then(|drive| {
+        let has_drive = |span: &&ArrayView| all_members(span).iter().any(|member| member.path == drive);
+        view.spans.iter().find(has_drive)
+    });
+    span.unwrap_or(view)
+}
+
+/// Why an alarm waits: its array comes first. What it means, what to do, and what not to do.
+fn waits_for(part: Option<&ArrayView>) -> Option<(&'static str, &'static str, &'static str)> {
+    let first = "first see to the array: its own matter says how";
+    let Some(part) = part.filter(|part| part.silent_s.is_none()) else {
+        return Some((
+            "its array does not answer, so nothing is known of its redundancy",
+            first,
+            "do not pull, replace or fail a drive of it",
+        ));
+    };
+    match (part.health, part.losses_survived) {
+        (HealthView::Optimal, _) => None,
+        (HealthView::Degraded, 0) => Some((
+            "its array has no redundancy left: one more failure loses data",
+            first,
+            "do not pull, replace or fail another drive of it",
+        )),
+        (HealthView::Degraded, _) => {
+            Some(("its array lacks redundancy already", first, "do not pull, replace or fail another drive of it"))
+        }
+        (HealthView::Failed, _) => Some((
+            "its array has lost more drives than redundancy covers",
+            first,
+            "do not pull, replace or fail any drive of it: it may hold what is left",
+        )),
+    }
+}
+
 /// The matter of an alarm of which the state of its array says nothing.
-fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
+fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
     let cause = &alarm.cause;
     let drives: Vec<String> = cause.component.iter().cloned().collect();
+    let view = arrays.iter().find(|entry| entry.name == cause.array).and_then(|entry| entry.view.as_ref());
+    let part = view.map(|view| part_of(view, cause.component.as_deref()));
+    let is_bare = part.is_some_and(|part| part.losses_survived == 0);
     let array = || cause.array.clone();
     let replace = || -> Vec<Action> {
         let old = |drive: &String| Action::Replace { array: array(), old: drive.into(), new: PathBuf::new() };
         drives.iter().map(old).collect()
     };
     let (means, action, avoid, remedies) = match cause.event {
+        Event::DriveReplace | Event::SlowMember | Event::SparesMissing | Event::FailSpare if waits_for(part).is_some() => {
+            let (means, action, avoid) = waits_for(part)?;
+            (means, action, avoid, vec![])
+        }
+        Event::DriveReplace if is_bare => (
+            "the drive may fail soon, and the array has no redundancy, so that loses data",
+            "bring the backup up to date, then replace the drive while it works: its content is copied",
+            "do not pull it before the copy is complete",
+            replace(),
+        ),
         Event::DriveReplace => (
             "the drive may fail soon; redundancy is complete until it does",
             "replace it while it works: its content is copied, and redundancy stays",
@@ -194,7 +252,7 @@ fn of_alarm(alarm: &StandingView) -> Option<MatterView> {
         | Event::TestMessage => return None,
     };
     Some(MatterView {
-        array: cause.array.clone(),
+        array: part.map_or_else(array, |part| part.name.clone()),
         kind: MatterId::Alarm(cause.event),
         urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
         what: cause.text.clone(),
@@ -216,7 +274,7 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
             continue;
         };
         let name = &array.name;
-        let spares = crate::view::all_members(view).iter().filter(|member| member.role == "spare").count();
+        let spares = all_members(view).iter().filter(|member| member.role == "spare").count();
         let survives = match view.losses_survived {
             0 => "no member may fail, as its level has no redundancy".to_owned(),
             1 => "1 member may fail".to_owned(),
@@ -286,5 +344,101 @@ mod tests {
             "clients": []});
         let view: ArrayView = serde_json::from_value(view).expect("a view");
         assert_eq!(first_loss(&events(&history[..2]), |name| name == "tank", Some(&view)), Some(2));
+    }
+
+    /// A served RAID 5 of two members with these changes to its view.
+    fn entry(name: &str, changes: serde_json::Value) -> ArrayEntry {
+        let member = |slot: usize| {
+            serde_json::json!({"slot": slot, "path": format!("/{name}/{slot}"), "role": "in sync", "read_errors": 0, "hedged_reads": 0,
+                "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        let mut view = serde_json::json!({"name": name, "full_name": name, "uuid": "", "level": "5", "layout": "", "size_bytes": 0,
+            "health": "optimal", "state": "", "clean": true, "read_only": false, "paused": false, "members": [member(0), member(1)],
+            "missing_slots": [], "spans": [], "resync_pending": false, "losses_survived": 1, "in_flight": 0, "events": 0, "created_s": 0,
+            "exports": [], "clients": []});
+        view.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+        let entry = serde_json::json!({"name": name, "uuid": "", "state": "served", "text": "", "drives": [], "again_in_s": null,
+            "view": view, "tasks": [], "rates": null, "slow": []});
+        serde_json::from_value(entry).expect("an entry")
+    }
+
+    fn alarm(event: Event, array: &str, component: Option<&str>) -> StandingView {
+        let cause =
+            stria_alarm::Condition { event, array: array.into(), component: component.map(str::to_owned), text: "so".into() };
+        StandingView { cause, since_s: 0 }
+    }
+
+    #[test]
+    fn the_worst_comes_first_whatever_the_arrays_are_called() {
+        let degraded = |left: usize| serde_json::json!({"health": "degraded", "losses_survived": left, "missing_slots": [2]});
+        let failed = serde_json::json!({"health": "failed", "losses_survived": 0, "missing_slots": [2]});
+        let silent = serde_json::json!({"silent_s": 9});
+        let arrays = [
+            entry("a", degraded(1)),
+            entry("b", degraded(0)),
+            entry("c", silent),
+            entry("d", failed),
+            entry("e", serde_json::json!({})),
+        ];
+        let told = summary(&arrays, &[alarm(Event::Unreadable, "e", None)], &[]);
+        let order: Vec<&str> = told.matters.iter().map(|matter| matter.array.as_str()).collect();
+        assert_eq!(order, ["d", "e", "c", "b", "a"]);
+        assert!(told.sentence.starts_with("d: "), "{}", told.sentence);
+    }
+
+    #[test]
+    fn an_alarm_offers_nothing_while_its_array_lacks_redundancy() {
+        let told = |event, changes: serde_json::Value| {
+            let drive = (event != Event::SparesMissing).then_some("/tank/0");
+            let told = summary(&[entry("tank", changes)], &[alarm(event, "tank", drive)], &[]);
+            told.matters.into_iter().find(|matter| matter.kind == MatterId::Alarm(event)).expect("its matter")
+        };
+        let states = [
+            serde_json::json!({"health": "degraded", "losses_survived": 0, "missing_slots": [2]}),
+            serde_json::json!({"health": "degraded", "losses_survived": 1, "missing_slots": [2]}),
+            serde_json::json!({"health": "failed", "losses_survived": 0}),
+            serde_json::json!({"silent_s": 9}),
+        ];
+        for event in [Event::DriveReplace, Event::SlowMember, Event::SparesMissing, Event::FailSpare] {
+            assert_eq!(told(event, serde_json::json!({})).remedies.len(), 1, "{event:?}");
+            for state in &states {
+                let matter = told(event, state.clone());
+                assert!(
+                    matter.remedies.is_empty() && matter.action.starts_with("first see to the array"),
+                    "{event:?}: {matter:?}"
+                );
+            }
+        }
+        let bare = told(Event::DriveReplace, serde_json::json!({"level": "0", "losses_survived": 0}));
+        assert!(bare.means.contains("no redundancy") && bare.remedies.len() == 1, "{bare:?}");
+    }
+
+    /// RAID 50: the span of the drive decides, and not the worst one.
+    #[test]
+    fn an_alarm_is_about_the_span_of_its_drive() {
+        let span = |name: &str, changes| serde_json::to_value(entry(name, changes).view).expect("JSON");
+        let bare = span("tank-0", serde_json::json!({"health": "degraded", "losses_survived": 0, "missing_slots": [2]}));
+        let sound = span("tank-1", serde_json::json!({}));
+        let array =
+            entry("tank", serde_json::json!({"health": "degraded", "losses_survived": 0, "members": [], "spans": [bare, sound]}));
+        let told =
+            |drive| of_alarm(&alarm(Event::DriveReplace, "tank", Some(drive)), std::slice::from_ref(&array)).expect("a matter");
+        assert_eq!((told("/tank-0/0").array.as_str(), told("/tank-0/0").remedies.len()), ("tank-0", 0));
+        assert_eq!((told("/tank-1/0").array.as_str(), told("/tank-1/0").remedies.len()), ("tank-1", 1));
+    }
+
+    #[test]
+    fn a_gap_that_no_rebuild_fills_asks_for_a_drive() {
+        let sweep =
+            serde_json::json!({"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
+        let told = |missing: &[usize]| {
+            let mut array = entry("tank", serde_json::json!({"health": "degraded", "sweep": sweep, "missing_slots": missing}));
+            if let Some(view) = &mut array.view {
+                view.members[1].role = "rebuilding".into();
+            }
+            summary(&[array], &[], &[]).matters.remove(0)
+        };
+        assert!(matches!(&told(&[2]).remedies[..], [Action::Add { .. }]), "{:?}", told(&[2]));
+        assert!(told(&[]).remedies.is_empty() && told(&[]).kind == MatterId::State(MatterKind::Rebuilding));
     }
 }

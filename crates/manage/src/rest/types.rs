@@ -623,8 +623,10 @@ pub struct Plan {
     pub action: Action,
     /// What happens, in one sentence.
     pub title: String,
-    /// What is written where.
+    /// What is written where. Metadata of drives that stay as they are is left out.
     pub writes: Vec<DriveWrite>,
+    /// True if no drive is written to.
+    pub writes_nothing: bool,
     /// What is lost, in sentences; empty: nothing.
     pub loses: Vec<String>,
     /// What else should be known before.
