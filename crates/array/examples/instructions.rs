@@ -10,7 +10,7 @@ mod nowhere;
 
 use nowhere::Nowhere;
 use std::process::exit;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, REDO_SECTORS_MAX};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, NEW_DATA_SECTORS_MAX};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
 
 /// 8 MiB a member: more than the inner caches, and quickly made.
@@ -48,7 +48,11 @@ fn member(ram: bool) -> Box<dyn BlockDevice> {
 fn array(level: Level, count: usize, log: bool, ram: bool) -> Option<Box<dyn BlockDevice>> {
     let geometry = Geometry::new(level, level.default_layout(), 128, &vec![MEMBER_SECTORS; count]).ok()?;
     let config = ArrayConfig {
-        log: log.then_some(LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false }),
+        log: log.then_some(LogConfig {
+            append_sectors_max: 1024,
+            new_data_sectors_max: NEW_DATA_SECTORS_MAX,
+            newest_only: false,
+        }),
         ..ArrayConfig::optimal("counted", geometry)
     };
     Some(Box::new(ArrayDevice::new(&config, (0..count).map(|_| member(ram)).collect(), Nowhere::default(), 0)))

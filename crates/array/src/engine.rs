@@ -343,7 +343,7 @@ impl Engine {
                 self.core.ready.spawn(mirror_write::end(Rc::clone(&self.core), write));
                 return None;
             }
-            Then::Mend(failed) => failed,
+            Then::Correct(failed) => failed,
         };
         for part in failed {
             let core = Rc::clone(&self.core);
@@ -387,7 +387,7 @@ impl Engine {
         self.core.log_full(member, records);
     }
 
-    /// Some member is a file with holes, so a write to it may find no space: no write is acknowledged early (R40).
+    /// Some member is a file with holes, so a write to it may find no space: no write is acknowledged early (R49).
     pub fn expect_no_space(&mut self) {
         self.core.no_space.expect();
     }
@@ -546,7 +546,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     }
 }
 
-/// A client's flush: write-behind is in place (R24, R40), members are flushed (R9), and drops are durable (R6).
+/// A client's flush: write-behind is in place (R24, R49), members are flushed (R9), and drops are durable (R6).
 async fn flush(core: Rc<Core>, parent: usize) {
     let result = flush_all(&core).await.and_then(|()| core.run.take_flush_error());
     core.part_done(parent, None, result);

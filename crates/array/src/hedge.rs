@@ -115,7 +115,7 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
 async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {
     let mut read: SmallVec<[(u64, Buffer); 2]> = SmallVec::new();
     for (offset, place) in places {
-        let Some(found) = others_say(&core, member, place).await else {
+        let Some(found) = read_from_others(&core, member, place).await else {
             read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
             return core.others_answered(race, None);
         };
@@ -125,24 +125,28 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
 }
 
 /// The data of a range according to members other than `member`, piece by piece. `None`: they lack it.
-async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors): Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+async fn read_from_others(
+    core: &Core,
+    member: MemberId,
+    (array_sector, row, sectors): Place,
+) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     if core.is_foreign(array_sector) {
         let read = core.ask_owner(array_sector, sectors, Some(member)).await?;
         return Some(std::iter::once((0, read)).collect());
     }
-    of_level!(core, P => P::others_say(core, member, (array_sector, row, sectors)).await)
+    of_level!(core, P => P::read_from_others(core, member, (array_sector, row, sectors)).await)
 }
 
 /// Another lane's read, for which `member` is slow: only the others are asked.
 pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, slow: MemberId) {
-    let found = others_say(&core, slow, (part.array_sector, part.start_sector, part.sectors)).await;
+    let found = read_from_others(&core, slow, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));
 }
 
 /// A part of a client's read whose member is unresponsive: the others are asked first, and this one if they lack the data.
 pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart, member: MemberId) {
-    let found = others_say(&core, member, (part.array_sector, part.start_sector, part.sectors)).await;
+    let found = read_from_others(&core, member, (part.array_sector, part.start_sector, part.sectors)).await;
     if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {
         core.members.borrow_mut().get_mut(member).hedged_count += 1;
         return part.deliver(&core, Some(buffer));

@@ -22,7 +22,7 @@ struct Chunk {
     /// A resync is due here since before the array started.
     needs_resync: bool,
     /// Written while a member was missing, which may need the bit.
-    kept: bool,
+    needed_by_missing: bool,
     last_write: Nanos,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Intent {
     chunk_sectors: u64,
     chunks: Vec<Chunk>,
     /// No chunk before this one needs a resync, so a resync visits each chunk once.
-    agreed: usize,
+    consistent_below: usize,
     /// Bits to be set by the next update.
     wanted: Vec<u64>,
     /// The number of updates that could not be written.
@@ -47,9 +47,10 @@ impl Intent {
         let mut chunks = vec![Chunk::default(); count as usize];
         let listed: Vec<u64> = config.dirty.iter().copied().filter(|&chunk| chunk < count).collect();
         for &chunk in &listed {
-            chunks[chunk as usize] = Chunk { on_members: true, needs_resync: crashed, kept: true, ..Chunk::default() };
+            chunks[chunk as usize] =
+                Chunk { on_members: true, needs_resync: crashed, needed_by_missing: true, ..Chunk::default() };
         }
-        Self { chunk_sectors: config.chunk_sectors, chunks, agreed: 0, wanted: Vec::new(), refusals: 0, listed }
+        Self { chunk_sectors: config.chunk_sectors, chunks, consistent_below: 0, wanted: Vec::new(), refusals: 0, listed }
     }
 
     pub fn chunk_sectors(&self) -> u64 {
@@ -81,7 +82,7 @@ impl Intent {
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
             chunk.writers -= 1;
-            chunk.kept |= !complete;
+            chunk.needed_by_missing |= !complete;
             chunk.last_write = now;
         }
     }
@@ -131,7 +132,7 @@ impl Intent {
             let still = chunk.on_members && chunk.writers == 0 && chunk.last_write <= since;
             if still {
                 assert!(!chunk.needs_resync, "the bit of a chunk that needs a resync is cleared");
-                (chunk.on_members, chunk.kept) = (false, false);
+                (chunk.on_members, chunk.needed_by_missing) = (false, false);
             }
             still
         });
@@ -164,10 +165,10 @@ impl Intent {
         let count = self.chunks.len();
         let end = synced.end_in(count as u64 * self.chunk_sectors).get() / self.chunk_sectors;
         let end = end as usize;
-        for chunk in self.chunks.get_mut(self.agreed..end).unwrap_or_default() {
+        for chunk in self.chunks.get_mut(self.consistent_below..end).unwrap_or_default() {
             chunk.needs_resync = false;
         }
-        self.agreed = self.agreed.max(end);
+        self.consistent_below = self.consistent_below.max(end);
     }
 
     /// Count of chunks whose bit is set on the members.

@@ -80,7 +80,7 @@ pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use lanes::{LaneEvents, Ports};
 pub use level::{Copies, Family, Layout, Level, ParityLayout, Zones};
-pub use log_record::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
+pub use log_record::{AppendTerms, LogConfig, LogRecord, NEW_DATA_SECTORS_MAX};
 pub use recorder::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };

@@ -24,7 +24,7 @@ pub(crate) use behind::{BehindWrite, LogHolders, WriteBehind};
 pub(crate) use overlay::{Overlay, ReplayHolders, has_stayed};
 
 use crate::address::Sectors;
-use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
+use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, NEW_DATA_SECTORS_MAX};
 use crate::member::Members;
 use crate::plan::Rectangle;
 use crate::task::{Ready, TaskId, Waiters};
@@ -223,8 +223,8 @@ impl Log {
     }
 
     /// True if requests of this size log their new data where that is needed.
-    pub fn keeps_bytes_of(&self, sectors: u64) -> bool {
-        self.config.is_some_and(|config| sectors <= config.redo_sectors_max)
+    pub fn logs_new_data_of(&self, sectors: u64) -> bool {
+        self.config.is_some_and(|config| sectors <= config.new_data_sectors_max)
     }
 
     /// True if a write of this size would gain from early acknowledgement, with so many requests under way.
@@ -233,8 +233,8 @@ impl Log {
     }
 
     /// True if one append has space for a record with this much new data.
-    pub fn has_space_for(&self, redo_sectors: u64) -> bool {
-        self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
+    pub fn has_space_for(&self, new_data_sectors: u64) -> bool {
+        self.config.is_some_and(|config| 8 + BAND_SECTORS + new_data_sectors <= config.append_sectors_max)
     }
 
     /// The stage that the start of the array has reached.
@@ -266,9 +266,9 @@ impl Log {
 
     /// True if a request of this size must not be coalesced with others: the log promises it old or new data only if it is
     /// written alone.
-    pub fn keeps_apart(&self, sectors: u64) -> bool {
-        let kept = |config: LogConfig| !config.newest_only && sectors <= config.redo_sectors_max;
-        self.config.is_some_and(|config| sectors <= REDO_SECTORS_MAX && !kept(config))
+    pub fn must_not_coalesce(&self, sectors: u64) -> bool {
+        let kept = |config: LogConfig| !config.newest_only && sectors <= config.new_data_sectors_max;
+        self.config.is_some_and(|config| sectors <= NEW_DATA_SECTORS_MAX && !kept(config))
     }
 
     /// The most that small requests may write together, so that their new data fits into one append. `None`: any amount.

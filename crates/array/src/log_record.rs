@@ -8,15 +8,15 @@ use stria_block::Data;
 
 /// 64 KiB: requests up to this size log their new data where they write several strips of a stripe. That costs little. Beyond
 /// it, bandwidth counts for more than a write in flight that a crash and a lost member may tear.
-pub const REDO_SECTORS_MAX: u64 = 128;
+pub const NEW_DATA_SECTORS_MAX: u64 = 128;
 
 /// The use of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// The size of the largest append, head included; at least [`LogRecord::APPEND_SECTORS_MIN`].
     pub append_sectors_max: u64,
-    /// Requests up to this size log their new data where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
-    pub redo_sectors_max: u64,
+    /// Requests up to this size log their new data where they write several strips of a stripe: usually [`NEW_DATA_SECTORS_MAX`].
+    pub new_data_sectors_max: u64,
     /// Only the newest append of a member can be found after a crash, and no bitmap marks writes in flight, as with md's partial
     /// parity log. So full-stripe writes have records too, and all records of a write for one member go into one
     /// append.
@@ -47,7 +47,7 @@ pub struct LogRecord {
 
 impl LogRecord {
     /// Every append has space for one record: its head, 128 KiB of partial parity, and 128 KiB of new data.
-    pub const APPEND_SECTORS_MIN: u64 = 8 + BAND_SECTORS + 2 * REDO_SECTORS_MAX;
+    pub const APPEND_SECTORS_MIN: u64 = 8 + BAND_SECTORS + 2 * NEW_DATA_SECTORS_MAX;
 
     /// 62: how many records one append carries at most.
     pub const APPEND_COUNT_MAX: usize = 62;

@@ -74,7 +74,7 @@ pub(crate) enum Waiting {
         index: usize,
     },
     /// Nothing: the member was dropped and the request was ended for it, see [`MemberRequests::abandon`].
-    Nobody,
+    Abandoned,
 }
 
 /// A member request under way.
@@ -185,8 +185,8 @@ impl MemberRequests {
         self.dropped.borrow_mut().push(id);
         let mut found = SmallVec::new();
         for (_, entry) in self.in_flight.borrow_mut().iter_mut() {
-            if entry.member == id && !matches!(entry.waiting, Waiting::Nobody) {
-                found.push((std::mem::replace(&mut entry.waiting, Waiting::Nobody), entry.start_sector, entry.sectors));
+            if entry.member == id && !matches!(entry.waiting, Waiting::Abandoned) {
+                found.push((std::mem::replace(&mut entry.waiting, Waiting::Abandoned), entry.start_sector, entry.sectors));
             }
         }
         found

@@ -70,7 +70,7 @@ impl Personality for Mirror {
         (copy.slot, copy.start_sector, sectors)
     }
 
-    async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, _, sectors) = place;
         mirror_io::read_without(core, member, array_sector.run(sectors)).await
     }

@@ -185,12 +185,12 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
         return Ok(None);
     }
     let mut results = outcomes.iter().map(|(result, _)| result.is_ok());
-    let is_untold = |(_, _, there): &(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)| {
+    let has_lost_all_sources = |(_, _, there): &(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)| {
         let stay = |(copy, member): &(Copy, MemberId)| is_there(core, copy, *member);
-        let told = there.iter().zip(results.by_ref()).filter(|(asked, ok)| *ok && stay(asked)).count();
-        told == 0 && !there.iter().all(stay)
+        let readable_count = there.iter().zip(results.by_ref()).filter(|(asked, ok)| *ok && stay(asked)).count();
+        readable_count == 0 && !there.iter().all(stay)
     };
-    if places.iter().any(is_untold) {
+    if places.iter().any(has_lost_all_sources) {
         core.recycle(outcomes);
         return Ok(None);
     }

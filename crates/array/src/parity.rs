@@ -87,7 +87,7 @@ impl Personality for Parity {
         let width = strip * core.geometry.data_count() as u64;
         // Small requests leave old data or zeros, as the log promises of small writes. Where the space may be unmapped a log
         // record of zeros does that; otherwise they are written as data.
-        let small = core.log.keeps_bytes_of(request.sectors);
+        let small = core.log.logs_new_data_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
         let whole = if small && !zeroing.unmap { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
@@ -137,7 +137,7 @@ impl Personality for Parity {
         place(core, start_sector, sectors)
     }
 
-    async fn others_say(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, row, sectors) = place;
         let read = parity_io::read_from_parity(core, array_sector, row.run(sectors)).await?;
         Some(std::iter::once((0, read)).collect())

@@ -60,8 +60,8 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request, goes_on: boo
     };
     let from = of_sectors(from);
     let mut data = DataCutter::new(&from);
-    let small = core.log.keeps_bytes_of(request.sectors);
-    let alone = core.log.keeps_apart(request.sectors);
+    let small = core.log.logs_new_data_of(request.sectors);
+    let alone = core.log.must_not_coalesce(request.sectors);
     for stripe in stripes {
         let start = range.start.max(stripe * width);
         let end = range.end.min((stripe + 1) * width);

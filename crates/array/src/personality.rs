@@ -35,7 +35,7 @@
 //! | [`correct`](Personality::correct) | answers for a member that could not read, and writes back |
 //! | [`write`](Personality::write), [`clear`](Personality::clear) | keep redundancy, by the crash rules |
 //! | [`extents`](Personality::extents) | says which member knows of holes |
-//! | [`others_say`](Personality::others_say) | answers for a member that is slow, or says that the others cannot |
+//! | [`read_from_others`](Personality::read_from_others) | answers for a member that is slow, or says that the others cannot |
 //! | [`recover_rows`](Personality::recover_rows) | reconstructs what a member lacks, under the lock of its rows |
 //! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
@@ -113,7 +113,7 @@ pub(crate) trait Personality {
     fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64);
 
     /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
-    async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
+    async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
     async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;

@@ -103,7 +103,7 @@ pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -
     few((0..presences.len()).filter(|&index| wanted(index, presences[index])))
 }
 
-/// Plans the write of data strips `written`. With `parity_agrees` false, parity may be inconsistent, so it must not be updated
+/// Plans the write of data strips `written`. With `parity_is_consistent` false, parity may be inconsistent, so it must not be updated
 /// by its change if all data that it covers can be read or recovered (R38).
 ///
 /// # Errors
@@ -112,7 +112,7 @@ pub fn plan_write(
     data: &[Presence],
     parity: &[Presence],
     written: Range<usize>,
-    parity_agrees: bool,
+    parity_is_consistent: bool,
 ) -> Result<WritePlan, Unrecoverable> {
     use Presence::{Missing, Readable};
     let parity_there = indices(parity, |_, presence| presence != Missing);
@@ -135,11 +135,11 @@ pub fn plan_write(
     let modify =
         written.clone().all(|index| data[index] == Readable) && parity_there.iter().all(|&index| parity[index] == Readable);
     let modify_reads = written.len() + parity_there.len();
-    if reconstruct && !(modify && parity_agrees && modify_reads < others.len()) {
+    if reconstruct && !(modify && parity_is_consistent && modify_reads < others.len()) {
         return plan(Method::ReconstructWrite, others, Strips::new());
     }
     let recovered = sources(data, parity);
-    if modify && (parity_agrees || recovered.is_err()) {
+    if modify && (parity_is_consistent || recovered.is_err()) {
         return plan(Method::ReadModifyWrite, written.collect(), parity_there.clone());
     }
     // R38: the other strips are recovered from the first parities, as reads do, and all parities follow (R37).

@@ -1,4 +1,4 @@
-//! Fills the bad blocks of members that [had no space](crate::no_space), as soon as there is some. Those that a start finds are
+//! Fills the bad blocks of members that [had no space](crate::no_space), as soon as there is some (R48). Those that a start finds are
 //! tried once, whatever their cause.
 
 use crate::core::Core;

@@ -116,7 +116,7 @@ impl Personality for Striped {
         place(core, start_sector, sectors)
     }
 
-    async fn others_say(_: &Core, _: MemberId, _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(_: &Core, _: MemberId, _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         None
     }
 

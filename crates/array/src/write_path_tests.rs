@@ -5,7 +5,7 @@
 
 use crate::core::Fate;
 use crate::{
-    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberConfig, MemberId, REDO_SECTORS_MAX, Synced,
+    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberConfig, MemberId, NEW_DATA_SECTORS_MAX, Synced,
     UpdateEnd, mirror_write, parity_write,
 };
 use proptest::prelude::*;
@@ -153,7 +153,7 @@ struct Write {
 
 fn config(level: Level, count: usize, has_log: bool, intent: bool) -> ArrayConfig {
     let geometry = Geometry::new(level, level.default_layout(), STRIP_SECTORS, &vec![MEMBER_SECTORS; count]).expect("valid");
-    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
     ArrayConfig {
         log: has_log.then_some(log),
         intent: intent.then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() }),

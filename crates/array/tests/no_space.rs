@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// R40. What the missing member held was lost in the rows that the other one had no space for.
+/// R46. What the missing member held was lost in the rows that the other one had no space for.
 #[test]
 fn a_degraded_array_keeps_what_a_write_without_space_leaves_alone() {
     let mut refused = 0;
@@ -210,7 +210,7 @@ fn a_degraded_array_keeps_what_a_write_without_space_leaves_alone() {
     assert!(refused > 300, "only {refused} writes had no space");
 }
 
-/// R40. A write that covers the missing member's strip as well must not be taken back as if it were of one strip.
+/// R46. A write that covers the missing member's strip as well must not be taken back as if it were of one strip.
 #[test]
 fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
     let (mut refused, mut unreadable) = (0, 0);
@@ -235,7 +235,7 @@ fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
     eprintln!("{refused} writes had no space; {unreadable} sectors were unreadable");
 }
 
-/// R40. What is being filled takes new data that the member in sync has no space for. Once it has the slot, it gives what that one gave:
+/// R47. What is being filled takes new data that the member in sync has no space for. Once it has the slot, it gives what that one gave:
 /// P was corrected on the one and not on the other, and a missing strip was recovered by both.
 #[test]
 fn a_replacement_holds_what_its_source_holds_after_writes_without_space() {
@@ -273,7 +273,7 @@ fn a_replacement_holds_what_its_source_holds_after_writes_without_space() {
     assert!(refused > 1000, "only {refused} writes had no space");
 }
 
-/// R40. P has no space for a write to the strip that is being rebuilt. Each sector is old or new: the rows were given up as bad blocks.
+/// R46. P has no space for a write to the strip that is being rebuilt. Each sector is old or new: the rows were given up as bad blocks.
 #[test]
 fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
     let mut refused = 0;

@@ -223,7 +223,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
 fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
     let parity = MemberId(usize::from(geometry.stripe_map(0).parity[0]));
-    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
     let late = |seed| Box::new(LateDevice::new(RamDevice::new(1024), seed)) as Box<dyn BlockDevice>;
     let devices = (0..4).map(late).collect();
     let array = ArrayDevice::new(
@@ -277,7 +277,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
 
 /// The drop could be recorded only after that, and a crash before would bring the member back as one that was never away.
 #[test]
-fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
+fn no_member_is_failed_by_command_during_replay() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
     let bytes = || Buffer::zeroed(8 * SECTOR_BYTES).freeze();
     let record = LogRecord {
@@ -290,7 +290,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
         new_data: std::iter::once(bytes()).collect(),
         new_data_is_zeros: false,
     };
-    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
     let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..ArrayConfig::optimal("test", geometry) });
     let command = array.begin(Command::Fail(MemberId(0)));
     let mut now = 0;

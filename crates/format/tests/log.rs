@@ -217,7 +217,7 @@ fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
 }
 
 #[test]
-fn who_returns_in_a_session_begins_anew_on_every_lane() {
+fn a_member_that_returns_within_a_session_begins_a_new_incarnation_on_every_lane() {
     let (mut drives, mut recorder, mut state) = begun(2);
     let mut lanes = lanes(2, &recorder);
     for number in 1..4 {

@@ -85,7 +85,7 @@ fn recorded_state_is_found_again() {
 }
 
 #[test]
-fn every_crash_within_a_record_leaves_an_array_that_starts_with_all_its_members() {
+fn every_crash_within_a_superblock_update_leaves_an_array_that_starts_with_all_its_members() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid10] {
         let mut drives = created(level, 4, 0);
         let mut start = started(&drives, &Options::default());
@@ -193,7 +193,7 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
 }
 
 #[test]
-fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
+fn bits_that_a_start_drops_make_a_returning_member_be_rebuilt_completely() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare is filled, and the run ends before the bits are cleared.
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });

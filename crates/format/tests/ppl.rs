@@ -151,7 +151,7 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
 }
 
 #[test]
-fn a_member_in_the_making_tells_its_records_too() {
+fn a_rebuilding_member_contributes_log_records() {
     let empty = || by_hand(0, &[]);
     let start = |log: Vec<u8>| {
         let mut drives = dirty(&[empty(), empty(), empty(), log]);

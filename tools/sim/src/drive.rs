@@ -806,10 +806,10 @@ impl Drive {
     /// Lets a mutant change a request before it is executed. Returns the handle that receives its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
-            Some(mutant @ (Mutant::PartialWrong | Mutant::RedoWrong)) => {
+            Some(mutant @ (Mutant::PartialWrong | Mutant::NewDataWrong)) => {
                 let superblock = self.image.bytes_of(mutant::SUPERBLOCK_SECTOR, mutant::SUPERBLOCK_SECTORS);
                 if let Operation::Write { from, .. } = &mut request.operation
-                    && let Some(wrong) = mutant::with_wrong_bit(&from[0], &superblock, mutant == Mutant::RedoWrong)
+                    && let Some(wrong) = mutant::with_wrong_bit(&from[0], &superblock, mutant == Mutant::NewDataWrong)
                 {
                     from[0] = wrong;
                 }

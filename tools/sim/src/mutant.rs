@@ -28,7 +28,7 @@ pub enum Mutant {
     /// Partial parity in the log has a wrong bit, under right checksums.
     PartialWrong,
     /// New bytes in the log have a wrong bit, under right checksums.
-    RedoWrong,
+    NewDataWrong,
     /// Log records that a crash left are not replayed.
     ReplaySkipped,
     /// A member's write-intent bits are cleared as soon as the next write to its data has ended.
@@ -97,7 +97,7 @@ impl Mutant {
         Mutant::OneSuperblockDropped,
         Mutant::LogDropped,
         Mutant::PartialWrong,
-        Mutant::RedoWrong,
+        Mutant::NewDataWrong,
         Mutant::ReplaySkipped,
         Mutant::IntentClearedEarly,
         Mutant::DropRecordedLate,
@@ -134,7 +134,7 @@ impl Mutant {
             Mutant::DataFuaForgotten
             | Mutant::RecordFuaForgotten
             | Mutant::PartialWrong
-            | Mutant::RedoWrong
+            | Mutant::NewDataWrong
             | Mutant::ReplaySkipped
             | Mutant::IntentClearedEarly
             | Mutant::DropRecordedLate

@@ -3,7 +3,7 @@
 use crate::chance::Chance;
 use crate::drive::Model;
 use std::fmt;
-use stria_array::{Copies, Layout, Level, ParityLayout, REDO_SECTORS_MAX, Zones};
+use stria_array::{Copies, Layout, Level, NEW_DATA_SECTORS_MAX, ParityLayout, Zones};
 use stria_block::Nanos;
 use stria_integrity::Region;
 
@@ -199,7 +199,7 @@ impl Setup {
         match self.partial_parity {
             // The log has no new data, so a request is old or new only if no two of its strips share a row.
             Some(_) => self.strip_sectors,
-            None if self.level.parity_count() > 0 => REDO_SECTORS_MAX,
+            None if self.level.parity_count() > 0 => NEW_DATA_SECTORS_MAX,
             None => u64::MAX,
         }
     }

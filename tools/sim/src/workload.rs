@@ -6,7 +6,7 @@ mod extras;
 use crate::chance::Chance;
 use crate::setup::Setup;
 pub use extras::Extras;
-use stria_array::REDO_SECTORS_MAX;
+use stria_array::NEW_DATA_SECTORS_MAX;
 use stria_block::Nanos;
 
 /// The member that hangs.
@@ -308,7 +308,7 @@ impl Drawer {
             1..=3 => 8,
             _ => 1 + self.chance.below(self.largest),
         };
-        let most = if self.bounded { REDO_SECTORS_MAX } else { u64::MAX };
+        let most = if self.bounded { NEW_DATA_SECTORS_MAX } else { u64::MAX };
         let sectors = sectors.next_multiple_of(self.block).min(most);
         let at = match self.chance.below(4) {
             0 => self.hot.wrapping_add(self.chance.below(64)),

@@ -48,7 +48,7 @@ fn histories_with_drives_that_hang_beside_rebuilds_lose_nothing() {
     none_fails(&FAMILIES, 1, 10, Extras { hangs: true, ..MORE_AND_CHANGES });
 }
 
-/// Rows without space are decided anew after each wait, as a member may hang or a replacement take its slot meanwhile (R40).
+/// Rows without space are decided anew after each wait, as a member may hang or a replacement take its slot meanwhile (R47).
 #[test]
 fn histories_without_space_that_once_failed_lose_nothing() {
     // A flush before a bad-block list took 200 s: the rows were then taken for lost, and would not have been filled.

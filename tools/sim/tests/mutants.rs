@@ -81,7 +81,7 @@ fn wrong_partial_parity_in_the_log_is_found() {
 
 #[test]
 fn wrong_new_bytes_in_the_log_are_found() {
-    is_found(Mutant::RedoWrong, "5", 50);
+    is_found(Mutant::NewDataWrong, "5", 50);
 }
 
 #[test]

@@ -101,8 +101,8 @@ impl Core {
                 let members = self.members.borrow();
                 (members.get(member).state, members.get(member).dropped_by)
             };
-            let told = state != MemberState::Failed || self.metadata.is_durable(dropped_by);
-            assert!(told, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
+            let is_recorded = state != MemberState::Failed || self.metadata.is_durable(dropped_by);
+            assert!(is_recorded, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
         }
     }
 }

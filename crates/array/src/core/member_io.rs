@@ -29,7 +29,7 @@ pub(crate) enum Then {
     /// A write of copies has ended, and a metadata update must be durable before it is acknowledged.
     Finish(CopiesWrite),
     /// Parts of a client's read failed; the level is to correct them.
-    Mend(SmallVec<[FailedPart; 1]>),
+    Correct(SmallVec<[FailedPart; 1]>),
 }
 
 impl Core {
@@ -193,7 +193,7 @@ impl Core {
     /// A member request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.member_requests.end(completion.tag);
-        if let Waiting::Nobody = waiting {
+        if let Waiting::Abandoned = waiting {
             self.members.borrow_mut().get_mut(member).in_flight -= 1;
             return Then::Nothing;
         }
@@ -213,7 +213,7 @@ impl Core {
             waiting => waiting,
         };
         match waiting {
-            Waiting::Race { .. } | Waiting::Nobody => unreachable!("it was just decided"),
+            Waiting::Race { .. } | Waiting::Abandoned => unreachable!("it was just decided"),
             Waiting::Copy { write } => {
                 self.mirror_writes.copy_ended(write, member, completion.result).map_or(Then::Nothing, Then::Finish)
             }
@@ -234,7 +234,7 @@ impl Core {
                 (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
                     let parent = self.as_parent(tag, begun, array_sector);
                     let (offset_sectors, member) = (0, Some(member));
-                    Then::Mend(smallvec![FailedPart {
+                    Then::Correct(smallvec![FailedPart {
                         parent,
                         offset_sectors,
                         array_sector,
@@ -298,7 +298,7 @@ impl Core {
                 }
             })
             .collect();
-        Then::Mend(failed)
+        Then::Correct(failed)
     }
 
     /// Parts of clients' reads that have run longer than is usual for their members (`slow`), with member and age.
@@ -308,9 +308,11 @@ impl Core {
             // Where there is redundancy, only reads go to one member unsplit.
             Waiting::Client { begun, .. } => Some(*begun),
             Waiting::Part { parent, .. } => self.requests.is_read(*parent).then(|| self.requests.begun(*parent)),
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Straight { .. } | Waiting::Nobody => {
-                None
-            }
+            Waiting::Race { .. }
+            | Waiting::Batch { .. }
+            | Waiting::Copy { .. }
+            | Waiting::Straight { .. }
+            | Waiting::Abandoned => None,
         };
         self.member_requests.pick(|key, entry| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
@@ -331,7 +333,7 @@ impl Core {
                 | Waiting::Batch { .. }
                 | Waiting::Copy { .. }
                 | Waiting::Straight { .. }
-                | Waiting::Nobody => unreachable!("only clients' reads are asked for twice"),
+                | Waiting::Abandoned => unreachable!("only clients' reads are asked for twice"),
             };
             (parent, pieces, entry.member, entry.start_sector)
         })
@@ -406,7 +408,7 @@ impl Core {
                 Waiting::Part { parent, .. } => self.requests.is_read(*parent),
                 Waiting::Batch { batch, index } => self.member_requests.reads(*batch, *index),
                 Waiting::Straight { write, .. } => self.straight_writes.reads(*write),
-                Waiting::Copy { .. } | Waiting::Nobody => false,
+                Waiting::Copy { .. } | Waiting::Abandoned => false,
             };
             let operation = match reads {
                 true => Operation::Read { into: smallvec![self.buffers.take(sectors)] },

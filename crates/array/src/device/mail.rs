@@ -34,9 +34,10 @@ fn coordinator(config: &ArrayConfig, replays: &[bool]) -> Coordinator {
 
 /// Lanes whose partition has log records of the last run.
 fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
-    let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.partition(&config.geometry, lane)).collect();
-    let owner =
-        |record: &LogRecord| shares.iter().position(|partition| partition.owns(config.geometry.sync_of_stripe(record.stripe)));
+    let partitions: Vec<_> = (0..ports.lane_count()).map(|lane| ports.partition(&config.geometry, lane)).collect();
+    let owner = |record: &LogRecord| {
+        partitions.iter().position(|partition| partition.owns(config.geometry.sync_of_stripe(record.stripe)))
+    };
     config.replay.iter().filter_map(owner).collect()
 }
 

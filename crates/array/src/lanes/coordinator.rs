@@ -158,10 +158,10 @@ impl Coordinator {
             return None;
         }
         // A lane that calls a member in sync before all do is answered together with them.
-        let all_say = |member| self.lanes.iter().all(|lane| whole_members(lane.newest()).any(|known| known == member));
-        let may_be_told = |state: &ArrayState| whole_members(state).all(all_say);
+        let in_sync_on_all = |member| self.lanes.iter().all(|lane| in_sync_members(lane.newest()).any(|known| known == member));
+        let may_be_answered = |state: &ArrayState| in_sync_members(state).all(in_sync_on_all);
         let asking: Vec<usize> =
-            (0..self.lanes.len()).filter(|&index| self.lanes[index].state.as_ref().is_some_and(may_be_told)).collect();
+            (0..self.lanes.len()).filter(|&index| self.lanes[index].state.as_ref().is_some_and(may_be_answered)).collect();
         if asking.is_empty() {
             return None;
         }
@@ -244,7 +244,7 @@ fn places(state: &ArrayState) -> impl Iterator<Item = &MemberProgress> {
     state.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten()
 }
 
-fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
+fn in_sync_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
     places(state).filter(|place| place.recovered == Synced::All).map(|place| place.member)
 }
 
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_a_member_whole_first_waits_for_the_others() {
+    fn a_lane_that_calls_a_member_in_sync_first_waits_for_the_others() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::up_to(500));
         coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[])));
         assert!(next_state(&mut coordinator).is_none());

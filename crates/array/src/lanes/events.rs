@@ -27,7 +27,7 @@ enum Change {
 /// A sweep, as far as its lanes have come.
 struct Round {
     lanes: Vec<Part>,
-    told: bool,
+    is_reported: bool,
     /// A member was rebuilt on every lane: no other lane begins.
     rebuilt: bool,
 }
@@ -69,18 +69,18 @@ impl LaneEvents {
             Event::MemberGone { member, .. } => self.change(member, Change::Gone, event),
             Event::SpareTaken { member, .. } => self.change(member, Change::Taken, event),
             Event::MemberInSync { member, .. } => {
-                let mut told = self.change(member, Change::InSync, event);
-                if let Some(round) = self.rounds[place_of(SweepKind::Rebuild)].as_mut().filter(|_| !told.is_empty()) {
+                let mut events = self.change(member, Change::InSync, event);
+                if let Some(round) = self.rounds[place_of(SweepKind::Rebuild)].as_mut().filter(|_| !events.is_empty()) {
                     round.rebuilt = true;
-                    told.splice(..0, self.end(SweepKind::Rebuild, paused));
+                    events.splice(..0, self.end(SweepKind::Rebuild, paused));
                 }
-                told
+                events
             }
             Event::SweepStarted(kind) => {
                 let round = self.rounds[place_of(kind)].get_or_insert_with(|| Round::new(self.lane_count));
                 round.lanes[lane] = Part::Runs;
-                let told = std::mem::replace(&mut round.told, true);
-                if told { Vec::new() } else { vec![event] }
+                let is_reported = std::mem::replace(&mut round.is_reported, true);
+                if is_reported { Vec::new() } else { vec![event] }
             }
             Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
                 self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
@@ -133,7 +133,7 @@ impl LaneEvents {
                     _ => *part = Part::Idle,
                 };
                 round.lanes.iter_mut().for_each(goes_on);
-                (round.told, round.rebuilt) = (false, false);
+                (round.is_reported, round.rebuilt) = (false, false);
                 Some(Event::SweepStopped { kind, reason })
             }
             None => {
@@ -147,7 +147,7 @@ impl LaneEvents {
 
 impl Round {
     fn new(lane_count: usize) -> Self {
-        Self { lanes: vec![Part::Idle; lane_count], told: false, rebuilt: false }
+        Self { lanes: vec![Part::Idle; lane_count], is_reported: false, rebuilt: false }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let (map, plan) = (core.map(stripe), core.straight_writes.plan(index));
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
-    // Content that is in parity alone is brought to its place first, by a task (R40).
+    // Content that is in parity alone is brought to its place first, by a task (R46).
     if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().have_bad_blocks() {
         return false;
     }
@@ -124,7 +124,7 @@ fn compute(core: &Core, write: &mut StraightWrite) -> Option<Frozen> {
 /// Gives the log the records of a write, before a byte changes (R17).
 fn log(core: &Core, key: usize, write: &mut StraightWrite, partial: &[Data]) -> Logged {
     let (sectors, (from, fua)) = (write.sectors(), write.asked());
-    let small = core.log.keeps_bytes_of(sectors);
+    let small = core.log.logs_new_data_of(sectors);
     let early = may_be_early(core, sectors, small, fua) && logs_new_data(core, &write.part, small, true);
     let new_data = if early { &from[..] } else { &[] };
     let group = records(core, write.stripe, &write.part, plan_of(core, write), partial, new_data);
@@ -257,8 +257,8 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
         start_sector: StripeSector::new(write.start_sector.get() % width),
         data,
         fua,
-        small: core.log.keeps_bytes_of(sectors),
-        alone: core.log.keeps_apart(sectors),
+        small: core.log.logs_new_data_of(sectors),
+        alone: core.log.must_not_coalesce(sectors),
         goes_on: false,
     };
     write_part(core, write.stripe, part);

@@ -21,7 +21,7 @@ use std::fmt;
 use stria_array::address::MemberSpace;
 use stria_array::{
     ArrayConfig, ArraySector, Geometry, GeometryError, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberConfig, MemberId,
-    REDO_SECTORS_MAX, SlotConfig, Synced,
+    NEW_DATA_SECTORS_MAX, SlotConfig, Synced,
 };
 use thiserror::Error;
 
@@ -645,7 +645,7 @@ impl Sorter<'_> {
         let checksums = found.iter().any(|found| participants.drives.contains(&found.drive) && found.member.checksums.is_some());
         let recorder = MdRecorder::new(participants.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
         let newest_only = self.freshest.ppl().is_some();
-        let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
+        let new_data_sectors_max = if newest_only { 0 } else { NEW_DATA_SECTORS_MAX };
         let config = ArrayConfig {
             name: self.freshest.name(),
             geometry,
@@ -656,7 +656,7 @@ impl Sorter<'_> {
             intent,
             log: recorder.append_sectors_max().map(|append_sectors_max| LogConfig {
                 append_sectors_max,
-                redo_sectors_max,
+                new_data_sectors_max,
                 newest_only,
             }),
             replay: log.records,

@@ -157,7 +157,7 @@ on_disk! {
 const _: () = assert!(AppendHead::SIZE_BYTES + LogRecord::APPEND_COUNT_MAX * Entry::SIZE_BYTES <= PAGE_BYTES);
 
 const HOLDS_PARTIAL: u8 = 1;
-const HOLDS_REDO: u8 = 2;
+const HOLDS_NEW_DATA: u8 = 2;
 const HOLDS_ZEROS: u8 = 4;
 
 /// The space for a log that md leaves on a member.
@@ -516,7 +516,7 @@ fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, 
 /// An entry with its bytes, the next of `rest` of an append's payload. `None`: there are too few.
 fn record_of(entry: &Entry, payload: &Data, rest: &mut Range<usize>) -> Option<LogRecord> {
     let strip_len = entry.rows as usize * 512;
-    let strips = if entry.holds & HOLDS_REDO != 0 { usize::from(entry.count) } else { 0 };
+    let strips = if entry.holds & HOLDS_NEW_DATA != 0 { usize::from(entry.count) } else { 0 };
     let pieces = strips + usize::from(entry.holds & HOLDS_PARTIAL != 0);
     // Empty pieces take no bytes, so only `Bounds` limits their number.
     if strip_len == 0 || strip_len.checked_mul(pieces)? > rest.len() {
@@ -612,7 +612,7 @@ impl Ring {
         let mut rest = &mut body[..];
         for (record, slot) in records.iter().zip(page[AppendHead::SIZE_BYTES..].chunks_exact_mut(Entry::SIZE_BYTES)) {
             let holds = if record.partial.is_some() { HOLDS_PARTIAL } else { 0 }
-                | if record.new_data.is_empty() { 0 } else { HOLDS_REDO }
+                | if record.new_data.is_empty() { 0 } else { HOLDS_NEW_DATA }
                 | if record.new_data_is_zeros { HOLDS_ZEROS } else { 0 };
             let entry = Entry {
                 number: record.number,
@@ -920,7 +920,7 @@ mod tests {
         let entries: [(&str, fn(&mut Entry)); 10] = [
             ("no rows", |entry| entry.rows = 0),
             ("no rows, and new bytes of many strips", |entry| {
-                (entry.rows, entry.count, entry.holds) = (0, u16::MAX, HOLDS_REDO);
+                (entry.rows, entry.count, entry.holds) = (0, u16::MAX, HOLDS_NEW_DATA);
             }),
             ("rows behind the strip", |entry| (entry.row, entry.rows) = (1020, 8)),
             ("rows at the end of all numbers", |entry| (entry.row, entry.rows) = (u32::MAX, u32::MAX)),
