@@ -224,7 +224,7 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
     let parity = MemberId(usize::from(geometry.stripe_map(0).parity[0]));
     let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
-    let late = |seed| Box::new(LateDevice::new(RamDevice::new(1024), seed)) as Box<dyn BlockDevice>;
+    let late = |seed| Box::new(LateDevice::new(RamDevice::new(Nowhere::START + 64), seed)) as Box<dyn BlockDevice>;
     let devices = (0..4).map(late).collect();
     let array = ArrayDevice::new(
         &ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) },

@@ -7,6 +7,11 @@ use stria_block::{Buffer, Data, SECTOR_BYTES};
 #[derive(Clone)]
 pub struct Nowhere(Data);
 
+impl Nowhere {
+    /// Where its appends go on a drive: behind the data of members of 1,024 sectors.
+    pub const START: u64 = 1024;
+}
+
 impl Default for Nowhere {
     fn default() -> Self {
         Self(Buffer::zeroed(SECTOR_BYTES).freeze())
@@ -31,7 +36,7 @@ impl LaneLog for Nowhere {
 
     fn set_layout(&mut self, _: usize, (): ()) {}
     fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
-        Some(MetadataWrite { member, start_sector: DriveSector::ZERO, data: self.0.clone() })
+        Some(MetadataWrite { member, start_sector: DriveSector::new(Self::START), data: self.0.clone() })
     }
     fn append_failed(&mut self, _: MemberId) {}
 }
