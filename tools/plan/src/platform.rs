@@ -19,11 +19,13 @@ pub struct PlatformConfig {
     /// The same for a write.
     pub mirror_write_ns: Nanos,
     /// The same in addition on levels with parity, for a write.
+    /// A thread's own time in addition on mirrors, for each read. It lies outside of the latency that load generators report.
+    pub mirror_read_thread_ns: Nanos,
     pub parity_write_ns: Nanos,
     /// The same in addition, for each request to a member beyond the first.
     pub member_ns: Nanos,
-    /// Requests that a member gets at a time, if that is fewer than the drive takes.
-    pub member_slots: Option<u32>,
+    /// True if the driver has one request at each member at a time, and of a level with parity one write at a time.
+    pub one_at_a_time: bool,
     /// Payload of the link that all ports share, towards the host; a port is held while it waits for the link.
     pub link_read_bytes_per_s: Option<u64>,
     /// The same towards the drives.
@@ -35,6 +37,8 @@ pub struct PlatformConfig {
     /// Memory in which writes are collected to full stripes.
     pub write_back_bytes: u64,
     /// The levels of which trims reach the drives.
+    /// True if that memory loses its content with the power, as the host's does: a flush then waits until all of it is written back.
+    pub write_back_is_volatile: bool,
     pub trim: Vec<TrimLevel>,
     /// The smallest strip.
     pub strip_kib_min: u64,
@@ -59,14 +63,16 @@ impl Default for PlatformConfig {
             mirror_read_ns: 0,
             mirror_write_ns: 0,
             parity_write_ns: 0,
+            mirror_read_thread_ns: 0,
             member_ns: 0,
-            member_slots: None,
+            one_at_a_time: false,
             link_read_bytes_per_s: None,
             link_write_bytes_per_s: None,
             port_bytes_per_s: Vec::new(),
             ceilings: Ceilings::default(),
             write_back_bytes: 0,
             trim: Vec::new(),
+            write_back_is_volatile: false,
             strip_kib_min: 0,
             levels: Vec::new(),
             log_ns: 0,
