@@ -16,6 +16,7 @@ pub mod advice;
 pub mod applications;
 pub mod array;
 pub mod backplane;
+mod bounds;
 pub mod calc;
 pub mod calibration;
 pub mod campaign;
