@@ -243,6 +243,7 @@ impl Machine {
             offset_bytes: offset_bytes + span_bytes * u64::from(at),
             span_bytes,
             host_ns: 0,
+            host_read_ns: 0,
             warm_up: 0,
             requests: 0,
             seed: 0,

@@ -77,7 +77,7 @@ pub enum AdviceError {
 pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advice, AdviceError> {
     let candidates = wish.candidates().map_err(AdviceError::Wish)?;
     if let Some(sentence) = wish.too_dear() {
-        return Err(AdviceError::NothingFits(sentence));
+        return Err(AdviceError::Wish(sentence));
     }
     let spaces: Vec<(u64, usize)> = candidates.iter().map(|candidate| trial::space(wish, candidate)).collect();
     let fits = |(candidate, &(usable_bytes, survives)): (&Candidate, &(u64, usize))| {

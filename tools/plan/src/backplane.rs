@@ -139,7 +139,7 @@ impl Backplane {
                 drive,
                 port_bytes_per_s: platform.port_of(index).unwrap_or(NO_LIMIT).min(own),
                 half_duplex,
-                slots: platform.member_slots.unwrap_or(u32::MAX).min(slots),
+                slots: if platform.one_at_a_time { 1 } else { slots },
                 in_slots: 0,
                 waiting: VecDeque::new(),
                 port: [Port::default(), Port::default()],

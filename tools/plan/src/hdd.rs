@@ -5,6 +5,7 @@
 //! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A request that continues the last one, and was there in time, costs its transfer alone:
 //! for reads the drive reads ahead, for writes it must have been queued.
 
+use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
 use crate::station::{Calendar, transfer_ns};
 use serde::Deserialize;
@@ -58,6 +59,21 @@ impl HddConfig {
         ];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Some(format!("{name} must be above 0"));
+        }
+        let bounded = [
+            ("turn_ns", self.turn_ns, TIME_NS),
+            ("seek_track_ns", self.seek_track_ns, TIME_NS),
+            ("seek_mean_ns", self.seek_mean_ns, TIME_NS),
+            ("seek_full_ns", self.seek_full_ns, TIME_NS),
+            ("write_settle_ns", self.write_settle_ns, TIME_NS),
+            ("command_ns", self.command_ns, TIME_NS),
+            ("outer_bytes_per_s", self.outer_bytes_per_s, RATE),
+            ("inner_bytes_per_s", self.inner_bytes_per_s, RATE),
+            ("link_bytes_per_s", self.link_bytes_per_s, RATE),
+            ("slots", self.slots.into(), 1..=1 << 20),
+        ];
+        if let Some(sentence) = out_of_bounds(bounded) {
+            return Some(sentence);
         }
         if !crate::ssd::config::CAPACITY_BYTES.contains(&self.capacity_bytes) {
             return Some(format!("capacity_bytes is {}: from 1 GiB to 1 PiB can be modelled", self.capacity_bytes));

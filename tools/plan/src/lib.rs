@@ -13,8 +13,10 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod applications;
 pub mod array;
 pub mod backplane;
+mod bounds;
 pub mod calc;
 pub mod calibration;
 pub mod campaign;

@@ -57,6 +57,8 @@ pub struct Load {
     /// Requests that end before the measurement begins.
     pub warm_up: u64,
     /// Requests that are measured.
+    /// The same in addition for a read. It is charged when the read has ended, so latencies do not contain it.
+    pub host_read_ns: Nanos,
     pub requests: u64,
     /// The seed of the run.
     pub seed: u64,
@@ -94,6 +96,7 @@ impl Load {
             warm_up: 5_000,
             requests: 20_000,
             seed: 1,
+            host_read_ns: 0,
             fua: false,
             apart: false,
             sizes: Vec::new(),
@@ -268,7 +271,8 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             if finished >= load.warm_up && (finished - load.warm_up).is_multiple_of(batch) {
                 marks.push(now);
             }
-            due.add(workers[slot.thread].serve(now, load.host_ns), tag as usize);
+            let host_ns = load.host_ns + if slot.write { 0 } else { load.host_read_ns };
+            due.add(workers[slot.thread].serve(now, host_ns), tag as usize);
         }
         while let Some((_, index)) = due.take_due(now) {
             let slot = &mut slots[index];

@@ -1,5 +1,6 @@
 //! What lies between a load and the drives: host, controller, cache, ports and the link that they share.
 
+use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use crate::level::Level;
 use serde::Deserialize;
 use stria_block::Nanos;
@@ -18,12 +19,14 @@ pub struct PlatformConfig {
     pub mirror_read_ns: Nanos,
     /// The same for a write.
     pub mirror_write_ns: Nanos,
+    /// A thread's own time in addition on mirrors, for each read. It lies outside of the latency that load generators report.
+    pub mirror_read_thread_ns: Nanos,
     /// The same in addition on levels with parity, for a write.
     pub parity_write_ns: Nanos,
     /// The same in addition, for each request to a member beyond the first.
     pub member_ns: Nanos,
-    /// Requests that a member gets at a time, if that is fewer than the drive takes.
-    pub member_slots: Option<u32>,
+    /// True if the driver has one request at each member at a time, and of a level with parity one write at a time.
+    pub one_at_a_time: bool,
     /// Payload of the link that all ports share, towards the host; a port is held while it waits for the link.
     pub link_read_bytes_per_s: Option<u64>,
     /// The same towards the drives.
@@ -34,6 +37,8 @@ pub struct PlatformConfig {
     pub ceilings: Ceilings,
     /// Memory in which writes are collected to full stripes.
     pub write_back_bytes: u64,
+    /// True if that memory loses its content with the power, as the host's does: a flush then waits until all of it is written back.
+    pub write_back_is_volatile: bool,
     /// The levels of which trims reach the drives.
     pub trim: Vec<TrimLevel>,
     /// The smallest strip.
@@ -58,14 +63,16 @@ impl Default for PlatformConfig {
             controller_ns: 0,
             mirror_read_ns: 0,
             mirror_write_ns: 0,
+            mirror_read_thread_ns: 0,
             parity_write_ns: 0,
             member_ns: 0,
-            member_slots: None,
+            one_at_a_time: false,
             link_read_bytes_per_s: None,
             link_write_bytes_per_s: None,
             port_bytes_per_s: Vec::new(),
             ceilings: Ceilings::default(),
             write_back_bytes: 0,
+            write_back_is_volatile: false,
             trim: Vec::new(),
             strip_kib_min: 0,
             levels: Vec::new(),
@@ -119,6 +126,33 @@ pub enum LevelName {
 }
 
 impl PlatformConfig {
+    /// The reason why there is no such platform, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        let times = [
+            ("thread_ns", self.thread_ns),
+            ("serial_ns", self.serial_ns),
+            ("controller_ns", self.controller_ns),
+            ("mirror_read_ns", self.mirror_read_ns),
+            ("mirror_write_ns", self.mirror_write_ns),
+            ("mirror_read_thread_ns", self.mirror_read_thread_ns),
+            ("parity_write_ns", self.parity_write_ns),
+            ("member_ns", self.member_ns),
+            ("log_ns", self.log_ns),
+        ];
+        let rates = [
+            ("link_read_bytes_per_s", self.link_read_bytes_per_s),
+            ("link_write_bytes_per_s", self.link_write_bytes_per_s),
+            ("ceilings.read", self.ceilings.read),
+            ("ceilings.write_to_members", self.ceilings.write_to_members),
+            ("ceilings.redundant", self.ceilings.redundant),
+            ("ceilings.parity_write", self.ceilings.parity_write),
+        ];
+        let ports = self.port_bytes_per_s.iter().map(|&rate| ("port_bytes_per_s", Some(rate)));
+        let rates = rates.into_iter().chain(ports).filter_map(|(name, rate)| Some((name, rate?, RATE)));
+        let times = times.into_iter().map(|(name, time)| (name, time, TIME_NS));
+        out_of_bounds(times.chain(rates).chain([("write_back_bytes", self.write_back_bytes, 0..=1 << 40)]))
+    }
+
     /// True if the platform makes arrays of the level.
     pub fn allows(&self, level: Level) -> bool {
         let name = match level {

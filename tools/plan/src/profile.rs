@@ -88,7 +88,7 @@ pub struct ProfileError {
 /// If it is no TOML, a parameter has no source, or the values do not make a configuration.
 pub fn parse<T: DeserializeOwned>(key: &str, text: &str) -> Result<Profile<T>, ProfileError> {
     let refuse = |problem: String| ProfileError { key: key.to_owned(), problem };
-    let table: Table = text.parse().map_err(|error: toml::de::Error| refuse(error.to_string()))?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| refuse(located(text, &error)))?;
     let (mut name, mut values, mut parameters) = (String::new(), Table::new(), Vec::new());
     for (entry, value) in table {
         match value {
@@ -105,11 +105,17 @@ pub fn parse<T: DeserializeOwned>(key: &str, text: &str) -> Result<Profile<T>, P
             _ => return Err(refuse(format!("{entry} is neither the name nor a table of parameters"))),
         }
     }
-    let config = Value::Table(values).try_into().map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
     if name.is_empty() {
-        return Err(refuse("it has no name".to_owned()));
+        return Err(refuse("it has no name: write name = \"…\" in the first line".to_owned()));
     }
+    let config = Value::Table(values).try_into().map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
     Ok(Profile { key: key.to_owned(), name, config, parameters })
+}
+
+/// A mistake of the syntax in one line.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.lines().count().max(1));
+    format!("line {line} is no TOML: {}", error.message().replace('\n', ", "))
 }
 
 fn with_source(name: &str, value: Value) -> Result<(Value, Parameter), String> {
@@ -176,6 +182,7 @@ pub fn key_of_model(model: &str) -> Option<&'static str> {
 /// The files of the platforms.
 const PLATFORMS: &[(&str, &str)] = &[
     ("z87", include_str!("../profiles/platforms/z87.toml")),
+    ("z87-cache", include_str!("../profiles/platforms/z87-cache.toml")),
     ("z77", include_str!("../profiles/platforms/z77.toml")),
     ("a85x", include_str!("../profiles/platforms/a85x.toml")),
     ("c226", include_str!("../profiles/platforms/c226.toml")),
@@ -198,6 +205,7 @@ const ALIASES: &[(&str, &str)] =
 /// The drives of platforms' publications.
 const PUBLISHED_WITH: &[(&str, &str)] = &[
     ("z87", "ssd520"),
+    ("z87-cache", "ssd520"),
     ("z77", "ssd520"),
     ("a85x", "ssd520"),
     ("c226", "s3500"),
@@ -254,15 +262,11 @@ struct DriveFile {
     facts: Facts,
 }
 
-fn find<T: DeserializeOwned>(what: &str, files: &[(&str, &str)], key: &str) -> Result<Profile<T>, ProfileError> {
-    let Some((key, text)) = files.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) else {
+fn text_of(what: &str, files: &[(&'static str, &'static str)], key: &str) -> Result<(&'static str, &'static str), ProfileError> {
+    files.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).copied().ok_or_else(|| {
         let known: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-        return Err(ProfileError {
-            key: key.to_owned(),
-            problem: format!("there is no such {what}: choose of {}", known.join(", ")),
-        });
-    };
-    parse(key, text)
+        ProfileError { key: key.to_owned(), problem: format!("there is no such {what}: choose of {}", known.join(", ")) }
+    })
 }
 
 /// A drive's profile.
@@ -279,7 +283,8 @@ pub fn drive(key: &str) -> Result<Profile<DriveConfig>, ProfileError> {
 /// # Errors
 /// If there is none of the name.
 pub fn catalogue_drive(key: &str) -> Result<Profile<CatalogueDrive>, ProfileError> {
-    as_drive(find("drive", DRIVES, key)?)
+    let (key, text) = text_of("drive", DRIVES, key)?;
+    parse_drive(key, text)
 }
 
 /// A drive of a profile's text, which need not be part of the program.
@@ -296,7 +301,12 @@ fn as_drive(file: Profile<DriveFile>) -> Result<Profile<CatalogueDrive>, Profile
     let config = match (ssd, hdd) {
         (Some(ssd), None) => DriveConfig::Ssd(ssd),
         (None, Some(hdd)) => DriveConfig::Hdd(hdd),
-        _ => return Err(ProfileError { key, problem: "it has neither a table [ssd] nor [hdd], or both".to_owned() }),
+        _ => {
+            return Err(ProfileError {
+                key,
+                problem: "it has neither a table [ssd] nor [hdd], or both: write one of them".to_owned(),
+            });
+        }
     };
     let facts_refusal = [
         ("mtbf_hours", facts.mtbf_hours),
@@ -331,7 +341,7 @@ pub fn platforms() -> Result<Vec<Profile<PlatformConfig>>, ProfileError> {
 
 #[derive(serde::Deserialize)]
 struct PlatformFile {
-    platform: PlatformConfig,
+    platform: Option<PlatformConfig>,
 }
 
 /// A platform's profile.
@@ -339,8 +349,8 @@ struct PlatformFile {
 /// # Errors
 /// If there is none of the name.
 pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
-    let Profile { key, name, config, parameters } = find::<PlatformFile>("platform", PLATFORMS, platform_key(key))?;
-    Ok(Profile { key, name, config: config.platform, parameters })
+    let (key, text) = text_of("platform", PLATFORMS, platform_key(key))?;
+    parse_platform(key, text)
 }
 
 /// Reads the text of a platform's profile.
@@ -349,7 +359,14 @@ pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
 /// As [`parse`].
 pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
     let Profile { key, name, config, parameters } = parse::<PlatformFile>(key, text)?;
-    Ok(Profile { key, name, config: config.platform, parameters })
+    let Some(config) = config.platform else {
+        let problem = "it has no table [platform]: a drive's profile goes with --drives".to_owned();
+        return Err(ProfileError { key, problem });
+    };
+    match config.refusal() {
+        Some(problem) => Err(ProfileError { key, problem }),
+        None => Ok(Profile { key, name, config, parameters }),
+    }
 }
 
 /// The text of a profile that was made from the profile `stria`, with measured parameters in the place of its own.

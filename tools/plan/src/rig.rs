@@ -94,6 +94,8 @@ struct Cache {
     bytes: u64,
     in_write_back: usize,
     waiting: VecDeque<usize>,
+    /// Flushes that wait for all that is dirty. No write is taken in meanwhile, so that they end.
+    flushes: Vec<usize>,
 }
 
 /// The dirty sectors of a stripe: ranges that neither overlap nor touch, in ascending order.
@@ -126,14 +128,14 @@ impl Dirty {
 }
 
 impl Rig {
-    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes, or
-    /// chooses among copies in its own way.
+    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes, chooses
+    /// among copies in its own way, or has no queues.
     ///
     /// # Panics
     /// If there is no such array: ask [`Level::refusal`] before, and take a strip that is a power of two.
     pub fn new(platform: PlatformConfig, drives: &[DriveConfig], level: Level, strip_bytes: u64, seed: u64) -> Self {
         let own_choice = platform.reads_nearest_copy && level.copies() > 1;
-        let maker = if platform.coalesces && !own_choice { Maker::Engine } else { Maker::Steps };
+        let maker = if platform.coalesces && !own_choice && !platform.one_at_a_time { Maker::Engine } else { Maker::Steps };
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
     }
 
@@ -157,7 +159,7 @@ impl Rig {
         }
         let layout = layout(level, drives, drives.len(), strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
-        let array = Array::Steps(Box::new(Stepped::new(layout, Rc::clone(&backplane), platform.reads_nearest_copy, seed)));
+        let array = Array::Steps(Box::new(Stepped::new(layout, Rc::clone(&backplane), &platform, seed)));
         Ok(Self::over(platform, layout, backplane, array))
     }
 
@@ -234,6 +236,11 @@ impl Rig {
         &self.platform
     }
 
+    /// A thread's own time for a read, beside that for each request.
+    pub fn thread_read_ns(&self) -> Nanos {
+        if self.layout.level.copies() > 1 { self.platform.mirror_read_thread_ns } else { 0 }
+    }
+
     /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -295,6 +302,7 @@ impl Rig {
             Err(cached_bytes) => {
                 self.cache.bytes -= cached_bytes;
                 self.cache.in_write_back -= 1;
+                self.flush_when_clean(now);
                 self.take_into_cache(now);
             }
         }
@@ -307,6 +315,10 @@ impl Rig {
                 self.cache.waiting.push_back(index);
                 self.take_into_cache(now);
             }
+            Kind::Flush if self.platform.write_back_is_volatile => {
+                self.cache.flushes.push(index);
+                self.flush_when_clean(now);
+            }
             Kind::Trim if !self.platform.trims(self.layout.level) => self.calendar.add(now, Event::Done(index)),
             Kind::Read | Kind::Write { .. } | Kind::Trim | Kind::Flush => {
                 self.array.model().submit(now, Ask { tag: index as Tag, ..ask });
@@ -314,7 +326,25 @@ impl Rig {
         }
     }
 
+    /// Writes back all that is dirty for the flushes that wait, and passes them on when it is written.
+    fn flush_when_clean(&mut self, now: Nanos) {
+        if self.cache.flushes.is_empty() {
+            return;
+        }
+        self.write_back_down_to(0, now);
+        if self.cache.in_write_back > 0 {
+            return;
+        }
+        for index in std::mem::take(&mut self.cache.flushes) {
+            let ask = self.jobs[index].expect("a client's job");
+            self.array.model().submit(now, Ask { tag: index as Tag, ..ask });
+        }
+    }
+
     fn take_into_cache(&mut self, now: Nanos) {
+        if !self.cache.flushes.is_empty() {
+            return;
+        }
         let stripe_sectors = self.stripe_sectors();
         while let Some(&index) = self.cache.waiting.front() {
             let ask = self.jobs[index].expect("a client's job");

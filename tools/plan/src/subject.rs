@@ -204,6 +204,7 @@ impl Subject {
         let fills = if written > 0.0 { (1.5 * buffers / written) as u64 } else { 0 };
         let load = Load {
             host_ns: self.rig.platform().thread_ns,
+            host_read_ns: self.rig.thread_read_ns(),
             warm_up: fills.min(WARM_UP_MAX) + requests / 4 + outstanding,
             requests,
             seed: self.seed,

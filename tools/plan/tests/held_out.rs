@@ -24,7 +24,8 @@ fn near(what: &str, model: f64, left_out: f64) {
 
 fn reads(platform: PlatformConfig, drive: &DriveConfig, level: Level, members: usize, threads: u32) -> f64 {
     let mut rig = Rig::new(platform, &vec![drive.clone(); members], level, 256 << 10, 1);
-    let load = Load { threads, host_ns: rig.platform().thread_ns, ..Load::random(&rig, 1, 1.0) };
+    let load =
+        Load { threads, host_ns: rig.platform().thread_ns, host_read_ns: rig.thread_read_ns(), ..Load::random(&rig, 1, 1.0) };
     run(&mut rig, &load).iops
 }
 

@@ -113,11 +113,13 @@ fn steps_that_end_no_request_change_nothing() {
     }
 }
 
-/// Unaligned overlapping writes on every level, with and without a write-back cache: every request ends once, and no lock hangs.
+/// Unaligned overlapping writes on every level, with and without a write-back cache and queues: every request ends once, and no lock hangs.
 #[test]
 fn every_request_ends_once() {
-    for write_back_bytes in [0, 4 << 20] {
-        let platform = PlatformConfig { write_back_bytes, ..PlatformConfig::default() };
+    for (write_back_bytes, one_at_a_time, write_back_is_volatile) in
+        [(0, false, false), (4 << 20, false, false), (4 << 20, false, true), (0, true, false), (4 << 20, true, true)]
+    {
+        let platform = PlatformConfig { write_back_bytes, one_at_a_time, write_back_is_volatile, ..PlatformConfig::default() };
         for (level, members) in [(Level::Raid0, 3), (Level::Raid10, 4), (RAID5, 4), (RAID6, 5), (Level::Raid5 { spans: 2 }, 6)] {
             let mut array = rig(&platform, "s3500", level, members);
             let mut chance = stria_plan::chance::Chance::new(3, 0);
@@ -141,7 +143,11 @@ fn every_request_ends_once() {
                 array.poll(now, &mut ended);
             }
             ended.sort_unstable();
-            assert_eq!(ended, (0..3_000).collect::<Vec<_>>(), "{level}, cache of {write_back_bytes}");
+            assert_eq!(
+                ended,
+                (0..3_000).collect::<Vec<_>>(),
+                "{level}, cache of {write_back_bytes}, one at a time: {one_at_a_time}"
+            );
         }
     }
 }
@@ -210,6 +216,67 @@ fn a_write_back_cache_gives_the_drives_what_it_holds() {
     let end = array.write_back_all(0);
     assert!(end > 0 && array.cached_bytes() == 0);
     assert!(array.backplane().ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>() > 0);
+}
+
+/// A cache in the host's memory: a flush waits for all that was written before, and writes behind it wait for the flush. A cache that survives the
+/// loss of power gives the flush nothing to do.
+#[test]
+fn a_flush_empties_a_volatile_cache() {
+    let time_of_flush = |write_back_is_volatile: bool| {
+        let platform = PlatformConfig { write_back_bytes: 4 << 20, write_back_is_volatile, ..PlatformConfig::default() };
+        let mut array = rig(&platform, "s3500", RAID5, 4);
+        let mut ended = Vec::new();
+        for tag in 0..64 {
+            array.submit(0, Ask { tag, kind: Kind::Write { fua: false }, start_sector: tag * 4096, sectors: 8 });
+        }
+        array.poll(0, &mut ended);
+        assert_eq!(ended.len(), 64, "the cache takes all of them at once");
+        assert_eq!(array.cached_bytes(), 64 * 4096);
+        array.submit(0, Ask { tag: 64, kind: Kind::Flush, start_sector: 0, sectors: 0 });
+        array.submit(0, Ask { tag: 65, kind: Kind::Write { fua: false }, start_sector: 8, sectors: 8 });
+        let mut now = 0;
+        let mut at = [0; 2];
+        while at.contains(&0) {
+            now = array.next_wake().expect("the flush has not ended").max(now + 1);
+            ended.clear();
+            array.poll(now, &mut ended);
+            ended.iter().filter(|&&tag| tag >= 64).for_each(|&tag| at[tag as usize - 64] = now);
+        }
+        (at, array.cached_bytes())
+    };
+    let ((volatile, left), (kept, still)) = (time_of_flush(true), time_of_flush(false));
+    assert!(volatile[0] > 500_000 && left <= 4096, "{volatile:?}, {left} bytes are left");
+    assert!(volatile[1] >= volatile[0] / 2 && kept[1] < 300_000, "{volatile:?} and {kept:?}");
+    assert!(kept[0] < 300_000 && still > 32 * 4096, "{kept:?}, {still} bytes are left");
+}
+
+/// A driver without queues: members that are added do not quicken writes of RAID 5, which take turns, and quicken those of RAID 0.
+#[test]
+fn without_queues_parity_writes_do_not_scale() {
+    let platform = PlatformConfig { one_at_a_time: true, ..PlatformConfig::default() };
+    let writes = |level: Level, members: usize| {
+        let mut array = rig(&platform, "s3500", level, members);
+        let load = Load { warm_up: 2_000, requests: 8_000, ..Load::random(&array, 64, 0.0) };
+        run(&mut array, &load).iops
+    };
+    near(writes(RAID5, 12), writes(RAID5, 6), 0.05, "RAID 5 of twelve and of six");
+    near(writes(Level::Raid0, 12), 2.0 * writes(Level::Raid0, 6), 0.15, "RAID 0 of twelve and of six");
+}
+
+/// A thread's own time for a read of a mirror lowers its rate by that time, and no latency contains it. A level without copies has none.
+#[test]
+fn a_threads_time_for_a_read_is_outside_of_its_latency() {
+    let slow = PlatformConfig { mirror_read_thread_ns: 50_000, ..PlatformConfig::default() };
+    let reads = |platform: &PlatformConfig, level: Level| {
+        let mut array = rig(platform, "s3500", level, 2);
+        let load = Load { host_read_ns: array.thread_read_ns(), ..Load::random(&array, 1, 1.0) };
+        let outcome = run(&mut array, &load);
+        (1e9 / outcome.iops, outcome.reads.mean_ns())
+    };
+    let (free, with) = (reads(&PlatformConfig::default(), Level::Raid1), reads(&slow, Level::Raid1));
+    near(with.0, free.0 + 50_000.0, 0.01, "time from read to read");
+    near(with.1, free.1, 0.01, "latency");
+    assert_eq!(reads(&slow, Level::Raid0), reads(&PlatformConfig::default(), Level::Raid0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Small traces on a small file, by our threads and by the real fio.
 
 use super::*;
-use crate::trace::{self, Format, Trace, synthetic::Application};
+use crate::trace::{self, Format, Trace, synthetic, synthetic::Application};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
@@ -108,7 +108,7 @@ fn requests_beyond_the_end_are_folded_or_scaled_and_aligned() {
 #[test]
 fn a_look_alike_of_an_application_moves_its_published_bytes() {
     let file = target(16 * MIB);
-    let trace = Application::named("world-of-warcraft").expect("published").trace(1);
+    let trace = synthetic::trace(&Application::named("world-of-warcraft").expect("published"), 1);
     let outcome = play_on(&trace, file.path(), &buffered(Pace::Closed, 1));
     assert_eq!(outcome.total.requests, 1415 + 14_927 + 10 + 659);
     let published = (390 + 5) * 1_000_000;

@@ -2,7 +2,7 @@
 
 use crate::result::DriveState;
 use crate::trace::Trace;
-use crate::trace::synthetic::Application;
+use crate::trace::synthetic::{self, Application};
 
 /// The seed of all look-alikes in experiments, so that runs can be compared.
 const SEED: u64 = 0;
@@ -21,7 +21,7 @@ pub struct AppTrace {
 impl AppTrace {
     /// Its requests.
     pub fn trace(&self) -> Trace {
-        let mut trace = self.application.trace(SEED);
+        let mut trace = synthetic::trace(&self.application, SEED);
         trace.records.truncate(((trace.records.len() as f64 * self.share) as usize).max(1));
         trace
     }

@@ -7,71 +7,24 @@
 
 use super::{Op, Record, Trace};
 
-/// The published totals of one application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct Application {
-    pub name: &'static str,
-    pub sequential_reads: u64,
-    pub random_reads: u64,
-    pub sequential_writes: u64,
-    pub random_writes: u64,
-    /// 10^6 bytes.
-    pub read_mb: u64,
-    /// 10^6 bytes.
-    pub written_mb: u64,
-}
-
-const fn application(name: &'static str, reads: [u64; 2], writes: [u64; 2], megabytes: [u64; 2]) -> Application {
-    Application {
-        name,
-        sequential_reads: reads[0],
-        random_reads: reads[1],
-        sequential_writes: writes[0],
-        random_writes: writes[1],
-        read_mb: megabytes[0],
-        written_mb: megabytes[1],
-    }
-}
-
-/// The storage traces of PCMark 8, from its published totals.
-pub const APPLICATIONS: [Application; 10] = [
-    application("photoshop-light", [1508, 17525], [18342, 1743], [313, 2336]),
-    application("photoshop-heavy", [4277, 18655], [44742, 2065], [468, 5640]),
-    application("illustrator", [1036, 21923], [682, 532], [373, 89]),
-    application("indesign", [2359, 22207], [4874, 927], [401, 624]),
-    application("after-effects", [1772, 17793], [86, 500], [311, 16]),
-    application("word", [152, 4302], [748, 205], [107, 95]),
-    application("excel", [72, 3148], [119, 87], [73, 15]),
-    application("powerpoint", [56, 3441], [147, 107], [83, 21]),
-    application("world-of-warcraft", [1415, 14927], [10, 659], [390, 5]),
-    application("battlefield-3", [5782, 43487], [218, 431], [887, 28]),
-];
+pub use stria_plan::applications::{APPLICATIONS, Application};
 
 const BLOCK: u64 = 4096;
 /// Offsets lie within this: an installation with its files, and less than any drive.
 const SPAN_BLOCKS: u64 = (8 << 30) / BLOCK;
 
-impl Application {
-    /// The application of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        APPLICATIONS.into_iter().find(|application| application.name == name)
+/// A trace with the totals of an application. Same seed, same trace.
+pub fn trace(of: &Application, seed: u64) -> Trace {
+    let mut chance = Chance(seed ^ 0x5bd1_e995);
+    let mut reads = requests(Op::Read, of.sequential_reads, of.random_reads, of.read_mb, &mut chance).into_iter();
+    let mut writes = requests(Op::Write, of.sequential_writes, of.random_writes, of.written_mb, &mut chance).into_iter();
+    // The kinds are interleaved at random. Each kind keeps its order, since that makes it sequential.
+    let mut records = Vec::with_capacity(reads.len() + writes.len());
+    while reads.len() + writes.len() > 0 {
+        let read = chance.below((reads.len() + writes.len()) as u64) < reads.len() as u64;
+        records.extend(if read { reads.next() } else { writes.next() });
     }
-
-    /// A trace with these totals. Same seed, same trace.
-    pub fn trace(&self, seed: u64) -> Trace {
-        let mut chance = Chance(seed ^ 0x5bd1_e995);
-        let mut reads = requests(Op::Read, self.sequential_reads, self.random_reads, self.read_mb, &mut chance).into_iter();
-        let mut writes =
-            requests(Op::Write, self.sequential_writes, self.random_writes, self.written_mb, &mut chance).into_iter();
-        // The kinds are interleaved at random. Each kind keeps its order, since that makes it sequential.
-        let mut records = Vec::with_capacity(reads.len() + writes.len());
-        while reads.len() + writes.len() > 0 {
-            let read = chance.below((reads.len() + writes.len()) as u64) < reads.len() as u64;
-            records.extend(if read { reads.next() } else { writes.next() });
-        }
-        Trace { devices: vec![self.name.to_string()], records }
-    }
+    Trace { devices: vec![of.name.to_string()], records }
 }
 
 /// A small generator (PCG, XSH-RR): a seed must give the same numbers on every machine and in every version.

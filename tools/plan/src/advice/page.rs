@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 const STYLE: &str = concat!(include_str!("../../../bench/src/report/page.css"), include_str!("../../../lab/src/report/page.css"));
 
+const OWN_STYLE: &str = "th small { display: block; color: var(--soft); font-size: .78rem; font-weight: 400; }\n";
+
 /// The size of the chart, in units of its SVG.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 340.0;
@@ -34,6 +36,47 @@ fn ticks(max: f64) -> Vec<f64> {
 /// "RAID 10 of 8".
 fn short(trial: &Trial) -> String {
     format!("{} of {}", trial.candidate.level, trial.candidate.members)
+}
+
+/// The name of a point of the chart.
+struct Label {
+    x: f64,
+    y: f64,
+    text: String,
+}
+
+impl Label {
+    /// A character of the labels' font is about so wide and high.
+    const CHARACTER: (f64, f64) = (6.4, 11.0);
+
+    fn is_over(&self, x: f64, y: f64, margin: f64) -> bool {
+        let width = self.text.chars().count() as f64 * Self::CHARACTER.0;
+        let across = x > self.x - margin && x < self.x + width + margin;
+        across && y > self.y - Self::CHARACTER.1 - margin && y < self.y + margin
+    }
+
+    /// The label of a point at the first place of several where it hides no point and no other label; else the first.
+    fn beside(x: f64, y: f64, text: String, points: &[(f64, f64)], labels: &[Self]) -> Self {
+        let width = text.chars().count() as f64 * Self::CHARACTER.0;
+        let places = [
+            (8.0, 3.5),
+            (-width / 2.0, -8.0),
+            (-width / 2.0, 17.0),
+            (-width - 8.0, 3.5),
+            (-width / 2.0, -20.0),
+            (-width / 2.0, 29.0),
+        ];
+        let at = |&(dx, dy): &(f64, f64)| Self { x: x + dx, y: y + dy, text: text.clone() };
+        let is_free = |label: &Self| {
+            let others = labels.iter().flat_map(|other| {
+                let end = other.x + other.text.chars().count() as f64 * Self::CHARACTER.0;
+                [(other.x, other.y - 4.0), ((other.x + end) / 2.0, other.y - 4.0), (end, other.y - 4.0)]
+            });
+            let hidden = points.iter().any(|&(px, py)| (px, py) != (x, y) && label.is_over(px, py, 5.0));
+            label.x > LEFT && label.x + width < WIDTH && !hidden && !{ others }.any(|(px, py)| label.is_over(px, py, 6.0))
+        };
+        places.iter().map(at).find(is_free).unwrap_or_else(|| at(&places[0]))
+    }
 }
 
 /// Arrays by space and speed. Shape and colour show how many failures each survives; a line joins those of the Pareto front.
@@ -64,6 +107,8 @@ fn chart(advice: &Advice) -> String {
     if path.len() > 1 {
         let _ = write!(svg, "<path class=\"s2 line\" d=\"M{}\"/>", path.join("L"));
     }
+    let mut labels: Vec<Label> = Vec::new();
+    let points: Vec<(f64, f64)> = all.iter().map(|trial| (x(tb(trial)), y(trial.speed))).collect();
     for (index, trial) in all.iter().enumerate() {
         let (x, y, class) = (x(tb(trial)), y(trial.speed), trial.survives.min(2));
         let shape = match class {
@@ -76,8 +121,9 @@ fn chart(advice: &Advice) -> String {
         let title = format!("{}: {:.1} TB, {:.2}x, survives {}", short(trial), tb(trial), trial.speed, trial.survives);
         let _ = write!(svg, "<g{faint}><title>{}</title>{shape}", escape(&title));
         if fits && (index == 0 || front.contains(&index)) {
-            let _ =
-                write!(svg, "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y + 3.5, escape(&short(trial)));
+            let label = Label::beside(x, y, short(trial), &points, &labels);
+            let _ = write!(svg, "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", label.x, label.y, escape(&label.text));
+            labels.push(label);
         }
         svg += "</g>";
     }
@@ -96,17 +142,38 @@ fn chart(advice: &Advice) -> String {
     )
 }
 
+/// A column of the table: its head, and its cell of each array.
+type Column<'a> = (&'a str, Box<dyn Fn(&Trial) -> Option<String> + 'a>);
+
 fn rows(wish: &Wish, advice: &Advice) -> String {
     let front = advice.front();
-    let mut html = String::from(
-        "<div class=\"scroll\"><table><thead><tr><th>Array</th><th>Strip</th><th>Usable</th><th>Survives</th><th>Speed</th><th>IOPS</th>\
-         <th>MB/s</th><th>Mean</th><th>p99</th><th>Degraded</th><th>Rebuild</th><th>Loss a year</th><th>NOMDL</th><th>Writes a day</th>\
-         <th>Price</th><th class=\"words\">Remark</th></tr></thead>\n<tbody>",
-    );
-    let dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-    for (index, trial) in advice.ranking.iter().chain(&advice.unfit).enumerate() {
-        let main = &trial.parts[0];
-        let slowest = trial.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max();
+    let slowest = |trial: &Trial| trial.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max();
+    let columns: Vec<Column<'_>> = vec![
+        ("Strip", Box::new(|trial| trial.candidate.has_strips().then(|| format!("{} KiB", trial.candidate.strip_kib)))),
+        ("Usable", Box::new(|trial| Some(format!("{:.1} TB", trial.usable_bytes as f64 / 1e12)))),
+        ("Survives", Box::new(|trial| Some(trial.survives.to_string()))),
+        ("Speed", Box::new(|trial| Some(format!("{:.2}x <small>± {:.1} %</small>", trial.speed, 100.0 * trial.speed_spread)))),
+        ("IOPS", Box::new(|trial| Some(format!("{:.0}", trial.parts[0].iops)))),
+        ("MB/s", Box::new(|trial| Some(format!("{:.0}", trial.parts[0].bytes_per_s / 1e6)))),
+        ("Mean", Box::new(|trial| Some(time(trial.parts[0].mean_ns)))),
+        ("p99", Box::new(|trial| slowest(trial).map(|ns| time(ns as f64)))),
+        ("Degraded", Box::new(|trial| trial.degraded_speed.map(|speed| format!("{speed:.2}x")))),
+        ("Rebuild", Box::new(|trial| trial.rebuild_hours.map(|hours| format!("{hours:.1} h")))),
+        (
+            "Loss a year",
+            Box::new(|trial| Some(format!("{} <small>simulated {}</small>", risk(trial.loss_per_year), risk(trial.loss.loss)))),
+        ),
+        ("NOMDL", Box::new(|trial| Some(format!("{} /TB", super::explain::bytes(trial.loss.bytes_per_tb))))),
+        ("Writes a day", Box::new(|trial| trial.wear.as_ref().map(|wear| format!("{:.2} TB", wear.tb_per_day)))),
+        ("Price", Box::new(|trial| trial.price.map(|price| format!("{price:.0}")))),
+    ];
+    let trials: Vec<&Trial> = advice.ranking.iter().chain(&advice.unfit).collect();
+    // A column of which nothing is known takes the place of others.
+    let columns: Vec<Column<'_>> =
+        columns.into_iter().filter(|(_, cell)| trials.iter().any(|trial| cell(trial).is_some())).collect();
+    let heads: String = columns.iter().map(|(head, _)| format!("<th>{head}</th>")).collect();
+    let mut html = format!("<div class=\"scroll\"><table><thead><tr><th>Array</th>{heads}</tr></thead>\n<tbody>");
+    for (index, trial) in trials.into_iter().enumerate() {
         let remark = match wish.lack(trial) {
             Some(lack) => lack,
             None if index == 0 => "advised".to_owned(),
@@ -117,27 +184,10 @@ fn rows(wish: &Wish, advice: &Advice) -> String {
             0 => String::new(),
             count => format!(" + {count}"),
         };
-        let cells = [
-            trial.candidate.has_strips().then(|| format!("{} KiB", trial.candidate.strip_kib)),
-            Some(format!("{:.1} TB", trial.usable_bytes as f64 / 1e12)),
-            Some(trial.survives.to_string()),
-            Some(format!("{:.2}x <small>± {:.1} %</small>", trial.speed, 100.0 * trial.speed_spread)),
-            Some(format!("{:.0}", main.iops)),
-            Some(format!("{:.0}", main.bytes_per_s / 1e6)),
-            Some(time(main.mean_ns)),
-            slowest.map(|ns| time(ns as f64)),
-            trial.degraded_speed.map(|speed| format!("{speed:.2}x")),
-            trial.rebuild_hours.map(|hours| format!("{hours:.1} h")),
-            Some(format!("{} <small>simulated {}</small>", risk(trial.loss_per_year), risk(trial.loss.loss))),
-            Some(format!("{} /TB", super::explain::bytes(trial.loss.bytes_per_tb))),
-            trial.wear.as_ref().map(|wear| format!("{:.2} TB", wear.tb_per_day)),
-            trial.price.map(|price| format!("{price:.0}")),
-        ];
-        let _ = write!(html, "<tr><th scope=\"row\">{}{spares}</th>", escape(&short(trial)));
-        for cell in cells {
-            let _ = write!(html, "<td>{}</td>", dash(cell));
-        }
-        let _ = writeln!(html, "<td class=\"words\">{}</td></tr>", escape(&remark));
+        let remark = if remark.is_empty() { remark } else { format!(" <small>{}</small>", escape(&remark)) };
+        let cells: String =
+            columns.iter().map(|(_, cell)| format!("<td>{}</td>", cell(trial).unwrap_or_else(|| "–".to_owned()))).collect();
+        let _ = writeln!(html, "<tr><th scope=\"row\">{}{spares}{remark}</th>{cells}</tr>", escape(&short(trial)));
     }
     html + "</tbody></table></div>\n"
 }
@@ -170,7 +220,7 @@ pub fn html(wish: &Wish, advice: &Advice) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{0}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{0}</h1>\n\
+         <title>{0}</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{0}</h1>\n\
          <p class=\"question\">{1}, on {2}.</p>\n<ul class=\"verdict\">",
         escape(&title),
         escape(&wish.purpose.about),

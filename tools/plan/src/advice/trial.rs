@@ -157,6 +157,7 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
         offset_bytes: part.offset_bytes,
         span_bytes: size_bytes.min(region_bytes),
         host_ns: rig.platform().thread_ns,
+        host_read_ns: rig.thread_read_ns(),
         warm_up: fills.saturating_add(settled).min(WARM_UP_MAX) + requests / 4 + u64::from(part.depth),
         requests,
         seed: SEED,

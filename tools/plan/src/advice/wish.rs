@@ -121,8 +121,11 @@ pub fn parse_drives(text: &str) -> Result<(RangeInclusive<usize>, &str), String>
     if drive.is_empty() {
         return Err(wrong());
     }
-    if least == 0 || least > most || most > DRIVES_MAX {
-        return Err(format!("{} drives are not modelled: say 1 to {DRIVES_MAX}, the smaller count first", counts.trim()));
+    if least == 0 || most > DRIVES_MAX {
+        return Err(format!("{} drives are not modelled: say 1 to {DRIVES_MAX}", counts.trim()));
+    }
+    if least > most {
+        return Err(format!("{} drives are no range: say {most}-{least}", counts.trim()));
     }
     Ok((least..=most, drive))
 }
@@ -204,8 +207,16 @@ impl Wish {
         let (budget, price) = (self.budget?, self.price?);
         let least = *self.counts.start();
         (self.cost(least)? > budget).then(|| match (budget / price) as usize {
-            0 => format!("a budget of {budget:.0} buys no {} at {price:.0} each", self.drive.key),
-            bought => format!("a budget of {budget:.0} buys {bought} of {} at {price:.0} each, and not {least}", self.drive.key),
+            0 => format!(
+                "a budget of {budget} buys no {} at {price} each: say a budget of at least {} for {least}",
+                self.drive.key,
+                price * least as f64
+            ),
+            bought => format!(
+                "a budget of {budget} buys {bought} of {} at {price} each, and not {least}: say fewer drives, or a budget of at least {}",
+                self.drive.key,
+                price * least as f64
+            ),
         })
     }
 

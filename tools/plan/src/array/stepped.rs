@@ -7,6 +7,7 @@ use super::steps::{self, MemberAsk, Steps};
 use crate::backplane::Backplane;
 use crate::chance::Chance;
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
+use crate::platform::PlatformConfig;
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -39,23 +40,40 @@ pub struct Stepped {
     chance: Chance,
     /// True if the place of heads decides among copies.
     reads_nearest_copy: bool,
+    /// True if writes of a level with parity begin when the one before has ended.
+    one_parity_write: bool,
     jobs: Slab<Job>,
     /// Stripes that are being written, with the writes that wait for each.
     locks: HashMap<u64, VecDeque<usize>>,
+    /// Writes that wait for the one before.
+    queue: VecDeque<usize>,
     ended: Vec<(usize, Tag)>,
 }
 
 impl Stepped {
     /// An array over all drives of a backplane.
-    pub fn new(layout: Layout, backplane: Rc<RefCell<Backplane>>, reads_nearest_copy: bool, seed: u64) -> Self {
-        let (chance, jobs, locks) = (Chance::new(seed, 3), Slab::new(), HashMap::new());
-        Self { layout, backplane, chance, reads_nearest_copy, jobs, locks, ended: Vec::new() }
+    pub fn new(layout: Layout, backplane: Rc<RefCell<Backplane>>, platform: &PlatformConfig, seed: u64) -> Self {
+        Self {
+            layout,
+            backplane,
+            chance: Chance::new(seed, 3),
+            reads_nearest_copy: platform.reads_nearest_copy,
+            one_parity_write: platform.one_at_a_time,
+            jobs: Slab::new(),
+            locks: HashMap::new(),
+            queue: VecDeque::new(),
+            ended: Vec::new(),
+        }
     }
 
     /// Starts a write once it has the locks of its stripes, which it takes all at once; on levels without parity at once.
     fn begin_write(&mut self, now: Nanos, index: usize) {
         let ask = self.jobs[index].ask;
         if self.layout.level.parities() > 0 {
+            if self.one_parity_write && !self.locks.is_empty() {
+                self.queue.push_back(index);
+                return;
+            }
             let stripe_sectors = self.layout.columns() as u64 * self.layout.strip_sectors;
             let stripes = ask.start_sector / stripe_sectors..ask.end_sector().div_ceil(stripe_sectors);
             if let Some(taken) = stripes.clone().find(|stripe| self.locks.contains_key(stripe)) {
@@ -119,6 +137,11 @@ impl Stepped {
         ended.push(job.ask.tag);
         let waiting: Vec<usize> = job.stripes.filter_map(|stripe| self.locks.remove(&stripe)).flatten().collect();
         waiting.into_iter().for_each(|index| self.begin_write(now, index));
+        if self.locks.is_empty()
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.begin_write(now, next);
+        }
     }
 }
 

@@ -94,6 +94,7 @@ pub fn measure(rig: &mut Rig, ask: Ask) -> Outcome {
         offset_bytes: ask.offset_bytes,
         span_bytes: rig.size_sectors() * SECTOR_BYTES,
         host_ns: rig.platform().thread_ns,
+        host_read_ns: rig.thread_read_ns(),
         warm_up: ask.warm_up,
         requests: ask.requests,
         seed: SEED,

@@ -70,6 +70,8 @@ pub struct Sentence {
     pub found: String,
     /// True if it holds.
     pub holds: bool,
+    /// The parameter that was taken from it, if one was.
+    pub calibrates: Option<&'static str>,
 }
 
 /// A publication.
@@ -118,7 +120,12 @@ impl Case {
     pub fn at_most(&mut self, index: usize, claim: impl Into<String>, left: f64, factor: f64, right: f64) {
         let times = if factor == 1.0 { String::new() } else { format!("{factor} x ") };
         let found = format!("{} <= {times}{}", short(left), short(right));
-        self.sentences.push(Sentence { index, claim: claim.into(), found, holds: left <= factor * right });
+        self.sentences.push(Sentence { index, claim: claim.into(), found, holds: left <= factor * right, calibrates: None });
+    }
+
+    /// A parameter was taken from the last sentence.
+    pub fn calibrates(&mut self, parameter: &'static str) {
+        self.sentences.last_mut().expect("a sentence was added").calibrates = Some(parameter);
     }
 }
 

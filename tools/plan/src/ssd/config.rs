@@ -1,6 +1,7 @@
 //! The parameters of a modelled SSD. Profiles give their values and sources: `profiles/README.md`.
 
 use super::map::Policy;
+use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use serde::Deserialize;
 use stria_block::Nanos;
 
@@ -122,6 +123,9 @@ pub const TRACKED_BLOCK_PAGES: u32 = 512;
 /// 1 GiB: a smaller drive has too few blocks to collect. 1 PiB: a larger one would overflow.
 pub const CAPACITY_BYTES: std::ops::RangeInclusive<u64> = 1 << 30..=1 << 50;
 
+/// 1,048,576: the most of anything that is counted. Source: none; drives have a thousandth of it.
+const COUNT: std::ops::RangeInclusive<u64> = 1..=1 << 20;
+
 impl SsdConfig {
     /// The reason why there is no such drive, if there is none.
     pub fn refusal(&self) -> Option<String> {
@@ -149,6 +153,29 @@ impl SsdConfig {
         }
         if let Some((name, _, most)) = shares.into_iter().find(|(_, share, most)| !(*share > 0.0 && share <= most)) {
             return Some(format!("{name} must lie above 0, and be at most {most}"));
+        }
+        let bounded = [
+            ("dies", self.dies.into(), COUNT),
+            ("channels", self.channels.into(), COUNT),
+            ("processors", self.processors.into(), COUNT),
+            ("slots", self.slots.into(), COUNT),
+            ("block_programs", self.block_programs.into(), COUNT),
+            ("program_bytes", self.program_bytes, 0..=16 << 20),
+            ("read_ns", self.read_ns, TIME_NS),
+            ("program_ns", self.program_ns, TIME_NS),
+            ("erase_ns", self.erase_ns, TIME_NS),
+            ("suspend_ns", self.suspend_ns.unwrap_or(0), TIME_NS),
+            ("command_read_ns", self.command_read_ns, TIME_NS),
+            ("command_write_ns", self.command_write_ns, TIME_NS),
+            ("read_latency_ns", self.read_latency_ns, TIME_NS),
+            ("write_latency_ns", self.write_latency_ns, TIME_NS),
+            ("slc.program_ns", self.slc.map_or(0, |slc| slc.program_ns), TIME_NS),
+            ("channel_bytes_per_s", self.channel_bytes_per_s, RATE),
+            ("link_bytes_per_s", self.link_bytes_per_s, RATE),
+            ("buffer_bytes", self.buffer_bytes, 1..=1 << 40),
+        ];
+        if let Some(sentence) = out_of_bounds(bounded) {
+            return Some(sentence);
         }
         if !CAPACITY_BYTES.contains(&self.capacity_bytes) {
             return Some(format!("capacity_bytes is {}: from 1 GiB to 1 PiB can be modelled", self.capacity_bytes));

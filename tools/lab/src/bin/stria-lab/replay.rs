@@ -9,7 +9,7 @@ use stria_lab::replay::{Fit, Options, Outcome, Pace};
 use stria_lab::replay_run::{self, KeepError, Origin, Request, asked, keep};
 use stria_lab::report;
 use stria_lab::result::{Manifest, RunStatus};
-use stria_lab::trace::synthetic::{APPLICATIONS, Application};
+use stria_lab::trace::synthetic::{self, APPLICATIONS, Application};
 use stria_lab::trace::{Format, Source};
 use stria_terminal::output::{print, print_json};
 use stria_terminal::{Failure, absolute, program};
@@ -83,7 +83,7 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
                 names.join(", ")
             ))
         })?;
-        return Ok(application.trace(origin.seed).into());
+        return Ok(synthetic::trace(&application, origin.seed).into());
     };
     let format: Format = format.parse().map_err(Failure::failed)?;
     Source::open(Path::new(&origin.trace), format).map_err(Failure::failed)

@@ -65,6 +65,15 @@ pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> 
 /// # Errors
 /// As [`answer`]; failed, if the page cannot be written.
 pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
+    // An answer takes long enough that a path that cannot be written should be told of first.
+    if let Some((path, folder)) = command.out.as_ref().and_then(|path| Some((path, path.parent()?)))
+        && !folder.as_os_str().is_empty()
+        && !folder.is_dir()
+    {
+        let sentence =
+            format!("cannot write {}: {} is no folder; make it, or name another file", path.display(), folder.display());
+        return Err(Failure::Usage(sentence));
+    }
     let (wish, advice) = answer(command, as_json)?;
     if let Some(path) = &command.out {
         write_file(path, &page::html(&wish, &advice))?;

@@ -73,7 +73,7 @@ pub fn told(cases: &[Case]) -> Value {
         .map(|(key, sentence)| {
             json!({
                 "publication": key, "sentence": sentence.index, "claim": sentence.claim,
-                "found": sentence.found, "holds": sentence.holds,
+                "found": sentence.found, "holds": sentence.holds, "calibrates": sentence.calibrates,
             })
         })
         .collect();

@@ -16,7 +16,7 @@ use stria_terminal::{Failure, size};
 pub struct WishArgs {
     /// Number and model of the drives: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists the models; a path that
     /// ends in .toml is your own profile; `here`: the drives of this machine, as smartctl names them
-    #[arg(long, value_name = "COUNTxDRIVE")]
+    #[arg(long, value_name = "COUNTxDRIVE", allow_hyphen_values = true)]
     drives: String,
     /// Controller or software that runs the array; `stria plan catalogue` lists the platforms. `here`: Stria on this machine,
     /// which is measured first; a path that ends in .toml is your own profile, for instance from `stria plan measure`
@@ -84,7 +84,11 @@ fn is_path(name: &str) -> bool {
 }
 
 fn read(name: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(name).map_err(|error| Failure::Usage(format!("cannot read the profile {name}: {error}")))
+    std::fs::read_to_string(name).map_err(|error| {
+        Failure::Usage(format!(
+            "cannot read the profile {name} ({error}): name a file of TOML, or choose of `stria plan catalogue`"
+        ))
+    })
 }
 
 fn platform(name: &str) -> Result<Profile<PlatformConfig>, Failure> {
@@ -146,6 +150,9 @@ impl WishArgs {
     pub fn wish(&self) -> Result<Wish, Failure> {
         let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
         let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
+        if self.threads == 0 {
+            return Err(Failure::Usage("--threads is 0: say 1 or more".to_owned()));
+        }
         let purpose = match (&self.purpose, self.block) {
             (Some(name), _) => match (Purpose::preset(name), self.depth) {
                 (Some(_), Some(_)) => {
@@ -165,6 +172,9 @@ impl WishArgs {
                 mix.and_then(|mix| mix.with_threads(self.threads)).map_err(Failure::Usage)?
             }
         };
+        if self.spares > DRIVES_MAX {
+            return Err(Failure::Usage(format!("{} spares are more than the drives: say fewer", self.spares)));
+        }
         if let Some(strip) = self.strip.iter().find(|strip| *strip % 1024 != 0) {
             return Err(Failure::Usage(format!("invalid strip size {strip}: a power of two from 4K to 16M")));
         }
@@ -180,7 +190,7 @@ impl WishArgs {
             price: amount("--price", self.price)?.or(drive.config.facts.price),
             drive,
             counts,
-            spares: self.spares.min(DRIVES_MAX),
+            spares: self.spares,
             platform,
             purpose,
             capacity_bytes_min: 0,
