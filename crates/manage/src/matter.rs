@@ -166,11 +166,7 @@ struct Collector<'a> {
 impl Collector<'_> {
     fn push(&mut self, kind: MatterKind, drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
         let array = self.array;
-        let failure = |path: &String| {
-            let failure = array.members.iter().find(|member| member.path == *path)?.failure.as_deref()?;
-            // The drive is named beside it.
-            Some(failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned())
-        };
+        let failure = |path: &String| array.members.iter().find(|member| member.path == *path)?.failure.clone();
         let reason =
             drives.iter().find_map(failure).or_else(|| array.unreplayed.clone().filter(|_| kind == MatterKind::ReadOnly));
         let (urgency, means, avoid) = (kind.urgency(array.losses_survived == 0), means.into(), avoid.into());
@@ -353,11 +349,10 @@ impl Collector<'_> {
     fn replaced_members(&mut self) {
         let (array, name) = (self.array, self.name);
         for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
-            let why = member.failure.as_deref().unwrap_or_default();
             self.push(
                 MatterKind::Replaced,
                 vec![member.path.clone()],
-                format!("{} {}: {why}", member.path, view::departure(member)),
+                view::departure(array, member),
                 "the array is optimal without it",
                 format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
                 "do not reuse the drive elsewhere before it was tested",
