@@ -14,7 +14,7 @@ use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, NEW_DATA
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
 
 /// 8 MiB a member: more than the inner caches, and quickly made.
-const MEMBER_SECTORS: u64 = 8 << 11;
+const MEMBER_SECTORS: u64 = Nowhere::START;
 const DEPTH: u64 = 32;
 
 /// Ends every request at the next poll and moves no bytes.
@@ -40,7 +40,7 @@ impl BlockDevice for NullDevice {
 
 fn member(ram: bool) -> Box<dyn BlockDevice> {
     match ram {
-        true => Box::new(RamDevice::new(MEMBER_SECTORS)),
+        true => Box::new(RamDevice::new(MEMBER_SECTORS + 8)),
         false => Box::new(NullDevice { limits: Limits::plain(MEMBER_SECTORS), ended: Vec::new() }),
     }
 }

@@ -56,9 +56,9 @@ pub struct Load {
     pub host_ns: Nanos,
     /// Requests that end before the measurement begins.
     pub warm_up: u64,
-    /// Requests that are measured.
     /// The same in addition for a read. It is charged when the read has ended, so latencies do not contain it.
     pub host_read_ns: Nanos,
+    /// Requests that are measured.
     pub requests: u64,
     /// The seed of the run.
     pub seed: u64,

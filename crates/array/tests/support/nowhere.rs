@@ -8,8 +8,8 @@ use stria_block::{Buffer, Data, SECTOR_BYTES};
 pub struct Nowhere(Data);
 
 impl Nowhere {
-    /// Where its appends go on a drive: behind the data of members of 1,024 sectors.
-    pub const START: u64 = 1024;
+    /// 8 MiB: where its appends go on a drive, behind the data of members that are no larger.
+    pub const START: u64 = 8 << 11;
 }
 
 impl Default for Nowhere {
