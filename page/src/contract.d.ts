@@ -2349,6 +2349,12 @@ export interface components {
         };
         /** @description One member. */
         MemberView: {
+            /**
+             * Format: uint64
+             * @description Sectors recorded as bad blocks: they hold nothing usable until they are written.
+             * @default 0
+             */
+            bad_sectors: number;
             /** @description What its checksums have found since the array started; null: it has none. */
             checksums: components["schemas"]["ChecksumView"] | null;
             /** @description Whether I/O bypasses the page cache; `None`: it is a span. */

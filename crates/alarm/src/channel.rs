@@ -60,7 +60,7 @@ enum MailBy {
         file: PathBuf,
         server: OnceLock<SmtpTransport>,
     },
-    Program(SendmailTransport),
+    Program(PathBuf, SendmailTransport),
 }
 
 /// The HTTP client for webhooks and the heartbeat.
@@ -164,7 +164,7 @@ impl Mail {
             }
             None => {
                 let program = config.sendmail.as_deref().unwrap_or(Path::new("/usr/sbin/sendmail"));
-                MailBy::Program(SendmailTransport::new_with_command(program))
+                MailBy::Program(program.to_owned(), SendmailTransport::new_with_command(program))
             }
         };
         Ok(Self { to, from, by })
@@ -189,7 +189,13 @@ impl Mail {
                 };
                 server.send(&mail).map(|_| ()).map_err(|error| error.to_string())
             }
-            MailBy::Program(program) => program.send(&mail).map_err(|error| error.to_string()),
+            MailBy::Program(path, program) => program.send(&mail).map_err(|error| match path.exists() {
+                true => format!("{}: {error}", path.display()),
+                false => format!(
+                    "the program {} is missing: install a mail server that has it, or name one by `smtp` in [alarms.mail]",
+                    path.display()
+                ),
+            }),
         }
     }
 }

@@ -125,11 +125,14 @@ pub fn choose(
     let missing = names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || short_name(&array.name) == **name));
     match missing {
         Some(name) => {
-            let place = match scanned {
-                true => "this machine's block devices (image files are not searched for)",
-                false => "these drives",
-            };
-            Err(HostError::Refused(format!("no array \"{name}\" found on {place}: name its drives, or see `stria assemble`")))
+            Err(HostError::Refused(match scanned {
+                true => format!(
+                    "no array \"{name}\" found on this machine's block devices (image files are not searched for): name its drives, or see \
+                     `stria assemble`"
+                ),
+                // A file that does not exist is taken for a name.
+                false => format!("\"{name}\" is no file here, and no array on the drives that are named: check the name"),
+            }))
         }
         None if arrays.is_empty() => Err(HostError::Refused("no array found on these drives: see `stria examine`".into())),
         None => Ok(arrays),

@@ -165,15 +165,16 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
     let open = |access| open_each(&paths, access, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>();
     refuse_twins(open(Access::ReadOnly)?.iter().map(|(drive, _)| drive.info()))?;
-    let mut opened = open(Access::Exclusive)?.into_iter();
-    for (_, candidate) in opened.as_slice() {
-        refuse_contents(candidate, spec.force)?;
-    }
-    let mut next = || opened.next().expect("one for each path").0;
+    let (opened, candidates): (Vec<SyncDrive>, Vec<_>) = open(Access::Exclusive)?.into_iter().unzip();
+    let mut opened = opened.into_iter();
+    let mut next = || opened.next().expect("one for each path");
     let mut drives: Vec<Option<SyncDrive>> = spec.drives.iter().map(|path| path.as_ref().map(|_| next())).collect();
     drives.extend(spec.spares.iter().map(|_| Some(next())));
     let tree = new_tree(spec, &drives);
-    tree.plan().map_err(impossible)?.carry_out(&mut OnDrives { drives })?;
+    // Before the drives' contents: nobody should be told of --force for an array that cannot be made.
+    let plan = tree.plan().map_err(impossible)?;
+    candidates.iter().try_for_each(|candidate| refuse_contents(candidate, spec.force))?;
+    plan.carry_out(&mut OnDrives { drives })?;
     Ok(tree.array.uuid)
 }
 

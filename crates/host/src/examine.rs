@@ -37,7 +37,7 @@ pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Re
     for info in infos {
         if let Some(twin) = seen.iter().find(|known| known.identity == info.identity) {
             let (a, b) = (twin.path.display(), info.path.display());
-            return Err(HostError::Refused(format!("{a} and {b} are the same drive: name it once")));
+            return Err(HostError::Usage(format!("{a} and {b} are the same drive: name it once")));
         }
         seen.push(info);
     }

@@ -287,6 +287,9 @@ pub struct MemberView {
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten from redundancy since the array started.
     pub repaired_sectors: u64,
+    /// Sectors recorded as bad blocks: they hold nothing usable until they are written.
+    #[serde(default)]
+    pub bad_sectors: u64,
     /// What its checksums have found since the array started; null: it has none.
     pub checksums: Option<ChecksumView>,
     /// Reads ended.

@@ -38,7 +38,7 @@ const SOON_BACK: Duration = Duration::from_secs(2);
 /// When the array is not served, or the kernel or its server refuses.
 pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     if !command.foreground && std::env::var_os(WATCHER).is_none() {
-        return start_watcher();
+        return start_watcher(json);
     }
     log_to_stderr(tracing::Level::INFO);
     let (client, view) = client::find(command.control.socket.as_deref(), &command.name)?;
@@ -88,7 +88,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
 }
 
 /// Starts this program again as a watcher, passes on what it answers, and leaves it alone.
-fn start_watcher() -> Result<u8, Failure> {
+fn start_watcher(json: bool) -> Result<u8, Failure> {
     let failed = |error| Failure::Failed(format!("cannot start the process that watches the device: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);
@@ -100,8 +100,10 @@ fn start_watcher() -> Result<u8, Failure> {
     if let Some(mut stdout) = watcher.stdout.take() {
         std::io::Read::read_to_string(&mut stdout, &mut text).map_err(failed)?;
     }
-    if !text.is_empty() {
-        print(&text);
+    print(&text);
+    // In JSON the reason of a failure is on standard output, too.
+    let has_failed = json && serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|told| told.get("error").is_some());
+    if !text.is_empty() && !has_failed {
         return Ok(0);
     }
     // It has told why.

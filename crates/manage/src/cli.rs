@@ -33,7 +33,7 @@ use stria_terminal::size;
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
 #[derive(Debug, Parser)]
-#[command(name = "stria", version, about, after_help = AFTER_HELP, max_term_width = 110)]
+#[command(name = "stria", version, after_help = AFTER_HELP, max_term_width = 110)]
 pub struct Cli {
     /// Print JSON on standard output.
     #[arg(long, global = true)]
@@ -58,10 +58,11 @@ impl Cli {
     }
 }
 
+// Help is wrapped to the terminal: a line ends only where a paragraph does.
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
-Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status: degraded; scrub --wait: mismatches),
-4 refused for safety. NO_COLOR=1 turns colours off.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status: degraded; scrub --wait: mismatches), 4 refused for safety.
+NO_COLOR=1 turns colours off. `stria COMMAND --help` describes the options of a command.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -221,7 +222,7 @@ pub struct Create {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_sectors)]
     pub size: Option<u64>,
     /// Overwrite the contents of the drives.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     /// Drives in the order of their slots: block devices or files, or the word `missing`.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
@@ -448,7 +449,7 @@ pub struct Attach {
 }
 
 const ATTACH_HELP: &str = "\
-A process, the watcher, connects the device again when the array is served again. On SIGTERM it detaches the device, or
+A process, the watcher, connects the device again when the array is served again. On SIGTERM it detaches the device, or \
 leaves it attached if it is in use; `stria attach` then watches it again. Needs root; `modprobe nbd` loads the driver.";
 
 fn connections(text: &str) -> Result<usize, String> {
@@ -498,7 +499,7 @@ pub struct Member {
     #[arg(value_hint = ValueHint::FilePath)]
     pub drive: PathBuf,
     /// Do not ask.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -517,7 +518,7 @@ pub struct Add {
     #[arg(long, value_name = "NAME")]
     pub span: Option<String>,
     /// Overwrite the contents of the drives.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     /// Wait for the end of the rebuild.
     #[arg(long, short)]
@@ -539,7 +540,7 @@ pub struct Replace {
     #[arg(value_hint = ValueHint::FilePath)]
     pub new: PathBuf,
     /// Overwrite the contents of the new drive.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     /// Wait until the new drive has taken the slot.
     #[arg(long, short)]
@@ -559,7 +560,7 @@ pub struct Scrub {
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
     /// Repair without asking, even if redundancy cannot name the wrong member (one parity, two copies).
-    #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "repair")]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y', requires = "repair")]
     pub force: bool,
     /// Wait for the end of the scrub; interrupting the wait does not end it.
     #[arg(long, short, conflicts_with = "cancel")]
@@ -584,7 +585,7 @@ pub struct Trim {
     #[arg(long, value_name = "OFFSET:LENGTH", value_parser = range)]
     pub range: Option<(u64, u64)>,
     /// Do not ask: the data in the range is lost.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -609,6 +610,7 @@ fn latency(text: &str) -> Result<LatencyBound, String> {
 
 /// `stria speed`
 #[derive(Args, Debug)]
+#[group(id = "bounds", required = true, multiple = true, args = ["min", "max", "latency"])]
 pub struct Speed {
     /// The array.
     pub name: String,
@@ -616,7 +618,7 @@ pub struct Speed {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub min: Option<u64>,
     /// Maximum for each member per second; initially unlimited.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present_any = ["min", "latency"])]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub max: Option<u64>,
     /// The clients' latency that sweeps must keep, such as p99=1ms (the default; 50ms on hard disks). With "off" sweeps run at
     /// --min while clients work.

@@ -362,18 +362,25 @@ struct RawView {
 fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
     let (mut views, mut failures) = (Vec::new(), Vec::new());
     let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
-    for examined in stria_host::examine(&paths) {
+    for (path, examined) in paths.iter().zip(stria_host::examine(&paths)) {
         match examined {
             Ok(examined) => views.push(examined_view(examined, command.raw)),
-            Err(error) => failures.push(error.to_string()),
+            Err(error) => failures.push((path.display().to_string(), error.to_string())),
         }
     }
+    let sentence = failures.iter().map(|(_, error)| error.as_str()).collect::<Vec<_>>().join("; ");
     if json {
-        print_json(&views);
+        // One value, whatever failed: a program parses all of the output at once.
+        let failed = failures.iter().map(|(path, error)| json!({"path": path, "error": error}));
+        print_json(&views.iter().map(|view| json!(view)).chain(failed).collect::<Vec<_>>());
     } else {
         print(&views.iter().map(examined_words).collect::<Vec<_>>().join("\n"));
     }
-    if failures.is_empty() { Ok(0) } else { Err(Failure::Failed(failures.join("; "))) }
+    if failures.is_empty() {
+        return Ok(0);
+    }
+    output::tell(&sentence);
+    Ok(1)
 }
 
 fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
@@ -498,6 +505,9 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
         true => stria_host::find_everywhere(options)?,
         false => (stria_host::find(&drives, options)?, Vec::new()),
     };
+    if let (false, [], Some(name)) = (command.scan, &drives[..], names.first()) {
+        return Err(Failure::Usage(format!("no drive is named to look for array \"{name}\" on: name its drives, or add --scan")));
+    }
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let views: Vec<AssemblyView> = named(&found.assemblies, &names)
         .into_iter()
@@ -518,15 +528,17 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
         })
         .collect();
     let strangers: Vec<(&str, &str)> = found.strangers.iter().map(|stranger| (&*stranger.name, &*stranger.reason)).collect();
-    if json {
+    let absent = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short_name(&view.name)));
+    if json && absent.is_none() {
         let strangers: Vec<_> = strangers.iter().map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
         print_json(&json!({"arrays": views, "strangers": strangers, "refused": refused}));
-    } else {
+    } else if !json {
         print(&assembly_words(&views, if command.scan { &[] } else { &strangers }, &refused));
     }
-    if let Some(name) = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short_name(&view.name)))
-    {
-        return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives")));
+    if let Some(name) = absent {
+        let known: Vec<&str> = found.assemblies.iter().map(|assembly| short_name(&assembly.name)).collect();
+        let known = if known.is_empty() { "none lies there".into() } else { format!("there are: {}", known.join(", ")) };
+        return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives; {known}")));
     }
     let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
     Ok(refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0))
@@ -625,7 +637,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
             if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
                 return Ok(NO_ANSWER);
             }
-            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::found_mismatch(array);
+            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::needs_attention(array);
             let is_missed = waiting.iter().any(|array| array.state != AdoptedState::Stopped);
             return Ok(if arrays.iter().all(is_well) && !is_missed { 0 } else { NOT_WELL });
         }

@@ -96,7 +96,7 @@ pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Failure> {
     for (index, drive) in drives.iter().enumerate() {
         if let Some(twin) = drives[..index].iter().find(|known| are_one(known, drive)) {
             let (a, b) = (twin.display(), drive.display());
-            return Err(Failure::Failed(format!("{a} and {b} are the same drive: name it once")));
+            return Err(Failure::Usage(format!("{a} and {b} are the same drive: name it once")));
         }
     }
     Ok(())

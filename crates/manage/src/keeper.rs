@@ -197,6 +197,11 @@ fn tell_of_members(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>
     std::thread::Builder::new().name("needs".into()).spawn(tell).expect("a process that starts has room for a thread");
 }
 
+/// `1 array`
+pub fn count_of(arrays: usize) -> String {
+    format!("{arrays} {}", if arrays == 1 { "array" } else { "arrays" })
+}
+
 fn stopped(name: &str) -> String {
     format!("stopped; `stria start {name}` starts it")
 }
@@ -710,7 +715,7 @@ impl Work {
         self.scan();
         self.consider_all();
         let served = self.arrays.iter().filter(|entry| matches!(entry.state, State::Served(_))).count();
-        let text = format!("the configuration was read: {} arrays, {served} served", self.arrays.len());
+        let text = format!("the configuration was read: {}, {served} served", count_of(self.arrays.len()));
         Ok([vec![text], notes].concat().join("; "))
     }
 }

@@ -458,11 +458,10 @@ impl Collector<'_> {
     fn replaced_members(&mut self) {
         let (array, name) = (self.array, self.name);
         for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
-            let why = member.failure.as_deref().unwrap_or_default();
             self.push(
                 MatterKind::Replaced,
                 vec![member.path.clone()],
-                format!("{} {}: {why}", member.path, view::departure(member)),
+                view::departure(array, member),
                 "the array is optimal without it",
                 format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
                 "do not reuse the drive elsewhere before it was tested",

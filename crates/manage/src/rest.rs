@@ -30,7 +30,7 @@ use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
 use crate::config::{ApiOptions, Config, edit};
 use crate::event_file::stored;
 use crate::foreign::Foreign;
-use crate::keeper::{Keeper, look_at_pool, offers};
+use crate::keeper::{Keeper, count_of, look_at_pool, offers};
 use crate::monitor::{Monitor, StandingView};
 use crate::pool;
 use crate::routine::Routine;
@@ -272,7 +272,8 @@ fn routes() -> Vec<Route> {
         route(post, "/config/check", Admin, "Checks a configuration", |call: Call<Body<ConfigText>>| {
             Ok(match Config::parse(&call.input.0.text) {
                 Ok(config) => {
-                    ConfigVerdict { good: true, text: format!("it is good; {} arrays belong to Stria", config.arrays.len()) }
+                    let belong = if config.arrays.len() == 1 { "belongs" } else { "belong" };
+                    ConfigVerdict { good: true, text: format!("it is good; {} {belong} to Stria", count_of(config.arrays.len())) }
                 }
                 Err(fault) => ConfigVerdict { good: false, text: fault.trim_start_matches(": ").to_owned() },
             })

@@ -2,7 +2,7 @@
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
 use crate::progress::sweep_line;
-use crate::view::is_lost;
+use crate::view::{is_lost, was_replaced};
 use std::fmt::Write as _;
 use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table};
@@ -164,7 +164,7 @@ fn log_line(view: &ArrayView, verbose: bool) -> Option<String> {
         ),
         false => format!("{} records since the start", log.record_count),
     };
-    let full = if log.full_count > 0 { format!("; full {} times", log.full_count) } else { String::new() };
+    let full = if log.full_count > 0 { format!("; {} appends waited for space", log.full_count) } else { String::new() };
     let replayed = if log.replayed_count > 0 { format!("; {} of a crash replayed", log.replayed_count) } else { String::new() };
     Some(format!("{kind}{counts}{full}{replayed}"))
 }
@@ -192,6 +192,12 @@ fn notes(member: &MemberView) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(failure) = &member.failure {
         notes.push(failure.clone());
+    }
+    if member.bad_sectors > 0 && member.role != "failed" {
+        notes.push(format!(
+            "{} sectors are bad blocks: they hold nothing usable until a scrub or a write fills them",
+            member.bad_sectors
+        ));
     }
     if let Some(waiting @ 1000..) = member.waiting_ms {
         notes.push(format!("no answer for {}", size::show_duration(waiting / 1000)));
@@ -227,7 +233,11 @@ fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &
 }
 
 fn role(member: &MemberView) -> String {
-    if is_lost(member) { "LOST".into() } else { member.role.clone() }
+    match (is_lost(member), was_replaced(member)) {
+        (true, _) => "LOST".into(),
+        (_, true) => "replaced".into(),
+        (false, false) => member.role.clone(),
+    }
 }
 
 /// If paths are too long for `width`, traffic is left out.
@@ -293,4 +303,56 @@ fn show_latency(latency: &LatencyView) -> String {
     let time = |us: u64| if us < 10_000 { format!("{us} µs") } else { format!("{} ms", us / 1000) };
     let slow = if latency.slow_count > 0 { format!(", {} slow", latency.slow_count) } else { String::new() };
     format!("{} (p99 {}{slow})", time(latency.median_us), time(latency.p99_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::describe_state;
+    use serde_json::{Value, json};
+
+    fn member(slot: usize, path: &str, changes: &[(&str, Value)]) -> Value {
+        let mut member = json!({"slot": slot, "path": path, "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+            "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0});
+        changes.iter().for_each(|(name, value)| member[name] = value.clone());
+        member
+    }
+
+    /// `status` of an optimal array with these members.
+    fn shown_of(members: &[Value]) -> String {
+        let view = json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "1", "layout": "", "size_bytes": 0, "health": "optimal",
+            "state": "", "clean": true, "read_only": false, "trim_zeroes": true, "paused": false, "members": members,
+            "missing_slots": [], "spans": [], "resync_pending": false, "losses_survived": 1, "in_flight": 0, "events": 0,
+            "created_s": 0, "exports": [], "clients": []});
+        let mut view: ArrayView = serde_json::from_value(view).expect("a view");
+        describe_state(&mut view);
+        words(&[view], false)
+    }
+
+    /// "failed and holds no slot" once stood for all of these.
+    #[test]
+    fn a_member_that_left_is_shown_with_the_one_that_has_its_slot() {
+        let failed = |reason: &str| [("role", json!("failed")), ("failure", json!(reason))];
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &failed("I/O error")), member(1, "/c", &[])]);
+        assert!(text.contains("/b failed, and /c holds slot 1; it can be removed, otherwise clean"), "{text}");
+        assert!(text.contains("/b: I/O error"), "{text}");
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &failed("replaced")), member(1, "/c", &[])]);
+        assert!(text.contains("/b was replaced by /c; it can be removed, otherwise clean"), "{text}");
+        assert!(text.contains("1     replaced"), "{text}");
+        let spare = [&failed("I/O error")[..], &[("slot", Value::Null)]].concat();
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/c", &[]), member(2, "/b", &spare)]);
+        assert!(text.contains("/b failed and holds no slot; it can be removed, otherwise clean"), "{text}");
+    }
+
+    #[test]
+    fn bad_blocks_are_shown() {
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &[("bad_sectors", json!(16))])]);
+        // It is wrapped to the terminal.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains("/b: 16 sectors are bad blocks: they hold nothing usable until a scrub or a write fills them"),
+            "{text}"
+        );
+        assert!(!text.contains("/a: "), "{text}");
+    }
 }

@@ -257,10 +257,10 @@ fn headline(view: &ArrayView) -> String {
         let left: Vec<&MemberView> = members.filter(|member| member.role == "failed").collect();
         match left[..] {
             [] => {}
-            [member] => parts.push(format!("{} {}; it can be removed", member.path, departure(member))),
+            [member] => parts.push(format!("{}; it can be removed", departure(view, member))),
             _ => {
-                let paths: Vec<&str> = left.iter().map(|member| member.path.as_str()).collect();
-                parts.push(format!("{} hold no slot; they can be removed", paths.join(", ")));
+                let departures: Vec<String> = left.iter().map(|member| departure(view, member)).collect();
+                parts.push(format!("{}; they can be removed", departures.join(", ")));
             }
         }
         let word = if view.clean { "clean" } else { "active" };
@@ -270,9 +270,29 @@ fn headline(view: &ArrayView) -> String {
     parts.join(", ")
 }
 
-/// How a member left an array that is optimal without it. A replacement may have failed before it had the slot.
-pub fn departure(member: &MemberView) -> &'static str {
-    if member.failure.as_deref() == Some("replaced") { "was replaced" } else { "failed and holds no slot" }
+/// How a member left an array that is optimal without it, and which member is in its slot now. A replacement that failed never had the slot.
+pub fn departure(array: &ArrayView, member: &MemberView) -> String {
+    let path = &member.path;
+    let holder = array_of(array, member).and_then(|own| {
+        own.members.iter().find(|other| other.slot == member.slot && other.slot.is_some() && other.role == "in sync")
+    });
+    match (was_replaced(member), holder, member.slot) {
+        (true, Some(holder), _) => format!("{path} was replaced by {}", holder.path),
+        (true, None, _) => format!("{path} was replaced"),
+        (false, Some(holder), Some(slot)) => format!("{path} failed, and {} holds slot {slot}", holder.path),
+        (false, ..) => format!("{path} failed and holds no slot"),
+    }
+}
+
+/// True if the member left the array because its replacement was complete.
+pub fn was_replaced(member: &MemberView) -> bool {
+    member.role == "failed" && member.failure.as_deref() == Some("replaced")
+}
+
+/// The array or span that the member is listed in.
+fn array_of<'a>(array: &'a ArrayView, member: &MemberView) -> Option<&'a ArrayView> {
+    let is_here = array.members.iter().any(|own| std::ptr::eq(own, member));
+    if is_here { Some(array) } else { array.spans.iter().find_map(|span| array_of(span, member)) }
 }
 
 /// Five seconds: a member that leaves a request unanswered for so long is named in the headline.
@@ -319,6 +339,13 @@ pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
 pub fn found_mismatch(view: &ArrayView) -> bool {
     let own = view.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.mismatch_repaired;
     own || view.spans.iter().any(found_mismatch)
+}
+
+/// True if something is wrong with an array that has all of its redundancy: its headline says what.
+pub fn needs_attention(view: &ArrayView) -> bool {
+    let members = all_members(view);
+    let lacks = members.iter().any(|member| member.no_room || unanswered_ms(member).is_some());
+    lacks || view.unreplayed.is_some() || found_mismatch(view)
 }
 
 /// The redundancy of the array, or of a span, if it cannot tell which side is wrong.
@@ -377,6 +404,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         hedged_reads: member.hedged_count,
         wrong_sectors: member.wrong_sectors,
         repaired_sectors: member.repaired_sectors,
+        bad_sectors: member.bad_sectors,
         checksums: drive.and_then(|drive| drive.checksums.as_ref()).map(|counts| ChecksumView {
             verified: counts.verified,
             learned: counts.learned,

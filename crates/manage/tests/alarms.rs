@@ -253,5 +253,5 @@ fn what_cannot_work_is_refused_before_anything_is_served() {
     serve(&["--alarm-mail", "nobody in particular"]).refused(2, &["mail", "is no address"]);
     let file = place.path("alarms.toml");
     std::fs::write(&file, "[alarms]\nwebhok = \"http://x/\"\n").expect("a file");
-    serve(&["--alarms", file.to_str().expect("a plain path")]).refused(2, &["alarms.toml", "webhok"]);
+    serve(&["--alarms", file.to_str().expect("a plain path")]).refused(2, &["alarms.toml:2: unknown field", "webhok"]);
 }

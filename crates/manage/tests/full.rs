@@ -421,6 +421,7 @@ fn holes_in_metadata(level: &str, count: usize) {
         let status = place.status("tank");
         assert!(status["members"].as_array().expect("a list").iter().any(|member| member["no_room"] == true), "{status:#}");
         assert!(status["headline"].as_str().is_some_and(|line| line.contains("NO SPACE on ")), "{status:#}");
+        assert_eq!(place.run(&["status"]).code, 3, "writes of clients fail");
     }
     Writer::client(&serve).read(0, 8 << 20).expect("reads go on");
     place.ok(&["stop", "tank", "--force"]);

@@ -60,7 +60,7 @@ fn the_worst_comes_first_and_fits_a_terminal() {
     let headline = |status: Value| status["headline"].as_str().expect("a line").to_owned();
     let replaced = headline(place.status("tank"));
     assert!(
-        replaced.starts_with(&format!("{} failed and holds no slot; it can be removed, otherwise ", images[0])),
+        replaced.starts_with(&format!("{} failed, and {fresh} holds slot 0; it can be removed, otherwise ", images[0])),
         "{replaced}"
     );
     place.ok(&["remove", "tank", &images[0]]);

@@ -24,23 +24,71 @@ fn drives_named_twice_are_refused() {
     std::os::unix::fs::symlink(&images[0], &link).expect("a link");
     let before = contents(&images);
     let link = link.to_str().expect("a plain path");
-    place.run(&["create", "x", "--level", "1", &images[0], &images[0]]).refused(1, &["same drive", "once"]);
-    place.run(&["create", "x", "--level", "1", &images[0], link]).refused(1, &["same drive", "once"]);
-    place.run(&["create", "x", "--level", "1", "--spare", link, &images[0], &images[1]]).refused(1, &["same drive", "once"]);
+    place.run(&["create", "x", "--level", "1", &images[0], &images[0]]).refused(2, &["same drive", "once"]);
+    place.run(&["create", "x", "--level", "1", &images[0], link]).refused(2, &["same drive", "once"]);
+    place.run(&["create", "x", "--level", "1", "--spare", link, &images[0], &images[1]]).refused(2, &["same drive", "once"]);
     assert!(before == contents(&images));
     let place = Place::new();
     let images = array(&place);
     let before = contents(&images);
-    place.run(&["serve", &images[0], &images[0], &images[1]]).refused(1, &["same drive", "once"]);
+    place.run(&["serve", &images[0], &images[0], &images[1]]).refused(2, &["same drive", "once"]);
     // Nobody is asked to confirm that one drive is wiped twice.
     let link = place.path("link");
     std::os::unix::fs::symlink(&images[0], &link).expect("a link");
     for twin in [&images[0], link.to_str().expect("a plain path")] {
         for means in [&[][..], &["--discard"], &["--force"]] {
-            place.run(&[&["wipe"], means, &[&images[1], &images[0], twin]].concat()).refused(1, &["same drive", "name it once"]);
+            place.run(&[&["wipe"], means, &[&images[1], &images[0], twin]].concat()).refused(2, &["same drive", "name it once"]);
         }
     }
     assert!(before == contents(&images));
+}
+
+/// A program parses all of standard output at once. `examine` once printed a list, and an error after it.
+#[test]
+fn json_output_is_one_value_whatever_fails() {
+    let place = Place::new();
+    let images = array(&place);
+    let json = |arguments: &[&str], code: i32| -> serde_json::Value {
+        let ran = place.run(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, code, "{ran:?}");
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    };
+    let absent = place.path("absent").to_str().expect("a plain path").to_owned();
+    let examined = json(&["examine", &images[0], &absent, &images[3]], 1);
+    let members: Vec<_> = examined.as_array().expect("a list").iter().map(|drive| drive["member"].as_bool()).collect();
+    assert_eq!(members, [Some(true), Some(false), None], "{examined:#}");
+    assert!(examined[2]["error"].as_str().is_some_and(|error| error.contains("does not exist")), "{examined:#}");
+    let missed = json(&["assemble", "lake", &images[0], &images[1], &images[2]], 1);
+    assert!(missed["error"]["message"].as_str().is_some_and(|text| text.contains("there are: tank")), "{missed:#}");
+    let unparsed = json(&["create", "x"], 2);
+    assert!(unparsed["error"]["message"].as_str().is_some_and(|text| text.contains("--level <LEVEL> <DRIVE>")), "{unparsed:#}");
+    json(&["wipe", &images[0]], 4);
+    json(&["status", "lake"], 1);
+    // The reason of a failure is on standard output here, and was once taken for the device.
+    json(&["attach", "lake"], 1);
+    assert_eq!(json(&["config", "show"], 0), serde_json::json!([]));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_name_what_is_missing() {
+    let place = Place::new();
+    let images = array(&place);
+    place.run(&["assemble", "lake"]).refused(2, &["no drive is named", "lake", "--scan"]);
+    place.run(&["speed", "tank"]).refused(2, &["--min", "--max", "--latency"]);
+    // Nobody is told of --force for an array that cannot be made.
+    place.run(&["create", "x", "--level", "6", &images[0], &images[1], &images[2]]).refused(2, &["RAID level 6 takes 4"]);
+    place.run(&["create", &"x".repeat(40), "--level", "5", &images[0], &images[1], &images[2]]).refused(2, &["31 bytes"]);
+}
+
+#[test]
+fn commands_with_nothing_to_show_say_so() {
+    let place = Place::new();
+    let (state, tokens) = (place.path("state"), place.path("tokens"));
+    std::fs::write(place.path("stria.toml"), format!("[daemon]\nstate = {state:?}\n[api]\ntokens = {tokens:?}\n"))
+        .expect("a file");
+    assert!(place.ok(&["token", "list"]).contains("stria token create"));
+    let events = place.ok(&["events"]);
+    assert!(events.contains("no event is stored in ") && events.contains("stria serve"), "{events}");
 }
 
 #[test]

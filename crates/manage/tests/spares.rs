@@ -39,7 +39,7 @@ fn one_spare_goes_to_one_of_two_arrays_that_fail_at_once() {
     // A drive that carries something is wiped only when that is confirmed.
     place.run(&["spare", "add", &images[0]]).refused(4, &["blank", "member of array", "--yes"]);
     // A drive that is named twice was called in use.
-    place.run(&["spare", "add", &images[4], &images[4]]).refused(1, &["same drive", "name it once"]);
+    place.run(&["spare", "add", &images[4], &images[4]]).refused(2, &["same drive", "name it once"]);
     assert_eq!(pool(&place).len(), 0);
     // If one drive is refused, none is wiped.
     let old = place.path("old").to_str().expect("a plain path").to_owned();

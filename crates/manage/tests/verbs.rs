@@ -129,7 +129,14 @@ fn what_is_wrong_is_explained() {
     place.ok(&["fail", "tank", "1", "--force"]);
     for arguments in [&["explain"][..], &["explain", "tank"]] {
         let ran = place.run(arguments);
-        let words = ["DEGRADED", "loss of another drive loses data", "stria add tank DRIVE", "serial number"];
+        let words = [
+            "DEGRADED",
+            "because",
+            "failed on command",
+            "loss of another drive loses data",
+            "stria add tank DRIVE",
+            "serial number",
+        ];
         assert!(ran.code == 3 && words.iter().all(|word| ran.stdout.contains(word)), "{ran:?}");
     }
     daemon.signal("-TERM");

@@ -67,7 +67,8 @@ pub fn failed(failure: &Failure, json: bool, tell: fn(&str)) -> ExitCode {
 }
 
 fn print_error(exit_code: u8, message: &str) {
-    output::print_json(&serde_json::json!({"error": {"exit_code": exit_code, "message": message}}));
+    // In one line, as it may follow lines of what was done before.
+    output::say(true, String::new, || serde_json::json!({"error": {"exit_code": exit_code, "message": message}}));
 }
 
 /// Ends an invalid command line, or one that asks for help.
@@ -76,10 +77,16 @@ fn not_understood(error: &Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if json && error.use_stderr() {
         let text = error.render().to_string();
-        print_error(2, text.trim_start_matches("error: ").lines().next().unwrap_or_default());
+        print_error(2, &first_paragraph(&text));
     }
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// What the parser does not understand, in one line: it lists arguments in lines of their own, and adds tips and usage after a blank line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.trim_start_matches("error: ").lines().take_while(|line| !line.trim().is_empty());
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// The absolute path: a serve and its commands may run in different folders. Links are not resolved.
@@ -93,4 +100,18 @@ pub fn state_folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     base.unwrap_or_else(|| PathBuf::from("/var/lib")).join("stria")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// JSON once ended at "were not provided:".
+    #[test]
+    fn a_usage_error_in_json_names_the_arguments() {
+        let text =
+            "error: the following required arguments were not provided:\n  --level <LEVEL>\n  <NAME>\n\nUsage: stria create\n";
+        assert_eq!(first_paragraph(text), "the following required arguments were not provided: --level <LEVEL> <NAME>");
+        assert_eq!(first_paragraph("error: unexpected argument '-x' found\n\n  tip: none\n"), "unexpected argument '-x' found");
+    }
 }

@@ -185,8 +185,8 @@ pub struct SpareCommand {
 }
 
 const SPARE_HELP: &str = "\
-An array that lacks a member and has no spare of its own takes the smallest drive of the pool that is blank, large enough, and an SSD or a hard
-disk like its members; drives in the members' enclosure come first. [spares] in stria.toml(5) has the policy. A drive that is removed from its
+An array that lacks a member and has no spare of its own takes the smallest drive of the pool that is blank, large enough, and an SSD or a hard \
+disk like its members; drives in the members' enclosure come first. [spares] in stria.toml(5) has the policy. A drive that is removed from its \
 array and wiped is in the pool again.";
 
 /// An action on the pool.
@@ -198,7 +198,7 @@ pub enum SpareAction {
         #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
         drives: Vec<PathBuf>,
         /// Wipe drives that are not blank, without asking.
-        #[arg(long, visible_alias = "yes", short_alias = 'y')]
+        #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
         force: bool,
     },
     /// List the drives of the pool: free, or in which array.

@@ -68,5 +68,5 @@ pub struct Firmware {
 }
 
 const FIRMWARE_HELP: &str = "\
-Only NVMe drives that take firmware by NVMe commands. The image is read by the process that serves the array: the daemon of the
+Only NVMe drives that take firmware by NVMe commands. The image is read by the process that serves the array: the daemon of the \
 package sees no file below /tmp. Repeat the command for each member, once the one before is in sync again.";

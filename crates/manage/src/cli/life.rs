@@ -41,7 +41,7 @@ pub struct Destroy {
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     /// Do not ask.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -69,7 +69,7 @@ pub struct Wipe {
     #[arg(long, group = "means")]
     pub sanitize: bool,
     /// Do not ask.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
 }
 
@@ -141,9 +141,9 @@ pub struct Set {
 }
 
 const SET_HELP: &str = "\
---write and --drive-caches take effect at once. The others need a short pause: the array is stopped, changed, and started again.
-Block devices and virtual machines wait meanwhile; NBD clients reconnect, if they can.
-The daemon stores --write, --drive-caches and --read-only in its configuration; `stria serve` has options of the same names.
+--write and --drive-caches take effect at once. The others need a short pause: the array is stopped, changed, and started again. \
+Block devices and virtual machines wait meanwhile; NBD clients reconnect, if they can. \
+The daemon stores --write, --drive-caches and --read-only in its configuration; `stria serve` has options of the same names. \
 After a power cut during a change the array has either the old or the new setting; repeat the command to complete it.";
 
 impl Set {

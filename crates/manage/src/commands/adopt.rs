@@ -5,15 +5,16 @@ use crate::cli;
 use crate::client;
 use crate::config::edit::Edit;
 use crate::config::{self, Block, Config, Uuid};
+use crate::keeper::count_of;
 use crate::mdadm::keep_away;
 use crate::meant::{chosen, look};
 use crate::ownership::{self, Adopted, Terms};
 use crate::rest::auth::read_tokens;
 use serde_json::json;
 use std::path::Path;
-use stria_block::shown;
+use stria_block::{shown, shown_sentence};
 use stria_host::sort_arguments;
-use stria_terminal::output::{print, say};
+use stria_terminal::output::{print, print_json, say};
 use stria_terminal::{Failure, absolute};
 
 /// Gives an array to Stria.
@@ -98,7 +99,8 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
             read_tokens(&api.tokens).map_err(Failure::Failed)?;
             let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
             let count = config.arrays.len();
-            let words = || format!("{} {there}; {count} arrays belong to Stria", path.display());
+            let belong = if count == 1 { "belongs" } else { "belong" };
+            let words = || format!("{} {there}; {} {belong} to Stria", path.display(), count_of(count));
             say(json, words, || json!({"config": path, "arrays": count}));
         }
         cli::ConfigAction::Show => show(&config, json),
@@ -108,6 +110,7 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
 }
 
 fn show(config: &Config, json: bool) {
+    let mut views = Vec::new();
     for array in &config.arrays {
         let ublk = match array.ublk {
             Block::None => None,
@@ -123,12 +126,17 @@ fn show(config: &Config, json: bool) {
             text + if array.read_only { "  read-only" } else { "" } + if array.start { "" } else { "  not started by itself" }
         };
         let spans: Vec<String> = array.spans.iter().map(Uuid::to_string).collect();
-        say(json, words, || {
+        if !json {
+            print(&format!("{}\n", shown_sentence(&words())));
+        }
+        views.push(
             json!({"name": array.title(), "uuid": array.uuid.to_string(), "spans": spans, "start": array.start, "ublk": ublk,
-                "vhost_user": array.vhost_user, "read_only": array.read_only, "lanes": array.lanes})
-        });
+            "vhost_user": array.vhost_user, "read_only": array.read_only, "lanes": array.lanes}),
+        );
     }
-    if config.arrays.is_empty() && !json {
+    if json {
+        print_json(&views);
+    } else if views.is_empty() {
         print("no array belongs to Stria: `stria adopt` takes one\n");
     }
 }

@@ -1,6 +1,7 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
 use crate::matter::{Matter, MatterKind, Urgency, not_served, of_array};
+use crate::monitor::StandingView;
 use crate::{cli, client};
 use std::fmt::Write as _;
 use stria_block::{shown, shown_sentence};
@@ -13,6 +14,7 @@ use stria_terminal::{Failure, NOT_WELL};
 /// When the array is not served.
 pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     let socket = command.control.socket.as_deref();
+    let mut well = "nothing is wrong".to_owned();
     let adopted = client::adopted(socket);
     let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
@@ -20,6 +22,17 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         matters = of_array(&client::find(socket, name)?.1);
     } else if command.name.is_none() {
         let (services, silent) = client::survey(socket)?;
+        if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
+            well = "no array is served, so there is nothing to explain: start one with `stria serve`".into();
+        }
+        let alarm_count: usize = services
+            .iter()
+            .filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok())
+            .map(|open| open.len())
+            .sum();
+        if alarm_count > 0 {
+            well = "nothing is wrong with the arrays; `stria alarm` lists the open alarms".into();
+        }
         matters.extend(services.iter().flat_map(|(_, arrays)| arrays).flat_map(of_array));
         matters.extend(silent.iter().map(|serve| Matter {
             array: serve.socket.display().to_string(),
@@ -38,18 +51,34 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     if json {
         print_json(&matters);
     } else {
-        print(&words(&matters));
+        print(&words(&matters, &well));
     }
     Ok(if matters.is_empty() { 0 } else { NOT_WELL })
 }
 
-fn words(matters: &[Matter]) -> String {
+/// True if two matters differ in their drive only.
+fn is_alike(one: &Matter, other: &Matter) -> bool {
+    (&one.array, one.kind, &one.means, &one.action, &one.avoid)
+        == (&other.array, other.kind, &other.means, &other.action, &other.avoid)
+}
+
+/// `well`: the sentence if there is nothing to explain.
+fn words(matters: &[Matter], well: &str) -> String {
     if matters.is_empty() {
-        return "nothing is wrong\n".into();
+        return format!("{well}\n");
     }
     let mut text = String::new();
-    for matter in matters {
+    for (index, matter) in matters.iter().enumerate() {
         let _ = writeln!(text, "{}: {}", shown(&matter.array), shown_sentence(&matter.what));
+        // Often a file system holds all members. What follows is the same for each.
+        if matters.get(index + 1).is_some_and(|next| matter.kind == MatterKind::NoSpace && is_alike(matter, next)) {
+            continue;
+        }
+        if let Some(reason) = matter.reason.as_ref().filter(|reason| !matter.what.contains(reason.as_str())) {
+            // Of several drives the reason is that of the first that failed.
+            let subject = if let [drive] = &matter.drives[..] { format!("{drive}: ") } else { String::new() };
+            let _ = writeln!(text, "  {:>7}  {}", "because", shown_sentence(&format!("{subject}{reason}")));
+        }
         for (title, sentence) in [("means", &matter.means), ("do", &matter.action), ("not now", &matter.avoid)] {
             let _ = writeln!(text, "  {title:>7}  {}", shown_sentence(sentence));
         }

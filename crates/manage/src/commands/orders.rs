@@ -88,6 +88,7 @@ pub fn routine(command: &cli::Routine, json: bool) -> Result<(), Failure> {
 pub fn events(command: &cli::Events, json: bool) -> Result<(), Failure> {
     let config = Config::read(&config::path(command.config.config.as_deref()))?;
     let mut events = stored(&config.daemon.state)?;
+    let is_bare = events.is_empty();
     events.retain(|event| command.name.as_ref().is_none_or(|name| event.array == *name));
     events.retain(|event| !command.orders || event.kind == "ordered");
     if let Some(last) = command.last {
@@ -95,6 +96,11 @@ pub fn events(command: &cli::Events, json: bool) -> Result<(), Failure> {
     }
     if json {
         print_json(&events);
+    } else if is_bare {
+        let folder = config.daemon.state.display().to_string();
+        print(&format!("no event is stored in {}: the daemon stores events; `stria serve` only logs them\n", shown(&folder)));
+    } else if events.is_empty() {
+        print("no stored event is of this kind\n");
     } else {
         print(&events.iter().map(words).collect::<String>());
     }

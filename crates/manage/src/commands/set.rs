@@ -56,7 +56,9 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
             notes.push(format!("{} keeps that", path.display()));
         }
         (true, false) if served.is_some() => {
-            notes.push(format!("it holds until the array stops: options of `stria serve`, or `stria adopt {name}`, keep it"));
+            notes.push(format!(
+                "it holds until the array stops: `stria adopt {name}`, or the same option of `stria serve`, keeps it"
+            ));
         }
         (true, false) => {
             return Err(Failure::Failed(format!(

@@ -19,7 +19,7 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
     match &command.action {
         cli::SpareAction::Add { drives, force } => {
             let changed = pool::add(&path, &named(drives), |what| confirm(what, *force))?;
-            say_changed(&changed, "added", "in the pool of spares", socket, json)
+            say_changed(&changed, "added", "in the pool of spares now", socket, json)
         }
         cli::SpareAction::List => {
             list(&pool::list(&Config::read(&path)?.spares.drives), json);
@@ -37,7 +37,11 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
 fn say_changed(changed: &Changed, key: &str, what: &str, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let told = tell_daemon(socket)?;
     let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
-    say(json, || format!("{} {what}; {told}", list.join(", ")), || json!({key: list, "pool": changed.pool}));
+    say(
+        json,
+        || format!("{} {} {what}; {told}", list.join(", "), if list.len() == 1 { "is" } else { "are" }),
+        || json!({key: list, "pool": changed.pool}),
+    );
     Ok(())
 }
 

@@ -60,6 +60,7 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
             let list = lines.iter().map(|line| json!({"name": line.name, "role": line.role, "proof": line.proof}));
             print_json(&list.collect::<Vec<_>>());
         }
+        TokenAction::List if lines.is_empty() => print("there is no token: `stria token create` makes one\n"),
         TokenAction::List => {
             let kind = |line: &TokenLine| if line.proof.starts_with("cert:") { "certificate" } else { "token" };
             print(

@@ -178,11 +178,16 @@ fn number_up_to(count: usize) -> impl Fn(&str) -> Result<usize, String> {
     }
 }
 
+/// `1 drive`
+fn drives_of(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "drive" } else { "drives" })
+}
+
 fn level() -> Result<&'static Purpose, Failure> {
     let mut text = String::from("1. What is the array for?\n\n");
     for (index, purpose) in PURPOSES.iter().enumerate() {
         let raid = if purpose.level == "jbod" { "JBOD".to_owned() } else { format!("RAID {}", purpose.level) };
-        let _ = writeln!(text, "{:>3}  {} ({raid}, {} drives or more)", index + 1, purpose.name, purpose.drives_min);
+        let _ = writeln!(text, "{:>3}  {} ({raid}, {} or more)", index + 1, purpose.name, drives_of(purpose.drives_min));
         let rows = [("space", purpose.space), ("speed", purpose.speed), ("safety", purpose.safety)];
         let rows = rows.map(|(name, words)| vec![name.to_owned(), words.to_owned()]).to_vec();
         text.extend(paragraphs(74, rows).lines().map(|line| format!("       {line}\n")));

@@ -168,6 +168,12 @@ fn member(families: &mut Families, member: &MemberView, of: Labels) {
         member.wrong_sectors as f64,
     );
     families.gauge(
+        "stria_member_bad_sectors",
+        "Sectors recorded as bad blocks: they hold nothing usable until they are written.",
+        of,
+        member.bad_sectors as f64,
+    );
+    families.gauge(
         "stria_member_no_space",
         "1 if its file system or pool had no space for a write in the last minute.",
         of,

@@ -223,7 +223,7 @@ fn members(known: &mut Known, view: &ArrayView, seen: &mut Seen) {
         let why = failure.map_or_else(String::new, |failure| format!(": {failure}"));
         let (name, path, headline) = (&view.name, &lost.path, &view.headline);
         let (event, kind) = if lost.was_spare { (Event::FailSpare, "spare") } else { (Event::Fail, "member") };
-        let text = format!("{kind} {path} of array \"{name}\" was dropped{why}. The array is {headline}");
+        let text = format!("{kind} {path} of array \"{name}\" was dropped{why}; the array now: {headline}");
         seen.conditions.push(condition(event, name, Some(path), text));
     }
     // Told at least once, even if a spare has already taken over.

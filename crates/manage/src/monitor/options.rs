@@ -1,6 +1,7 @@
 //! The options of `serve` for metrics and alarms.
 
 use super::page;
+use crate::config::line_of;
 use clap::{Args, ValueHint};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -86,5 +87,8 @@ impl MonitorPlan {
 fn read(path: &Path) -> Result<(AlarmConfig, HealthConfig), Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    toml::from_str::<AlarmFile>(&text).map(|file| (file.alarms, file.health)).map_err(|error| wrong(&error))
+    toml::from_str::<AlarmFile>(&text).map(|file| (file.alarms, file.health)).map_err(|error| {
+        let line = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
+        Failure::Usage(format!("{}{line}: {}; see docs/ALARMS.md", path.display(), error.message()))
+    })
 }
