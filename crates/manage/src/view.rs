@@ -274,7 +274,7 @@ fn headline(view: &ArrayView) -> String {
 pub fn departure(array: &ArrayView, member: &MemberView) -> String {
     let path = &member.path;
     let holder = array_of(array, member).and_then(|own| {
-        own.members.iter().find(|other| other.slot == member.slot && other.slot.is_some() && other.role != "failed")
+        own.members.iter().find(|other| other.slot == member.slot && other.slot.is_some() && other.role == "in sync")
     });
     match (was_replaced(member), holder, member.slot) {
         (true, Some(holder), _) => format!("{path} was replaced by {}", holder.path),
