@@ -15,6 +15,7 @@ pub use values::{Block, Patience, Uuid};
 use crate::monitor::{self, MonitorPlan};
 use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
+use crate::toml_line;
 use crate::ublk::UblkCopy;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -296,7 +297,7 @@ impl Config {
     /// The fault, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or_else(String::new, |span| format!(":{}", line_of(text, span.start)));
+            let line = toml_line::of_error(text, &error);
             format!("{line}: {}; see stria.toml(5)", error.message())
         })?;
         config.check().map_err(|error| format!(": {error}"))?;
@@ -396,11 +397,6 @@ impl Config {
     pub fn owner(&self, uuid: Uuid, upper: Option<Uuid>) -> Option<&Array> {
         self.arrays.iter().find(|array| array.owns(uuid, upper))
     }
-}
-
-/// Counted from 1.
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the machine's directory may

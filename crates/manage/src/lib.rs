@@ -45,6 +45,7 @@ pub mod settings;
 mod signals;
 mod sockets;
 mod status;
+mod toml_line;
 mod tools;
 mod ublk;
 mod vhost_user;

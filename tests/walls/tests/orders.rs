@@ -16,7 +16,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings api log event_log mounts atomic_file sockets lane_spec drive_name free ledger ublk view tools
+        settings api log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress matter plain_status status nbd vhost_user
         service signals control monitor
         wipe cli config mdadm meant event_file attach ownership foreign
@@ -108,7 +108,7 @@ fn of_tools() {
     holds(
         "tools/plan",
         "
-        model queueing station ssd hdd load calibration level platform backplane modelled array calc campaign profile reliability
+        bounds applications model queueing station ssd hdd load calibration level platform backplane modelled array calc campaign profile reliability
         rig reproduce subject advice
         ",
     );

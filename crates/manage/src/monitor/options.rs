@@ -1,7 +1,7 @@
 //! The options of `serve` for metrics and alarms.
 
 use super::page;
-use crate::config::line_of;
+use crate::toml_line;
 use clap::{Args, ValueHint};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<(AlarmConfig, HealthConfig), Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
     toml::from_str::<AlarmFile>(&text).map(|file| (file.alarms, file.health)).map_err(|error| {
-        let line = error.span().map_or_else(String::new, |span| format!(":{}", line_of(&text, span.start)));
+        let line = toml_line::of_error(&text, &error);
         Failure::Usage(format!("{}{line}: {}; see docs/ALARMS.md", path.display(), error.message()))
     })
 }

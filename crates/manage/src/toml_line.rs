@@ -1,0 +1,7 @@
+//! Where in a TOML file a mistake is.
+
+/// The line of a mistake, as `:7` behind the file's name. Empty if it has none.
+pub(crate) fn of_error(text: &str, error: &toml::de::Error) -> String {
+    let line = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+    error.span().map_or_else(String::new, |span| format!(":{}", line(span.start)))
+}
