@@ -178,7 +178,7 @@ pub fn of_array(array: &ArrayView) -> Vec<Matter> {
 
 /// True if the array loses no data when the member of this path is failed.
 pub fn can_lose(array: &ArrayView, path: &str) -> bool {
-    let own = array.members.iter().any(|member| member.path == path && (member.role != "in sync" || array.losses_survived > 0));
+    let own = array.members.iter().any(|member| member.path == path && !member.needed);
     own || array.spans.iter().any(|span| can_lose(span, path))
 }
 
@@ -622,8 +622,13 @@ mod tests {
         assert!(spare.contains("stria fail tank /dev/0") && spare.contains("spare"), "{spare}");
         let none = action("{}");
         assert!(none.contains("stria fail tank /dev/0") && !none.contains("spare"), "{none}");
-        let bare = action(r#"{"/losses_survived": 0, "/members/1/role": "spare"}"#);
+        let bare = action(r#"{"/losses_survived": 0, "/members/0/needed": true, "/members/1/role": "spare"}"#);
         assert!(!bare.contains("stria fail") && bare.contains("wait"), "{bare}");
+        let other_pair = action(r#"{"/losses_survived": 0}"#);
+        assert!(
+            other_pair.contains("stria fail tank /dev/0"),
+            "its copy is there, and that of another member is not: {other_pair}"
+        );
         let filled = action(r#"{"/losses_survived": 0, "/members/0/role": "rebuilding"}"#);
         assert!(filled.contains("stria fail tank /dev/0"), "what it holds is elsewhere: {filled}");
     }

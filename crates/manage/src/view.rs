@@ -416,6 +416,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         no_room: member.has_no_space,
+        needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
         read_latency: latency(|drive| drive.timings.read.latency()),

@@ -753,9 +753,10 @@ fn after_failure(view: &ArrayView, drive: &Path) -> String {
         |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
     let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
     let what = if std::ptr::eq(part, view) { "the array".to_owned() } else { format!("span \"{}\"", part.name) };
+    let is_needed = part.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
     match part.losses_survived {
-        0 => format!("{what} has no redundancy left, so this would lose data, and is refused"),
-        1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
+        _ if is_needed => format!("{what} has no redundancy left for this drive, so this would lose data, and is refused"),
+        0 | 1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
         count => format!("{what} survives {} more failures afterwards", count - 1),
     }
 }
@@ -946,7 +947,7 @@ mod tests {
 
     fn view(name: &str, left: usize, missing: &[usize], members: &[(&str, &str)], spans: Vec<Value>) -> Value {
         let member = |(slot, (path, role)): (usize, &(&str, &str))| {
-            json!({"slot": slot, "path": path, "role": role, "size_bytes": 1, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+            json!({"slot": slot, "path": path, "role": role, "needed": left == 0 && *role == "in sync", "size_bytes": 1, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
                 "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
         };
         let members: Vec<Value> = members.iter().enumerate().map(member).collect();
@@ -982,5 +983,15 @@ mod tests {
         let (refused, told) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
         assert!(refused.contains("is refused"), "{refused}");
         assert!(told.contains("tank-1") && told.contains("no redundancy afterwards"), "{told}");
+    }
+
+    /// RAID 10 that lacks a member of one pair: one of another pair can be failed.
+    #[test]
+    fn a_member_whose_copy_is_there_can_be_failed() {
+        let mut pairs = view("tank", 0, &[1], &[("/a", "in sync"), ("/b", "in sync")], vec![]);
+        pairs["members"][1]["needed"] = false.into();
+        let array = of(pairs);
+        assert!(after_failure(&array, Path::new("/a")).contains("is refused"));
+        assert!(after_failure(&array, Path::new("/b")).contains("ONE MORE FAILURE"));
     }
 }
