@@ -34,9 +34,14 @@ enum Command {
 
 /// The server and the export of a URI.
 #[derive(Debug, PartialEq)]
-enum Address {
+pub(crate) enum Address {
     Unix(String),
     Tcp(String),
+}
+
+/// The server of a URI without TLS.
+pub(crate) fn address(uri: &str) -> Option<Address> {
+    parse(uri).ok().map(|(address, _)| address)
 }
 
 fn parse(uri: &str) -> std::result::Result<(Address, String), String> {

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds them
@@ -44,21 +44,45 @@ pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     Ok(file)
 }
 
+fn in_use(place: &dyn std::fmt::Display) -> String {
+    format!("{place} is measured by another run, or served by another program, which would affect the figures: wait for its end")
+}
+
+/// One name for all paths of a file or device.
+fn name_of(path: &Path) -> std::io::Result<String> {
+    let metadata = std::fs::metadata(path)?;
+    Ok(match metadata.file_type().is_block_device() {
+        true => format!("block {}", metadata.rdev()),
+        false => format!("file {} {}", metadata.dev(), metadata.ino()),
+    })
+}
+
+/// Locks a file or device until the result is dropped.
+fn by_flock(path: &Path) -> Result<File, String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::empty()).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file: File = file.into();
+    within(FREE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| in_use(&path.display()))?;
+    Ok(file)
+}
+
+/// Locks the plain files among the drives of an array, which no server has at this moment, before they are overwritten.
+pub(crate) fn image_files(drives: &[PathBuf]) -> Result<Vec<File>, String> {
+    drives.iter().filter(|drive| drive.is_file()).map(|drive| by_flock(drive)).collect()
+}
+
 /// Targets that are locked while this value exists.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    files: Vec<File>,
+    /// Locked with `flock`, by the same names.
+    files: BTreeMap<String, File>,
     names: BTreeMap<String, UnixListener>,
 }
 
 impl Held {
-    /// Locks a target, or fails if another run has it. `by_file`: with `flock`, since no other program locks it.
+    /// Locks a target, or fails if another run has it. `by_file`: also with `flock`, unless a server of this run has it.
     pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
-        let taken = || {
-            format!(
-                "{place} is measured by another run, or served by another program, which would affect the figures: wait for its end"
-            )
-        };
+        let taken = || in_use(place);
         if !hosts.is_empty() {
             return hosts.iter().try_for_each(|host| {
                 let place = host.place.as_ref().unwrap_or(place);
@@ -66,21 +90,19 @@ impl Held {
             });
         }
         let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
-        let in_words = |error: std::io::Error| format!("{}: {error}", path.display());
-        let metadata = std::fs::metadata(path).map_err(in_words)?;
-        let name = match metadata.file_type().is_block_device() {
-            true => format!("block {}", metadata.rdev()),
-            false => format!("file {} {}", metadata.dev(), metadata.ino()),
-        };
-        let is_new = !self.names.contains_key(&name);
+        let name = name_of(path).map_err(|error| format!("{}: {error}", path.display()))?;
         self.take_name(&name).map_err(|_| taken())?;
-        if by_file && is_new {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file: File = open(path, flags, Mode::empty()).map_err(|error| in_words(error.into()))?.into();
-            within(FREE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| taken())?;
-            self.files.push(file);
+        if by_file && !self.files.contains_key(&name) {
+            self.files.insert(name, by_flock(path)?);
         }
         Ok(())
+    }
+
+    /// Ends the `flock` of a file, so that a server of this run can take it. The name stays locked.
+    pub(crate) fn release(&mut self, path: &Path) {
+        if let Ok(name) = name_of(path) {
+            self.files.remove(&name);
+        }
     }
 
     /// This run may lock its own targets again, as it makes several arrays of the same drives, one after the other.
