@@ -765,7 +765,7 @@ impl Target {
         if matches!(spec.kind, TargetKind::Array | TargetKind::Md) {
             target.drives().iter().for_each(|drive| held.release(drive));
             let uuid = own.array(&spec.name).filter(|_| made_before && !is_lost);
-            if !uuid.is_some_and(|uuid| target.find_array(&uuid).is_ok()) {
+            if uuid.is_none_or(|uuid| target.find_array(&uuid).is_err()) {
                 target.is_lost = made_before;
                 target.remake_array().map_err(failed)?;
             }
