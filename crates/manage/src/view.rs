@@ -506,6 +506,11 @@ pub fn is_held(end: &EventView) -> bool {
     end.kind == "sweep_stopped" && end.text.contains(" stopped: paused at ")
 }
 
+/// True of the end of a member that its replacement has followed: no redundancy was lost.
+pub fn is_replaced(event: &EventView) -> bool {
+    event.kind == "member_failed" && event.text.ends_with(" was dropped: replaced")
+}
+
 /// An event of the service itself.
 pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
     let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);

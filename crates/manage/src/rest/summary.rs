@@ -4,7 +4,7 @@ use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
 use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, not_served, of_array};
 use crate::monitor::StandingView;
-use crate::view::all_members;
+use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
@@ -125,7 +125,7 @@ fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option
         view.is_some_and(holds)
     };
     let mut lost = BTreeMap::new();
-    for event in events.iter().filter(|event| is_here(&event.array)) {
+    for event in events.iter().filter(|event| is_here(&event.array) && !is_replaced(event)) {
         match (event.kind.as_str(), event.slot) {
             // A member without a slot was a spare.
             ("member_failed" | "member_gone", Some(slot)) => drop(lost.entry(slot).or_insert(event.time_ms)),
@@ -335,6 +335,11 @@ mod tests {
         assert_eq!(since(&history[..7]), Some(2), "neither a start nor the failure of what was filled there ends it");
         assert_eq!(since(&history), None);
         assert_eq!(first_loss(&events(&history[..2]), |name| name == "lake", None), None);
+        // The end of a replacement drops the member that was replaced.
+        let mut replaced =
+            events(&[(1, "member_in_sync", Some(0)), (1, "member_failed", Some(0)), (9, "member_failed", Some(0))]);
+        replaced[1].text = "/d (slot 0) was dropped: replaced".into();
+        assert_eq!(first_loss(&replaced, |name| name == "tank", None), Some(9));
         // A member that came back while the daemon was off is in sync without an event.
         let member = serde_json::json!({"slot": 0, "path": "/d", "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
             "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0});
