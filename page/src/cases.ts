@@ -88,8 +88,9 @@ const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left"
 const has_target = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
 /** Each slot has a drive, and one of them is not filled. */
 const has_all_drives = (view: ArrayView | null) => has_target(view) && view?.missing_slots.length === 0;
+const restores = (view: ArrayView | null) => view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync";
 /** A rebuild runs, and does not fill every gap. */
-const fills_another = (view: ArrayView | null) => has_target(view) && (view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync");
+const fills_another = (view: ArrayView | null) => has_target(view) && restores(view);
 const regular = (stem: Stem, steps: Steps): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
 const not_served = (means: Key, todo: Key[], avoid: Key[]): Words => ({ what: "case_not_served", means, todo, avoid });
 
@@ -117,7 +118,7 @@ const STATES: Record<MatterKind, Wording> = {
   }),
   degraded: (view) => ({
     what: is_bare(view) ? "case_degraded_bare" : "case_degraded",
-    ...(has_all_drives(view) && !view?.sweep
+    ...(has_all_drives(view) && !restores(view)
       ? { means: "means_ended_early", todo: ["do_ended_early", "do_plan"], avoid: ["not_pull_another", "not_restart"] }
       : {
           means: left(view),

@@ -207,10 +207,15 @@ fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
     view::is_lost(member) || is_dropped && !array.members.iter().any(holds)
 }
 
-/// True of a degraded array where each slot has a drive, one of them is not filled, and no sweep runs: its rebuild has ended early.
+/// True if a rebuild runs, or the resync before it.
+fn restores(array: &ArrayView) -> bool {
+    array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"))
+}
+
+/// True of a degraded array where each slot has a drive, and nothing fills one of them: its rebuild has ended early.
 pub fn ended_early(array: &ArrayView) -> bool {
     let has_target = array.members.iter().any(|member| member.role == "rebuilding");
-    has_target && array.missing_slots.is_empty() && array.sweep.is_none()
+    has_target && array.missing_slots.is_empty() && !restores(array)
 }
 
 /// Collects the matters of one array or span.
@@ -276,8 +281,7 @@ impl Collector<'_> {
 
     /// True if a member is being filled. A resync comes before the rebuild, and a measurement holds both for a moment.
     fn fills_one(&self) -> bool {
-        let runs = self.array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
-        self.has_target() && (runs || self.is_measuring && !self.is_paused)
+        self.has_target() && (restores(self.array) || self.is_measuring && !self.is_paused)
     }
 
     /// True if a rebuild restores all redundancy by itself.
@@ -665,6 +669,10 @@ mod tests {
         let ended = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding"}));
         assert_eq!((ended[0].kind, ended[0].drives.as_slice()), (MatterKind::Degraded, &["/dev/2".to_owned()][..]));
         assert!(ended[0].means.contains("has ended") && ended[0].action.contains("stria fail tank /dev/2"), "{ended:?}");
+        let sweep =
+            serde_json::json!({"kind": "scrub", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
+        let scrubbed = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding", "/sweep": sweep}));
+        assert_eq!(scrubbed, ended, "a scrub fills nothing");
         // Another gap takes a drive, and no rebuild runs that could fill one.
         let gap = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding", "/missing_slots": [3]}));
         assert!(gap[0].action.starts_with("`stria add tank DRIVE`") && !gap[0].means.contains("the rebuild"), "{gap:?}");
