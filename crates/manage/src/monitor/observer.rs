@@ -394,7 +394,7 @@ mod tests {
             look(&mut observer, &before);
             let failed = lose(before, "a");
             for _ in 0..2 {
-                let seen = observer.look(Instant::now(), &[failed.clone()], NOTHING, &[], &HealthConfig::default());
+                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], &HealthConfig::default());
                 let told: Vec<(&Event, &str)> =
                     seen.conditions.iter().map(|cause| (&cause.event, cause.component.as_deref().unwrap_or_default())).collect();
                 assert_eq!(told, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());

@@ -152,12 +152,27 @@ fn rebuild_writes(view: &ArrayView, but: Option<&Path>) -> Vec<DriveWrite> {
     let is_there = |member: &&MemberView| but.is_none_or(|but| Path::new(&member.path) != but);
     let targets = view.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
     let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, "what it lacks, by the rebuild")).collect();
-    let leaves = |member: &MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member);
-    let gaps = view.missing_slots.len() + view.members.iter().filter(|member| leaves(member)).count();
     let spares = view.members.iter().filter(is_there).filter(|member| member.role == "spare");
-    writes.extend(spares.take(gaps).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")));
+    writes.extend(
+        spares.take(gap_count(view, but)).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")),
+    );
     writes.extend(view.spans.iter().flat_map(|span| rebuild_writes(span, but)));
     writes
+}
+
+/// The slots of an array, without its spans, that nobody fills yet. `but`: a drive that leaves the array.
+fn gap_count(view: &ArrayView, but: Option<&Path>) -> usize {
+    // A replacement that is being filled becomes the member of the slot.
+    let has_heir = |member: &MemberView| view.members.iter().any(|other| other.role == "replacing" && other.slot == member.slot);
+    let leaves =
+        |member: &&MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member) && !has_heir(member);
+    view.missing_slots.len() + view.members.iter().filter(leaves).count()
+}
+
+/// True if a drive of the pool may take a slot of the array or of a span, as it has more gaps than spares.
+fn lacks_spares(view: &ArrayView, but: Option<&Path>) -> bool {
+    let is_spare = |member: &&MemberView| member.role == "spare" && but.is_none_or(|but| Path::new(&member.path) != but);
+    gap_count(view, but) > view.members.iter().filter(is_spare).count() || view.spans.iter().any(|span| lacks_spares(span, but))
 }
 
 fn is_active(member: &MemberView) -> bool {
@@ -219,7 +234,7 @@ impl Draft {
 
     /// A gap that no spare of the array fills.
     fn warn_of_pool(&mut self, rest: &Rest) -> Result<(), ApiError> {
-        if self.plan.writes.is_empty() && !rest.config()?.spares.drives.is_empty() {
+        if !rest.config()?.spares.drives.is_empty() {
             self.warn("a drive of the pool of spares may take the slot: all of it is written then");
         }
         Ok(())
@@ -334,7 +349,8 @@ fn plan_start(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<
     {
         let parts = meant::tree(&assemblies, found);
         parts.iter().for_each(|part| leaves_out(&mut draft, part));
-        if parts.iter().any(|part| !part.missing_slots.is_empty()) {
+        let spares = |part: &Assembly| part.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).count();
+        if parts.iter().any(|part| part.missing_slots.len() > spares(part)) {
             draft.warn_of_pool(rest)?;
         }
     }
@@ -497,7 +513,7 @@ fn plan_resume(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiEr
     let title = format!("Let resync, rebuild and scrub go on of array \"{}\".", entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, None);
-    if view.health != HealthView::Optimal {
+    if lacks_spares(&view, None) {
         draft.warn_of_pool(rest)?;
     }
     Ok(draft.done(&entry.name))
@@ -738,7 +754,9 @@ fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<
     let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, Some(drive));
-    draft.warn_of_pool(rest)?;
+    if lacks_spares(&view, Some(drive)) {
+        draft.warn_of_pool(rest)?;
+    }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive));
         draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
@@ -970,6 +988,17 @@ mod tests {
         assert_eq!(written(&array, None), ["/r", "/s"], "one gap takes one spare");
         assert_eq!(written(&array, Some("/a")), ["/r", "/s", "/t"], "the member that is failed leaves another gap");
         assert_eq!(written(&array, Some("/s")), ["/r", "/t"]);
+        let mut replaced = of(view("tank", 1, &[], &[("/a", "in sync"), ("/n", "replacing"), ("/s", "spare")], vec![]));
+        let slots = [Some(0), Some(0), None];
+        replaced.members.iter_mut().zip(slots).for_each(|(member, slot)| member.slot = slot);
+        assert_eq!(written(&replaced, Some("/a")), ["/n"], "the replacement takes the slot");
+        assert!(
+            !lacks_spares(&replaced, Some("/s".as_ref())) && !lacks_spares(&replaced, Some("/n".as_ref())),
+            "no slot is freed"
+        );
+        assert!(!lacks_spares(&array, None) && !lacks_spares(&array, Some("/a".as_ref())), "two spares fill both");
+        let bare = of(view("tank", 1, &[3, 4], &members[..4], vec![]));
+        assert!(lacks_spares(&bare, None), "one spare fills one gap of two");
         let whole = view("tank-1", 1, &[], &members[..2], vec![]);
         assert_eq!(written(&of(view("tank", 0, &[], &[], vec![whole])), None), [""; 0]);
     }

@@ -2,7 +2,7 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, not_served, of_array};
+use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, not_served, of_array};
 use crate::monitor::StandingView;
 use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
@@ -77,6 +77,8 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().filter(may_fail).map(fail).collect())
         }
         MatterKind::MembersSilent => (last(&["member_silent"]), &[Event::MemberSilent], vec![]),
+        // Its drives are those that were to be filled.
+        MatterKind::Degraded if part.is_some_and(ended_early) => (lost(), DEGRADED, matter.drives.iter().map(fail).collect()),
         MatterKind::Degraded => {
             let span = (matter.array != array.name).then(|| matter.array.clone());
             (lost(), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
@@ -436,13 +438,16 @@ mod tests {
     fn a_gap_that_no_rebuild_fills_asks_for_a_drive() {
         let sweep =
             serde_json::json!({"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
-        let told = |missing: &[usize]| {
+        let with = |missing: &[usize], sweep: &serde_json::Value| {
             let mut array = entry("tank", serde_json::json!({"health": "degraded", "sweep": sweep, "missing_slots": missing}));
             if let Some(view) = &mut array.view {
                 view.members[1].role = "rebuilding".into();
             }
             summary(&[array], &[], &[]).matters.remove(0)
         };
+        let told = |missing: &[usize]| with(missing, &sweep);
+        let ended = with(&[], &serde_json::Value::Null);
+        assert!(matches!(&ended.remedies[..], [Action::Fail { .. }]), "each slot has a drive: {ended:?}");
         assert!(matches!(&told(&[2]).remedies[..], [Action::Add { .. }]), "{:?}", told(&[2]));
         assert!(told(&[]).remedies.is_empty() && told(&[]).kind == MatterId::State(MatterKind::Rebuilding));
     }
