@@ -5,7 +5,7 @@
 //! counts as others' too.
 
 use crate::fio::Place;
-use crate::replay::nbd::{Address, address};
+use crate::nbd_uri::{Address, address};
 use crate::result::{Record, Run};
 use crate::state::CpuTimes;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,7 @@
 //! is the delay between the time when a request was due and the time when it was issued. If all threads are busy, or a thread is
 //! scheduled late, requests wait in the lab instead of in the device, and the measured load is not that of the trace.
 
-pub(crate) mod nbd;
+mod nbd;
 mod player;
 mod tally;
 

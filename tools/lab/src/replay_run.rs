@@ -6,8 +6,9 @@ use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
     RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
-use crate::run::{Held, Moment, Progress, lock};
+use crate::run::{Moment, Progress, lock};
 use crate::state;
+use crate::target_lock::Held;
 use crate::trace::{Source, Totals};
 use crate::units::show_seconds;
 use serde::{Deserialize, Serialize};

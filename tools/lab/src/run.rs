@@ -32,6 +32,7 @@ use crate::select;
 use crate::stage::{RaidAction, Scale, Stage, step_cost};
 use crate::state;
 use crate::target::{Opening, Target, TargetError, TargetSpec};
+use crate::target_lock::Held;
 use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -39,7 +40,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-pub(crate) use lock::{Held, image_files, lock};
+pub(crate) use lock::lock;
 pub use request::{Consent, Request};
 
 use before::Server;
