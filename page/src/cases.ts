@@ -85,8 +85,12 @@ type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: Array
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
 const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
+const has_target = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
+/** Each slot has a drive, and one of them is not filled. */
+const has_all_drives = (view: ArrayView | null) => has_target(view) && view?.missing_slots.length === 0;
+const restores = (view: ArrayView | null) => view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync";
 /** A rebuild runs, and does not fill every gap. */
-const fills_another = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
+const fills_another = (view: ArrayView | null) => has_target(view) && restores(view);
 const regular = (stem: Stem, steps: Steps): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
 const not_served = (means: Key, todo: Key[], avoid: Key[]): Words => ({ what: "case_not_served", means, todo, avoid });
 
@@ -109,14 +113,18 @@ const STATES: Record<MatterKind, Wording> = {
   paused: (view) => ({
     what: "case_paused",
     means: left(view),
-    todo: [view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
+    todo: [has_all_drives(view) ? "do_resume_rebuild" : view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
     avoid: ["not_leave_paused"],
   }),
   degraded: (view) => ({
     what: is_bare(view) ? "case_degraded_bare" : "case_degraded",
-    means: left(view),
-    todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_look_serial", "do_new_drive", "do_plan"],
-    avoid: ["not_pull_uncompared", "not_restart"],
+    ...(has_all_drives(view) && !restores(view)
+      ? { means: "means_ended_early", todo: ["do_ended_early", "do_plan"], avoid: ["not_pull_another", "not_restart"] }
+      : {
+          means: left(view),
+          todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_look_serial", "do_new_drive", "do_plan"],
+          avoid: ["not_pull_uncompared", "not_restart"],
+        }),
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
   mismatch: { stem: "mismatch", todo: ["do_mismatch"], avoid: ["not_repair_blind"] },

@@ -270,6 +270,16 @@ export const catalogue = of({
     "Die laufende Wiederherstellung füllt einen anderen Platz: diese Lücke braucht ein eigenes Laufwerk.",
     "Идущее восстановление заполняет другой слот: этому нужен отдельный накопитель.",
   ],
+  means_ended_early: [
+    "The rebuild has ended before it was complete, and does not go on by itself.",
+    "Die Wiederherstellung endete, bevor sie vollständig war, und geht nicht von selbst weiter.",
+    "Восстановление прервалось до завершения и само не продолжится.",
+  ],
+  do_ended_early: [
+    "Remove the reason, which the events give. Then fail the new drive, and add a drive: a new rebuild begins.",
+    "Den Grund beheben, den die Ereignisse nennen. Dann das neue Laufwerk als ausgefallen melden und eines hinzufügen: eine neue Wiederherstellung beginnt.",
+    "Устраните причину, указанную в событиях. Затем объявите отказ нового накопителя и добавьте накопитель: начнётся новое восстановление.",
+  ],
   do_array_first: ["First see to the array: its own matter says how.", "Zuerst den Verbund versorgen: sein eigener Vorfall sagt, wie.", "Сначала займитесь массивом: его собственная проблема описывает, как."],
   do_afterwards: ["Come back to this when the array is complete.", "Hierher zurückkehren, wenn der Verbund vollständig ist.", "Вернитесь к этому, когда массив снова будет полным."],
   do_copy_before: ["Bring the backup up to date. Then put in a new drive, and copy this one to it.", "Die Sicherung auffrischen. Dann ein neues Laufwerk einsetzen und dieses darauf kopieren.", "Обновите резервную копию. Затем вставьте новый накопитель и скопируйте на него этот."],
@@ -281,6 +291,11 @@ export const catalogue = of({
   do_wait: ["Wait. You may close this page and go home: it goes on by itself.", "Warten. Sie können diese Seite schließen und nach Hause gehen: es läuft von selbst weiter.", "Подождите. Страницу можно закрыть и идти домой: процесс продолжится сам."],
   do_faster: ["If clients can spare it, give the rebuild more speed on the array's page.", "Wenn die Clients es verschmerzen, der Wiederherstellung auf der Seite des Verbunds mehr Tempo geben.", "Если клиенты могут уступить, увеличьте скорость восстановления на странице массива."],
   do_resume: ["Resume the rebuild: the spare is ready.", "Die Wiederherstellung fortsetzen: das Ersatzlaufwerk ist bereit.", "Возобновите восстановление: запасной накопитель готов."],
+  do_resume_rebuild: [
+    "Resume the rebuild: it goes on where it stopped.",
+    "Die Wiederherstellung fortsetzen: sie geht dort weiter, wo sie anhielt.",
+    "Возобновите восстановление: оно продолжится с того места, где остановилось.",
+  ],
   do_resume_for_pool: [
     "Resume the array: while it is paused, it takes no spare of the pool.",
     "Den Verbund fortsetzen: solange er ruht, nimmt er kein Laufwerk aus dem Ersatzvorrat.",

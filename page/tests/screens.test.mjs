@@ -160,8 +160,12 @@ test("each state has its own way out: paused, read-only, a silent member, severa
   const resume = { remedies: [{ action: "resume", array: "tank" }] };
   const fail = { remedies: [{ action: "fail", array: "tank", drive: "/dev/nvme2n1" }] };
   const whole = { health: "optimal", missing_slots: [], losses_survived: 2 };
+  // The drive of the gap waits to be filled.
+  const members = SCENES.rebuilding().arrays[0].view.members;
   const table = [
     ["paused", resume, { paused: true }, "Array tank has lost a drive, and its rebuild is paused.", ["Resume the array: while it is paused", "Do not leave it paused over night."], "Resume tasks: show the plan"],
+    ["paused", resume, { paused: true, missing_slots: [], members }, "Array tank has lost a drive, and its rebuild is paused.", ["it goes on where it stopped"], "Resume tasks: show the plan"],
+    ["degraded", fail, { missing_slots: [], members }, "Array tank has lost a drive. All data is there.", ["Remove the reason, which the events give. Then fail the new drive"], "Fail a drive: show the plan"],
     ["read_only", { drives: [], reason: "no space" }, { ...whole, unreplayed: "no space", read_only: true }, "Array tank takes no writes.", ["no space", "then stop the array and start it again"], null],
     ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
     ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],

@@ -421,7 +421,8 @@ impl Engine {
 
     /// A lane counts the bad blocks that it owns: it does not hear of those that others fill.
     fn member_status(&self, member: &Member) -> MemberStatus {
-        let mut status = member.status(self.core.now());
+        let is_needed = member.state == MemberState::InSync && !self.core.members.borrow().may_lose(member.config.id);
+        let mut status = member.status(self.core.now(), is_needed);
         if let (Some(slot), true) = (member.slot, self.core.partition.lane_count > 1) {
             let own = |rows| of_level!(self.core, P => P::recoverable(&self.core, slot, rows));
             status.bad_sectors = member.config.bad_blocks.iter().flat_map(own).map(|(rows, _)| rows.sectors()).sum();
@@ -601,7 +602,7 @@ async fn stop(core: &Core, sweeper: &Sweeper) {
         }
         let last_write = core.activity.last_write();
         core.metadata.bad_blocks_written(&core.ready).await;
-        let flushed = core.flush_volatile().await;
+        let flushed = core.flush_volatile().await.and(core.bad_blocks_are_listed());
         // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
         if !is_busy() && core.activity.last_write() == last_write {
             break flushed;

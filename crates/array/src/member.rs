@@ -96,7 +96,8 @@ impl Member {
         *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
     }
 
-    pub fn status(&self, now: Nanos) -> MemberStatus {
+    /// `is_needed`: see there.
+    pub fn status(&self, now: Nanos, is_needed: bool) -> MemberStatus {
         MemberStatus {
             id: self.config.id,
             name: self.config.name.clone(),
@@ -112,6 +113,7 @@ impl Member {
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(Sectors::sectors).sum(),
+            is_needed,
             has_no_space: now < self.no_space_until && self.state != MemberState::Failed,
             failure: self.failure.clone(),
         }

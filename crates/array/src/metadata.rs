@@ -47,6 +47,8 @@ struct BadBlockUpdates {
     again: RefCell<BTreeSet<MemberId>>,
     /// Members whose last list the format has no space for, or that could not be written.
     refused: RefCell<BTreeSet<MemberId>>,
+    /// Members whose durable list still names rows that were written, as theirs could not be written.
+    outdated: RefCell<BTreeSet<MemberId>>,
     changed: Waiters,
 }
 
@@ -194,9 +196,9 @@ impl MetadataUpdates {
         self.bad.is_busy.get() || !self.bad.wanted.borrow().is_empty()
     }
 
-    /// True if the list of a member is not durable, as it was refused.
-    pub fn has_refused_bad_blocks(&self, member: MemberId) -> bool {
-        self.bad.refused.borrow().contains(&member)
+    /// True if the durable list of a member is an older one, as the last could not be written.
+    pub fn has_outdated_bad_blocks(&self, member: MemberId) -> bool {
+        self.bad.outdated.borrow().contains(&member)
     }
 
     /// A member's bad blocks have changed.
@@ -208,6 +210,7 @@ impl MetadataUpdates {
     /// A member's list could not be written.
     pub fn want_bad_blocks_again(&self, ready: &Ready, member: MemberId) {
         self.bad.again.borrow_mut().insert(member);
+        self.bad.outdated.borrow_mut().insert(member);
         self.bad.changed.wake_all(ready);
     }
 
@@ -226,7 +229,7 @@ impl MetadataUpdates {
     pub async fn bad_blocks_durable(&self, ready: &Ready, member: MemberId) -> bool {
         self.want_bad_blocks(ready, member);
         self.bad_blocks_written(ready).await;
-        !self.has_refused_bad_blocks(member)
+        !self.bad.refused.borrow().contains(&member)
     }
 
     /// Waits until no list of bad blocks is still to be written.
@@ -251,6 +254,7 @@ impl MetadataUpdates {
         self.bad.is_busy.set(false);
         if end == UpdateEnd::Durable {
             self.bad.refused.borrow_mut().remove(&member);
+            self.bad.outdated.borrow_mut().remove(&member);
             self.bad.durable.borrow_mut().insert(member, blocks);
         } else {
             self.bad.refused.borrow_mut().insert(member);

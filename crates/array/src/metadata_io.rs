@@ -138,12 +138,10 @@ impl Core {
                 self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
             }
             let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
-            if end == UpdateEnd::NoSpace {
-                self.fail_member(member, "its bad-block log has no space");
-            }
+            let is_outdated = !flushed || end == UpdateEnd::Unwritten;
             self.metadata.end_bad_blocks(&self.ready, member, blocks, end);
             drop(lock);
-            if (!flushed || end == UpdateEnd::Unwritten) && self.members.borrow().get(member).state != MemberState::Failed {
+            if is_outdated && self.members.borrow().get(member).state != MemberState::Failed {
                 self.metadata.want_bad_blocks_again(&self.ready, member);
             }
         }

@@ -106,7 +106,7 @@ async fn write_forever(core: Rc<Core>, worker: Rc<Worker<CopiesJob>>) {
                 });
             }
         };
-        let result = change(&core, &range, send_all).await;
+        let result = change(&core, &range, fua, send_all).await;
         core.part_done(parent, None, result);
     }
 }
@@ -119,12 +119,12 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<Array
             core.send_in(batch, MemberIo { member, start_sector: rows.start, sectors: rows.sectors(), operation });
         }
     };
-    let result = change(&core, &range, send_all).await;
+    let result = change(&core, &range, zeroing.fua, send_all).await;
     core.part_done(parent, None, result);
 }
 
 /// Changes a range of array sectors under its lock; `send_all` sends the member requests, in a batch.
-async fn change(core: &Core, range: &Range<ArraySector>, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
+async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
     let guard = core.lock(sync_of_array(range), Mode::Exclusive).await;
     core.write_begin(&sync_of_array(range)).await?;
     core.gate_client_write(&sync_of_array(range));
@@ -140,7 +140,10 @@ async fn change(core: &Core, range: &Range<ArraySector>, send_all: impl FnOnce(u
     };
     core.reuse(ended);
     drop(guard);
-    result
+    match fua {
+        true => result.and_then(|()| core.bad_blocks_are_listed()),
+        false => result,
+    }
 }
 
 /// The copies of a range as runs on members, with neighbours joined.

@@ -52,6 +52,8 @@ pub struct MemberStatus {
     pub bad_sectors: u64,
     /// It had no space for a write in the last minute.
     pub has_no_space: bool,
+    /// The array's data is not complete without it, so that it cannot be failed.
+    pub is_needed: bool,
     /// Why it was dropped, or is gone.
     pub failure: Option<String>,
 }

@@ -313,3 +313,20 @@ fn a_member_that_was_dropped_is_not_said_to_have_no_space() {
         assert_eq!(without(&world), vec![false; members], "{level:?}: it holds no slot any more");
     }
 }
+
+/// A RAID 10 survives the loss of one member of each pair, and its status counted the worst pair for all.
+#[test]
+fn the_status_tells_which_members_the_array_cannot_do_without() {
+    for (level, members, needed) in
+        [(Level::Raid10, 4, vec![1]), (Level::Raid5, 3, vec![1, 2]), (Level::Raid6, 4, vec![]), (Level::Raid1, 3, vec![])]
+    {
+        let mut world = World::new(level, members, 1);
+        let named = |world: &World| {
+            let status = world.array.status();
+            status.members.iter().filter(|member| member.is_needed).map(|member| member.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&world), [0; 0], "{level:?}");
+        world.fail(0);
+        assert_eq!(named(&world), needed, "{level:?}");
+    }
+}

@@ -303,6 +303,9 @@ pub struct MemberView {
     /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
     #[serde(default)]
     pub no_room: bool,
+    /// The array's data is not complete without it, so that it cannot be failed.
+    #[serde(default)]
+    pub needed: bool,
     /// It is gone, and keeps its slot and role, as the array cannot do without it: what it holds is out of reach.
     #[serde(default)]
     pub lost: bool,

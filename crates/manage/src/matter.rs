@@ -178,7 +178,7 @@ pub fn of_array(array: &ArrayView) -> Vec<Matter> {
 
 /// True if the array loses no data when the member of this path is failed.
 pub fn can_lose(array: &ArrayView, path: &str) -> bool {
-    let own = array.members.iter().any(|member| member.path == path && (member.role != "in sync" || array.losses_survived > 0));
+    let own = array.members.iter().any(|member| member.path == path && !member.needed);
     own || array.spans.iter().any(|span| can_lose(span, path))
 }
 
@@ -205,6 +205,17 @@ fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
     // One that a replacement has followed was not lost.
     let is_dropped = member.role == "failed" && member.slot.is_some() && member.failure.as_deref() != Some("replaced");
     view::is_lost(member) || is_dropped && !array.members.iter().any(holds)
+}
+
+/// True if a rebuild runs, or the resync before it.
+fn restores(array: &ArrayView) -> bool {
+    array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"))
+}
+
+/// True of a degraded array where each slot has a drive, and nothing fills one of them: its rebuild has ended early.
+pub fn ended_early(array: &ArrayView) -> bool {
+    let has_target = array.members.iter().any(|member| member.role == "rebuilding");
+    has_target && array.missing_slots.is_empty() && !restores(array)
 }
 
 /// Collects the matters of one array or span.
@@ -268,10 +279,14 @@ impl Collector<'_> {
         self.array.members.iter().any(|member| member.role == "rebuilding")
     }
 
-    /// True if a rebuild restores all redundancy by itself. A resync comes before it.
+    /// True if a member is being filled. A resync comes before the rebuild, and a measurement holds both for a moment.
+    fn fills_one(&self) -> bool {
+        self.has_target() && (restores(self.array) || self.is_measuring && !self.is_paused)
+    }
+
+    /// True if a rebuild restores all redundancy by itself.
     fn is_rebuilding(&self) -> bool {
-        let runs = self.array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
-        self.has_target() && self.array.missing_slots.is_empty() && (runs || self.is_measuring && !self.is_paused)
+        self.fills_one() && self.array.missing_slots.is_empty()
     }
 
     /// False for an array of spans: each span reports its own redundancy.
@@ -303,6 +318,7 @@ impl Collector<'_> {
             HealthView::Optimal => {}
             HealthView::Degraded if self.is_rebuilding() => self.rebuilding(),
             HealthView::Degraded if self.is_paused => self.paused(),
+            HealthView::Degraded if ended_early(self.array) => self.ended_early(),
             HealthView::Degraded => self.degraded(),
             HealthView::Failed => self.lost(),
         }
@@ -346,7 +362,7 @@ impl Collector<'_> {
             MatterKind::Degraded,
             self.missed(),
             self.array.headline.clone(),
-            match (self.array.losses_survived, self.has_target()) {
+            match (self.array.losses_survived, self.fills_one()) {
                 (0, false) => "data is complete, and the loss of another drive loses data",
                 (0, true) => "the loss of another drive loses data, and the rebuild does not fill every gap",
                 (_, false) => "data is complete, with less redundancy",
@@ -356,6 +372,26 @@ impl Collector<'_> {
                 "`stria add {name} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
             ),
             "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
+        );
+    }
+
+    fn ended_early(&mut self) {
+        let (name, targets) = (self.name, self.paths(|member| member.role == "rebuilding"));
+        let fails: Vec<String> = targets.iter().map(|path| format!("`stria fail {name} {path}`")).collect();
+        self.push(
+            MatterKind::Degraded,
+            targets,
+            self.array.headline.clone(),
+            if self.array.losses_survived == 0 {
+                "the loss of another drive loses data, and the rebuild has ended before it was complete"
+            } else {
+                "data is complete, with less redundancy, and the rebuild has ended before it was complete"
+            },
+            format!(
+                "`stria events {name}` gives the reason: remove it, then {} and `stria add {name} DRIVE`, which begins a new rebuild",
+                fails.join(", ")
+            ),
+            "do not fail or pull another drive: it holds data that the new one lacks",
         );
     }
 
@@ -622,10 +658,29 @@ mod tests {
         assert!(spare.contains("stria fail tank /dev/0") && spare.contains("spare"), "{spare}");
         let none = action("{}");
         assert!(none.contains("stria fail tank /dev/0") && !none.contains("spare"), "{none}");
-        let bare = action(r#"{"/losses_survived": 0, "/members/1/role": "spare"}"#);
+        let bare = action(r#"{"/losses_survived": 0, "/members/0/needed": true, "/members/1/role": "spare"}"#);
         assert!(!bare.contains("stria fail") && bare.contains("wait"), "{bare}");
+        let other_pair = action(r#"{"/losses_survived": 0}"#);
+        assert!(
+            other_pair.contains("stria fail tank /dev/0"),
+            "its copy is there, and that of another member is not: {other_pair}"
+        );
         let filled = action(r#"{"/losses_survived": 0, "/members/0/role": "rebuilding"}"#);
         assert!(filled.contains("stria fail tank /dev/0"), "what it holds is elsewhere: {filled}");
+    }
+
+    #[test]
+    fn a_rebuild_that_ended_early_asks_for_no_drive_in_a_slot_that_has_one() {
+        let ended = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding"}));
+        assert_eq!((ended[0].kind, ended[0].drives.as_slice()), (MatterKind::Degraded, &["/dev/2".to_owned()][..]));
+        assert!(ended[0].means.contains("has ended") && ended[0].action.contains("stria fail tank /dev/2"), "{ended:?}");
+        let sweep =
+            serde_json::json!({"kind": "scrub", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
+        let scrubbed = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding", "/sweep": sweep}));
+        assert_eq!(scrubbed, ended, "a scrub fills nothing");
+        // Another gap takes a drive, and no rebuild runs that could fill one.
+        let gap = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding", "/missing_slots": [3]}));
+        assert!(gap[0].action.starts_with("`stria add tank DRIVE`") && !gap[0].means.contains("the rebuild"), "{gap:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::api::{ArrayView, HealthView, MemberView, SweepView};
 use crate::client::{self, SilentServe};
-use crate::view::{all_members, found_mismatch};
+use crate::matter::{Matter, MatterKind, Urgency, of_array};
 use std::fmt::Write as _;
 use std::path::Path;
 use stria_block::shown;
@@ -164,22 +164,15 @@ pub fn check(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
     }
 }
 
+/// That of the worst matter, so that it never contradicts `explain`.
 fn severity(view: &ArrayView) -> u8 {
-    let stuck = view.silent_s.is_some() || view.unreplayed.is_some() || all_members(view).iter().any(|member| member.no_room);
-    match view.health {
-        HealthView::Failed => CRITICAL,
-        // While a spare is being filled, nobody needs to get up.
-        HealthView::Degraded if stuck || !is_filling(view) => CRITICAL,
-        HealthView::Optimal if stuck => CRITICAL,
-        HealthView::Degraded => WARNING,
-        HealthView::Optimal if found_mismatch(view) => WARNING,
-        HealthView::Optimal => OK,
-    }
-}
-
-/// True if everything that is missing is being filled.
-fn is_filling(view: &ArrayView) -> bool {
-    view.missing_slots.is_empty() && view.spans.iter().all(is_filling)
+    let of_matter = |matter: &Matter| match (matter.kind, matter.urgency) {
+        // While every gap is being filled, nobody needs to get up.
+        (MatterKind::Rebuilding, _) | (_, Urgency::Warning) => WARNING,
+        (_, Urgency::Critical) => CRITICAL,
+        (_, Urgency::Notice | Urgency::Well) => OK,
+    };
+    of_array(view).iter().map(of_matter).max().unwrap_or(OK)
 }
 
 #[cfg(test)]
@@ -233,7 +226,15 @@ mod tests {
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": []"#)), OK);
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "mismatch_sectors": 8"#)), WARNING);
         assert_eq!(code(array("degraded", &whole, r#""missing_slots": [2]"#)), CRITICAL);
-        assert_eq!(code(array("degraded", &whole, r#""missing_slots": []"#)), WARNING, "it is being filled");
+        let filled = [member("0", "a", "in sync"), member("1", "b", "rebuilding")];
+        let sweep = r#""sweep": {"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0}"#;
+        let filled = |rest: &str| code(array("degraded", &filled, rest));
+        assert_eq!(filled(&format!(r#"{sweep}, "missing_slots": []"#)), WARNING, "it is being filled");
+        assert_eq!(filled(&format!(r#"{sweep}, "missing_slots": [2]"#)), CRITICAL, "another gap is not");
+        assert_eq!(filled(r#""missing_slots": []"#), CRITICAL, "no rebuild runs");
+        let mut silent = array("optimal", &whole, r#""missing_slots": []"#);
+        silent.members[1].waiting_ms = Some(60_000);
+        assert_eq!(code(silent), CRITICAL, "`status` ends with an error then");
         assert_eq!(code(array("failed", &whole, r#""missing_slots": []"#)), CRITICAL);
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "silent_s": 7"#)), CRITICAL);
         assert_eq!(nagios(&[], &[]), ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN));

@@ -1,7 +1,8 @@
 //! Waits for a sweep: with a bar on a terminal, with a line now and then elsewhere. Interrupting the wait changes nothing.
 
-use crate::api::{ArrayView, EventView, MemberView, SweepView};
+use crate::api::{ArrayView, EventView, HealthView, MemberView, SweepView};
 use crate::client::{Client, array_path};
+use crate::view::is_held;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,6 +16,11 @@ const EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How long to wait for the event of a sweep's end.
 const EVENT_WITHIN: Duration = Duration::from_secs(10);
+/// So long after its last sweep a rebuild that ended early is looked at: the engine begins those that it tries again sooner.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
+/// The end of a wait for a rebuild that has given up.
+pub const GAVE_UP: &str =
+    "the rebuild has ended before it was complete, and does not go on by itself; `stria explain` says what to do";
 
 /// Waits until no sweep of these kinds runs or is due on the array. Returns how they ended, from event `sequence` on.
 ///
@@ -23,10 +29,17 @@ const EVENT_WITHIN: Duration = Duration::from_secs(10);
 pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bool) -> Result<Vec<EventView>, Failure> {
     let bar = bar(0, "{prefix} [{bar:30}] {percent:>3} % {msg}", json);
     let mut line_due = Instant::now() + LINE_EVERY;
+    let mut quiet = Quiet::default();
+    let mut gave_up = false;
     let array = loop {
         let array: ArrayView = client.get(&array_path(name, ""))?;
+        let is_quiet = quiet.lasts(&array, Instant::now());
         match running(&array, kinds) {
             Some(sweep) => show(&bar, &sweep),
+            None if kinds.contains(&"rebuild") && is_quiet && is_given_up(&array, &self::ends(client, 0, kinds)?) => {
+                gave_up = true;
+                break array;
+            }
             None if array.measuring || kinds.contains(&"rebuild") && is_filling(&array) => {}
             None => break array,
         }
@@ -52,6 +65,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         Some(event) if !ends.iter().any(|end| end.array == event.array && end.kind == "sweep_finished") => {
             Err(Failure::Failed(format!("array \"{}\": {}", event.array, event.text)))
         }
+        _ if gave_up => Err(Failure::Failed(format!("array \"{name}\": {GAVE_UP}"))),
         _ => Ok(ends),
     }
 }
@@ -83,10 +97,37 @@ pub fn is_filling(array: &ArrayView) -> bool {
     !array.paused && has_targets(array)
 }
 
+fn is_target(member: &MemberView) -> bool {
+    member.role == "rebuilding" || member.role == "replacing"
+}
+
 /// True if a member is being filled, or will be once sweeps go on.
 pub fn has_targets(array: &ArrayView) -> bool {
-    let is_target = |member: &MemberView| member.role == "rebuilding" || member.role == "replacing";
     array.members.iter().any(is_target) || array.spans.iter().any(has_targets)
+}
+
+/// How long a member has waited to be filled while no sweep runs, and none is held.
+#[derive(Default)]
+pub struct Quiet(Option<Instant>);
+
+impl Quiet {
+    /// Takes the next view. True if this has lasted for so long that a rebuild would have begun.
+    pub fn lasts(&mut self, array: &ArrayView, now: Instant) -> bool {
+        let runs = running(array, &["resync", "rebuild", "scrub", "repair"]).is_some();
+        if runs || array.paused || array.measuring || array.silent_s.is_some() || !has_targets(array) {
+            self.0 = None;
+            return false;
+        }
+        now.duration_since(*self.0.get_or_insert(now)) >= GIVEN_UP_AFTER
+    }
+}
+
+/// True if every array of the tree with a member to fill has failed, or stopped its last rebuild for good. `ends`: those of its rebuilds.
+pub fn is_given_up(array: &ArrayView, ends: &[EventView]) -> bool {
+    let has_own = array.members.iter().any(is_target);
+    let last = ends.iter().rfind(|end| end.array == array.name);
+    let is_over = array.health == HealthView::Failed || last.is_some_and(|end| end.kind == "sweep_stopped" && !is_held(end));
+    (!has_own || is_over) && array.spans.iter().all(|span| is_given_up(span, ends))
 }
 
 fn show(bar: &ProgressBar, sweep: &SweepView) {
@@ -131,4 +172,50 @@ fn sweep_speed(sweep: &SweepView) -> String {
         let _ = write!(line, ", mismatches in {} sectors", sweep.mismatch_sectors);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(name: &str, health: &str, role: &str, spans: Vec<serde_json::Value>) -> serde_json::Value {
+        json!({"name": name, "full_name": name, "uuid": "", "level": "5", "layout": "", "size_bytes": 0, "health": health, "state": "",
+            "clean": true, "read_only": false, "paused": false, "missing_slots": [], "spans": spans, "resync_pending": false, "in_flight": 0,
+            "events": 0, "created_s": 0, "exports": [], "clients": [],
+            "members": [{"slot": 0, "path": "/a", "role": role, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+                "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0}]})
+    }
+
+    fn of(view: serde_json::Value) -> ArrayView {
+        serde_json::from_value(view).expect("a view")
+    }
+
+    #[test]
+    fn a_rebuild_is_given_up_when_its_last_sweep_stopped_for_good_or_its_array_has_failed() {
+        let end = |array: &str, kind: &str, text: &str| crate::view::plain_event(array, kind, text.into());
+        let held = end("tank", "sweep_stopped", "rebuild stopped: paused at 40 %");
+        let stopped = end("tank", "sweep_stopped", "rebuild stopped: /b cannot be read");
+        let filled = of(array("tank", "degraded", "rebuilding", vec![]));
+        assert!(!is_given_up(&filled, &[]) && !is_given_up(&filled, &[stopped.clone(), held]), "it goes on");
+        assert!(is_given_up(&filled, &[end("tank", "sweep_finished", ""), stopped.clone()]));
+        assert!(!is_given_up(&filled, &[end("lake", "sweep_stopped", "")]), "another array's");
+        assert!(is_given_up(&of(array("tank", "failed", "rebuilding", vec![])), &[]));
+        // A span with a member to fill goes on, although the other one has stopped.
+        let spans = vec![array("tank-0", "degraded", "rebuilding", vec![]), array("tank-1", "degraded", "rebuilding", vec![])];
+        let both = of(array("tank", "degraded", "in sync", spans));
+        let ends = [end("tank-0", "sweep_stopped", ""), end("tank-1", "sweep_stopped", "")];
+        assert!(!is_given_up(&both, &ends[..1]) && is_given_up(&both, &ends));
+    }
+
+    #[test]
+    fn a_rebuild_that_is_held_or_about_to_begin_is_not_given_up() {
+        let (mut quiet, start) = (Quiet::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let filled = of(array("tank", "degraded", "rebuilding", vec![]));
+        assert!(!quiet.lasts(&filled, at(0)) && !quiet.lasts(&filled, at(14)) && quiet.lasts(&filled, at(15)));
+        let paused = ArrayView { paused: true, ..filled.clone() };
+        assert!(!quiet.lasts(&paused, at(16)));
+        assert!(!quiet.lasts(&filled, at(17)) && !quiet.lasts(&filled, at(31)) && quiet.lasts(&filled, at(32)), "anew");
+        assert!(!quiet.lasts(&of(array("tank", "optimal", "in sync", vec![])), at(60)));
+    }
 }

@@ -561,12 +561,13 @@ impl Service {
         };
         let runs = scrubs(&served)?;
         served.lanes.cancel_scrub()?;
-        // One that a pause holds is not in the view: the event of its end tells that there was one.
+        // One that a pause or a measurement holds is not in the view: the event of its end tells that there was one.
         let is_end = |event: &crate::api::EventView| {
             event.kind == "sweep_stopped" && matches!(event.sweep.as_deref(), Some("scrub" | "repair")) && !view::is_held(event)
         };
         let ended = || self.events.since(sequence).iter().any(is_end);
-        let end = Instant::now() + if served.paused.load(Ordering::SeqCst) { ENDED_WITHIN } else { Duration::ZERO };
+        let may_be_held = served.paused.load(Ordering::SeqCst) || served.measuring.load(Ordering::SeqCst);
+        let end = Instant::now() + if may_be_held { ENDED_WITHIN } else { Duration::ZERO };
         while !runs && !ended() {
             if Instant::now() >= end {
                 return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));

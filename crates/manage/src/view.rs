@@ -416,6 +416,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         no_room: member.has_no_space,
+        needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
         read_latency: latency(|drive| drive.timings.read.latency()),
@@ -503,6 +504,11 @@ pub fn event(notice: &Notice) -> EventView {
 /// True of the end of a sweep that a pause holds: it goes on from there.
 pub fn is_held(end: &EventView) -> bool {
     end.kind == "sweep_stopped" && end.text.contains(" stopped: paused at ")
+}
+
+/// True of the end of a member that its replacement has followed: no redundancy was lost.
+pub fn is_replaced(event: &EventView) -> bool {
+    event.kind == "member_failed" && event.text.ends_with(" was dropped: replaced")
 }
 
 /// An event of the service itself.

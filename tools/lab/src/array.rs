@@ -250,7 +250,12 @@ pub fn stop_left(program: &Path, sockets: &Path) {
     let socket = sockets.join("control.sock");
     if socket.exists() {
         // Without a listener there is nothing to stop.
-        let _ = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
+        let stopped = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
+        let begun = Instant::now();
+        // It holds the locks of its drives until it ends.
+        while stopped.is_ok() && socket.exists() && begun.elapsed() < STOP_PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

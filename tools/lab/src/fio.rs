@@ -415,17 +415,28 @@ impl Fio {
 
     /// True if requests of 512 bytes are possible there; not determined on other hosts.
     pub fn takes_512(&self, place: &Place, hosts: &[Host]) -> bool {
-        if place.check().is_err() {
+        if place.check().is_err() || !hosts.is_empty() {
             return false;
         }
         let mut command = Command::new("fio");
-        command.args(["--name=probe", "--rw=read", "--bs=512", "--number_ios=1", "--size=1m", "--direct=1", "--thread=1"]);
+        // fio would otherwise create a missing file, or extend a short one.
+        command.args([
+            "--readonly",
+            "--allow_file_create=0",
+            "--name=probe",
+            "--rw=read",
+            "--bs=512",
+            "--number_ios=1",
+            "--size=1m",
+            "--direct=1",
+            "--thread=1",
+        ]);
         match place {
             Place::Path(path) => command.arg(format!("--ioengine={}", self.engine)).arg(format!("--filename={}", escape(path))),
             Place::Nbd(uri) => command.arg("--ioengine=nbd").arg(format!("--uri={uri}")),
         };
         let output = command.current_dir(std::env::temp_dir()).stdin(Stdio::null()).output();
-        hosts.is_empty() && output.is_ok_and(|output| output.status.success())
+        output.is_ok_and(|output| output.status.success())
     }
 
     /// Runs a job on this machine, or on all hosts at once; `tick` is called some times a second meanwhile. It leaves the job in

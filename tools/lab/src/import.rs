@@ -5,8 +5,8 @@
 
 use crate::fio;
 use crate::result::{
-    ArrayState, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
-    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
+    ArrayState, DEPTH_MAX, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record,
+    ResultError, RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -347,8 +347,8 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
         block_bytes: named.unwrap_or(mean),
         mix: if is_mix { sizes.to_owned() } else { String::new() },
         read_percent,
-        queue_depth: if has_queue { number("iodepth", 1).max(1) } else { 1 },
-        threads: number("numjobs", 1).max(u32::try_from(clones).unwrap_or(u32::MAX)),
+        queue_depth: if has_queue { number("iodepth", 1).clamp(1, DEPTH_MAX) } else { 1 },
+        threads: number("numjobs", 1).max(u32::try_from(clones).unwrap_or(u32::MAX)).min(DEPTH_MAX),
         compressible_percent: match is_set("zero_buffers") {
             true => 100,
             false => u8::try_from(number("buffer_compress_percentage", 0).min(100)).expect("it is at most 100"),

@@ -51,9 +51,10 @@ impl MdSpec {
         words
     }
 
-    /// Arguments that assemble it again.
-    pub fn assemble(&self, device: &Path) -> Vec<String> {
-        ["--assemble".into(), device.display().to_string(), "--run".into()].into_iter().chain(self.drives()).collect()
+    /// Arguments that assemble the array of that UUID again, and no other that its drives may carry by now.
+    pub fn assemble(&self, device: &Path, uuid: &str) -> Vec<String> {
+        let words = ["--assemble".into(), device.display().to_string(), "--run".into(), format!("--uuid={uuid}")];
+        words.into_iter().chain(self.drives()).collect()
     }
 
     /// Arguments that erase its members' superblocks.
@@ -102,15 +103,15 @@ pub struct Md {
 }
 
 impl Md {
-    /// Makes it on its drives, and overwrites what is on them. `there_already`: it is assembled again.
+    /// Makes it on its drives, and overwrites what is on them. `made_before`: the array of that UUID is assembled again.
     ///
     /// # Errors
     /// In mdadm's words.
-    pub fn open(program: &Path, spec: MdSpec, sockets: &Path, there_already: bool) -> Result<Self, String> {
+    pub fn open(program: &Path, spec: MdSpec, sockets: &Path, made_before: Option<&str>) -> Result<Self, String> {
         let (device, left) = (free_device(), sockets.join(LEFT));
         let noted = fs::create_dir_all(sockets).and_then(|()| fs::write(&left, device.display().to_string()));
         noted.map_err(|error| format!("{}: {error}", left.display()))?;
-        let words = if there_already { spec.assemble(&device) } else { spec.create(&device) };
+        let words = made_before.map_or_else(|| spec.create(&device), |uuid| spec.assemble(&device, uuid));
         // From here on it is stopped when it is dropped.
         let md = Self { program: program.into(), spec, device, left };
         mdadm(program, &words)?;
@@ -120,6 +121,13 @@ impl Md {
     /// The address for clients.
     pub fn device(&self) -> &Path {
         &self.device
+    }
+
+    /// As mdadm writes it; `None` if mdadm does not tell it.
+    pub fn uuid(&self) -> Option<String> {
+        let words = ["--detail".into(), "--export".into(), self.device.display().to_string()];
+        let output = mdadm(&self.program, &words).ok()?;
+        output.lines().find_map(|line| line.strip_prefix("MD_UUID=")).map(str::to_owned)
     }
 
     /// True if its members are not consistent yet.

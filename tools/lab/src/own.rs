@@ -7,6 +7,7 @@
 //!   /tmp/stria-lab-Xy12Zz/run         device and inode of the run's folder
 //!                        /made.jsonl  files that the run made, each with device and inode
 //!                        /fio.pid     the fio that runs, with the time at which it began
+//!                        /array       name and UUID of the array that the run made last
 //!                        /control.sock, nbd.sock, md, mount/, export/
 //!   RUN/own                           "stria-lab-Xy12Zz": where to look; believed only if all of the above agrees
 //! ```
@@ -27,6 +28,7 @@ const POINTER: &str = "own";
 const RUN: &str = "run";
 const MADE: &str = "made.jsonl";
 const PID: &str = "fio.pid";
+const ARRAY: &str = "array";
 
 /// A file that this run made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,36 @@ impl Made {
             let same = now.dev() == self.device && now.ino() == self.inode && born_ns(&now) == self.born_ns;
             same && now.is_file() && now.nlink() == 1
         })
+    }
+}
+
+/// The array that is on the drives of a run. The next array on the same drives replaces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptArray {
+    name: String,
+    uuid: String,
+}
+
+/// Records in a private folder that a target's array is on the drives from now on.
+///
+/// # Errors
+/// It cannot be recorded.
+pub fn keep_array(folder: &Path, name: &str, uuid: &str) -> Result<(), String> {
+    let array = KeptArray { name: name.into(), uuid: uuid.into() };
+    let path = folder.join(ARRAY);
+    let written = fs::write(&path, serde_json::to_vec(&array).expect("plain data becomes JSON"));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The drives carry no array of the run any more.
+///
+/// # Errors
+/// The record cannot be removed.
+pub fn forget_array(folder: &Path) -> Result<(), String> {
+    let path = folder.join(ARRAY);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("{}: {error}", path.display())),
+        _ => Ok(()),
     }
 }
 
@@ -121,6 +153,19 @@ impl Own {
         self.made.iter().any(|made| made.path == path && made.is_there())
     }
 
+    /// True if the file that this run made there is gone, or another has its place.
+    pub fn lost(&self, path: &Path) -> bool {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let mut made = self.made.iter().filter(|made| made.path == path).peekable();
+        made.peek().is_some() && !made.any(Made::is_there)
+    }
+
+    /// The UUID of a target's array, if that is the last one that the run made on its drives.
+    pub fn array(&self, name: &str) -> Option<String> {
+        let array: KeptArray = serde_json::from_slice(&fs::read(self.folder.join(ARRAY)).ok()?).ok()?;
+        (array.name == name).then_some(array.uuid)
+    }
+
     /// Makes a new file of holes.
     ///
     /// # Errors
@@ -173,14 +218,14 @@ impl Own {
 
     /// Removes the private folder of a run that does not begin, unless it records a file or process.
     pub fn remove_if_empty(self) {
-        if self.made.is_empty() && !self.folder.join("control.sock").exists() && !self.folder.join("md").exists() {
+        if self.made.is_empty() && ["control.sock", "md", ARRAY].iter().all(|name| !self.folder.join(name).exists()) {
             self.remove();
         }
     }
 
     /// Removes the private folder with the files that a run leaves in it, and nothing else: mounted file systems stay.
     pub fn remove(self) {
-        for name in [RUN, MADE, PID, "md", "control.sock", "nbd.sock"] {
+        for name in [RUN, MADE, PID, ARRAY, "md", "control.sock", "nbd.sock"] {
             let _ = fs::remove_file(self.folder.join(name));
         }
         for name in ["mount", "export", ""] {

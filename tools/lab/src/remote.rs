@@ -26,18 +26,44 @@ say drive_sectors "$(cat "$sys/size" 2>/dev/null)"
 say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
 "#;
 
-/// As [`crate::purge`] on this machine: a file is created anew, and a device formatted, else discarded; never a device in use.
+/// As [`crate::purge`] on this machine: a file is created anew, and a device formatted, else discarded; never one in use. A check
+/// that cannot be made counts as use: `O_EXCL` finds every use by the kernel, the lists find those that an old kernel's claim
+/// may not show, and `flock` finds `stria serve` and other runs. No tool is told to skip its own check.
 const PURGE: &str = r#"
-case $PLACE in /*) ;; *) echo "$PLACE is no whole path" >&2; exit 1 ;; esac
-if [ -f "$PLACE" ]; then
-    bytes=$(stat -c %s "$PLACE"); truncate -s 0 "$PLACE" && truncate -s "$bytes" "$PLACE" && echo "new empty file"; exit
-fi
+refuse() { echo "$PLACE $1" >&2; exit 1; }
+in_use() { refuse "is in use there ($1): unmount it, or stop the array, swap or server that uses it"; }
+case $PLACE in /*) ;; *) refuse "is no whole path" ;; esac
 [ -e "$PLACE" ] || { echo "nothing is there yet"; exit 0; }
-real=$(readlink -f "$PLACE"); name=$(basename "$real")
-if lsblk -nro MOUNTPOINTS "$real" | grep -q . || [ -n "$(ls "/sys/class/block/$name/holders" 2>/dev/null)" ]; then
-    echo "$PLACE is in use there: unmount it, or stop the array or swap that it is part of" >&2; exit 1
+real=$(readlink -f "$PLACE") && [ -n "$real" ] || refuse "cannot be resolved there"
+name=$(basename "$real")
+swaps=$(tr '\t' ' ' </proc/swaps) || refuse "may be a swap there: /proc/swaps cannot be read"
+case $swaps in *"$real "*) in_use swap ;; esac
+flock -n "$real" true || in_use "locked by another program, or flock is missing"
+if [ -f "$real" ]; then
+    for backing in /sys/block/loop*/loop/backing_file; do
+        if [ -e "$backing" ] && [ "$(cat "$backing")" = "$real" ]; then in_use "a loop device"; fi
+    done
+    bytes=$(stat -c %s "$real") && truncate -s 0 "$real" && truncate -s "$bytes" "$real" && echo "new empty file"; exit
 fi
-case $name in nvme*p*) ;; nvme*) nvme format --force --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; } ;; esac
+[ -e "/sys/class/block/$name/dev" ] || refuse "is no block device there"
+mounts=$(cat /proc/self/mountinfo) || refuse "may be mounted there: /proc/self/mountinfo cannot be read"
+for part in "/sys/class/block/$name" "/sys/class/block/$name/$name"*; do
+    [ -e "$part/dev" ] || continue
+    number=$(cat "$part/dev") && [ -n "$number" ] || refuse "has no device number there"
+    held=$(ls "$part/holders") || refuse "may be part of an array there: $part/holders cannot be read"
+    [ -z "$held" ] || in_use "part of $held"
+    node=/dev/$(basename "$part")
+    case $mounts in *" $number "* | *" $node "*) in_use "$node is mounted" ;; esac
+    case $swaps in *"$node "*) in_use "$node is a swap" ;; esac
+done
+if command -v perl >/dev/null 2>&1; then
+    perl -e 'use Fcntl; sysopen(my $drive, $ARGV[0], O_RDONLY | O_EXCL) or exit 1' "$real" || in_use "the kernel"
+elif command -v python3 >/dev/null 2>&1; then
+    python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)' "$real" 2>/dev/null || in_use "the kernel"
+else
+    refuse "may be in use there: only perl or python3 can tell, so install one of them"
+fi
+case $name in nvme*p*) ;; nvme*) nvme format --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; } ;; esac
 blkdiscard "$real" && echo blkdiscard
 "#;
 
@@ -128,6 +154,142 @@ pub fn purge(host: &str, place: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    /// A host whose /sys and /proc are folders, with one drive of two partitions, and tools that note their calls.
+    struct Played {
+        folder: tempfile::TempDir,
+        drive: String,
+    }
+
+    impl Played {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let at = |name: &str| folder.path().join(name);
+            for (part, number) in [("nvme9n1", "259:0"), ("nvme9n1/nvme9n1p1", "259:1"), ("nvme9n1/nvme9n1p2", "259:2")] {
+                let sys = at("sys/class/block").join(part);
+                fs::create_dir_all(sys.join("holders")).expect("a folder");
+                fs::write(sys.join("dev"), format!("{number}\n")).expect("a file");
+            }
+            fs::create_dir_all(at("proc/self")).expect("a folder");
+            fs::write(at("proc/self/mountinfo"), "36 35 8:1 / /mnt rw - ext4 /dev/sda1 rw\n").expect("a file");
+            fs::write(at("proc/swaps"), "Filename\tType\n/dev/sda2\tpartition\t1\n").expect("a file");
+            // No plain file, as no device node can be made here.
+            let drive = at("nvme9n1").display().to_string();
+            assert!(Command::new("mkfifo").arg(&drive).status().expect("it runs").success());
+            fs::create_dir(at("bin")).expect("a folder");
+            let played = Self { folder, drive };
+            for tool in ["flock", "perl", "python3"] {
+                played.tool(tool, "exit 0");
+            }
+            played.tool("nvme", "exit 1");
+            played.tool("blkdiscard", "exit 0");
+            for tool in ["sh", "readlink", "basename", "tr", "cat", "ls", "stat", "truncate"] {
+                let found =
+                    ["/usr/bin", "/bin"].map(|bin| std::path::Path::new(bin).join(tool)).into_iter().find(|path| path.exists());
+                std::os::unix::fs::symlink(found.expect("every Linux has it"), played.at("bin").join(tool)).expect("a link");
+            }
+            played
+        }
+
+        fn at(&self, name: &str) -> std::path::PathBuf {
+            self.folder.path().join(name)
+        }
+
+        fn tool(&self, name: &str, words: &str) {
+            let calls = self.at("calls").display().to_string();
+            let script = format!("#!/bin/sh\necho \"{name} $*\" >> '{calls}'\n{words}\n");
+            stria_testkit::script(&self.at("bin").join(name), &script);
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.at(name), text).expect("written");
+        }
+
+        /// What it says, or why it refuses; and the calls that change the drive.
+        fn purge(&self, place: &str) -> (Result<String, String>, Vec<String>) {
+            let root = self.folder.path().display().to_string();
+            let script = PURGE.replace("/sys/", &format!("{root}/sys/")).replace("/proc/", &format!("{root}/proc/"));
+            let output = Command::new("/bin/sh")
+                .args(["-c", &format!("PLACE='{place}'\n{script}")])
+                .env("PATH", self.at("bin"))
+                .output()
+                .expect("a shell");
+            let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            let said = if output.status.success() { Ok(words(&output.stdout)) } else { Err(words(&output.stderr)) };
+            let calls = fs::read_to_string(self.at("calls")).unwrap_or_default();
+            let changes = |line: &&str| line.starts_with("nvme") || line.starts_with("blkdiscard");
+            (said, calls.lines().filter(changes).map(str::to_owned).collect())
+        }
+    }
+
+    #[test]
+    fn a_free_drive_of_a_host_is_purged_and_no_tool_skips_its_own_check() {
+        let played = Played::new();
+        let (said, calls) = played.purge(&played.drive);
+        assert_eq!(said, Ok("blkdiscard".into()));
+        assert_eq!(calls, [format!("nvme format --ses=1 {}", played.drive), format!("blkdiscard {}", played.drive)]);
+    }
+
+    #[test]
+    fn a_drive_of_a_host_that_is_or_may_be_in_use_is_not_touched() {
+        type Change = fn(&Played);
+        let changes: [(&str, Change); 13] = [
+            ("a partition is mounted by its number", |host| {
+                host.write("proc/self/mountinfo", "36 35 259:2 / /mnt rw - ext4 /dev/mapper/x rw\n");
+            }),
+            ("a partition is mounted by its name", |host| {
+                host.write("proc/self/mountinfo", "36 35 0:40 / /mnt rw - btrfs /dev/nvme9n1p1 rw\n");
+            }),
+            ("the whole drive is mounted", |host| {
+                host.write("proc/self/mountinfo", "36 35 259:0 / /mnt rw - ext4 /dev/nvme9n1 rw\n");
+            }),
+            ("a partition is a swap", |host| host.write("proc/swaps", "Filename\tType\n/dev/nvme9n1p2\tpartition\t1\n")),
+            ("a partition is part of an array", |host| {
+                host.write("sys/class/block/nvme9n1/nvme9n1p1/holders/md0", "");
+            }),
+            ("the drive is part of an array", |host| host.write("sys/class/block/nvme9n1/holders/md0", "")),
+            ("the kernel has it", |host| host.tool("perl", "exit 1")),
+            ("the kernel has it, without perl", |host| {
+                fs::remove_file(host.at("bin/perl")).expect("there");
+                host.tool("python3", "exit 1");
+            }),
+            ("nothing can ask the kernel", |host| {
+                ["perl", "python3"].iter().for_each(|tool| fs::remove_file(host.at("bin").join(tool)).expect("there"));
+            }),
+            ("a server has locked it", |host| host.tool("flock", "exit 1")),
+            ("nothing can ask for the lock", |host| fs::remove_file(host.at("bin/flock")).expect("there")),
+            ("mounts cannot be read", |host| fs::remove_file(host.at("proc/self/mountinfo")).expect("there")),
+            ("swaps cannot be read", |host| fs::remove_file(host.at("proc/swaps")).expect("there")),
+        ];
+        for (what, change) in changes {
+            let played = Played::new();
+            change(&played);
+            let (said, calls) = played.purge(&played.drive);
+            assert!(said.is_err_and(|words| words.contains(&played.drive)) && calls.is_empty(), "{what}: {calls:?}");
+        }
+        let played = Played::new();
+        fs::remove_dir_all(played.at("sys/class/block/nvme9n1/nvme9n1p2/holders")).expect("there");
+        assert!(played.purge(&played.drive).0.is_err(), "holders cannot be read");
+    }
+
+    #[test]
+    fn a_file_of_a_host_is_made_anew_unless_it_is_in_use() {
+        let played = Played::new();
+        let file = played.at("x.img");
+        let place = file.display().to_string();
+        fs::write(&file, [7; 5000]).expect("a file");
+        assert_eq!(played.purge(&place).0, Ok("new empty file".into()));
+        assert_eq!(fs::read(&file).expect("there"), [0; 5000]);
+        fs::write(&file, [7; 5000]).expect("a file");
+        played.tool("flock", "exit 1");
+        assert!(played.purge(&place).0.is_err());
+        played.tool("flock", "exit 0");
+        fs::create_dir_all(played.at("sys/block/loop3/loop")).expect("a folder");
+        played.write("sys/block/loop3/loop/backing_file", &place);
+        assert!(played.purge(&place).0.is_err_and(|words| words.contains("loop")));
+        assert_eq!(fs::read(&file).expect("there"), [7; 5000]);
+    }
 
     #[test]
     fn fios_words_for_a_client_name_a_machine() {

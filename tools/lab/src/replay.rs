@@ -202,6 +202,9 @@ pub struct Outcome {
     pub drift: Drift,
     /// True if it was interrupted: these are the measurements until then.
     pub cut_short: bool,
+    /// The reason, in fio's words, if fio failed or served less than the trace.
+    #[serde(default)]
+    pub shortfall: Option<String>,
 }
 
 impl Outcome {
@@ -214,7 +217,7 @@ impl Outcome {
     /// The reason if it is not a result.
     pub fn failed(&self) -> Option<String> {
         match (self.errors, self.total.requests) {
-            (0, 1..) => None,
+            (0, 1..) => self.shortfall.clone(),
             (0, 0) => Some("not one request was served".into()),
             (errors, _) => Some(format!("{errors} requests failed")),
         }

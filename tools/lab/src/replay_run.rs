@@ -6,8 +6,9 @@ use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
     RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
-use crate::run::{Held, Moment, Progress, lock};
+use crate::run::{Moment, Progress, lock};
 use crate::state;
+use crate::target_lock::Held;
 use crate::trace::{Source, Totals};
 use crate::units::show_seconds;
 use serde::{Deserialize, Serialize};
@@ -138,10 +139,11 @@ pub fn keep(
     let writer = RunWriter::create(out, &manifest, &format!("# A replay, not an experiment.\nname = \"{}\"\n", request.name))?;
     inside::write(out, ASKED, &serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))?;
     let _lock = lock(out).map_err(|error| KeepError::Resume(error.to_string()))?;
-    passes(source, request, writer, manifest, 1, stop, progress)
+    let all: Vec<u32> = (1..=request.passes).collect();
+    passes(source, request, writer, manifest, &all, stop, progress)
 }
 
-/// Continues an interrupted replay: complete passes count, and the interrupted one is replayed again from its start. Half a pass
+/// Continues an interrupted replay: complete passes count, and all others are replayed, from their start. Half a pass
 /// before a pause and half after it would measure a rested target and a cold cache; the two halves together are not the load of
 /// the trace.
 ///
@@ -170,7 +172,8 @@ pub fn resume(
     let counts = |record: &Record| !record.extra.contains_key(CUT_SHORT) && record.failed.is_none();
     let whole: Vec<Record> = run.records.into_iter().filter(counts).collect();
     writer.rewrite_records(&whole)?;
-    let first = whole.iter().map(|record| record.round.saturating_add(1)).max().unwrap_or(1);
+    let missing: Vec<u32> = (1..=request.passes).filter(|pass| whole.iter().all(|record| record.round != *pass)).collect();
+    let named: Vec<String> = missing.iter().map(ToString::to_string).collect();
     manifest.status = RunStatus::Running;
     manifest.resumed_ms.push(now_ms());
     let note = Note {
@@ -178,20 +181,24 @@ pub fn resume(
         section: SECTION.into(),
         record: None,
         kind: NoteKind::Fallback,
-        text: format!("It was interrupted and resumed with pass {first}, which was replayed from its start."),
+        text: format!(
+            "It was resumed with {} {}, replayed from the start.",
+            if named.len() == 1 { "pass" } else { "passes" },
+            named.join(", ")
+        ),
     };
     progress.say(&note);
     writer.note(&note)?;
-    passes(source, request, writer, manifest, first, stop, progress)
+    passes(source, request, writer, manifest, &missing, stop, progress)
 }
 
-/// Replays the passes from `first` on.
+/// Replays the passes of these numbers.
 fn passes(
     source: &Source,
     request: &Request,
     mut writer: RunWriter,
     mut manifest: Manifest,
-    first: u32,
+    missing: &[u32],
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<(Manifest, Vec<Outcome>), KeepError> {
@@ -202,9 +209,9 @@ fn passes(
     let begun = Instant::now();
     let mut outcomes = Vec::new();
     let mut without_result = 0;
-    for pass in first..=request.passes {
+    for (before, &pass) in missing.iter().enumerate() {
         let begun_ms = now_ms();
-        let mut tell = |reached: Reached| progress.at(&moment(request, totals, (first, pass), reached, begun));
+        let mut tell = |reached: Reached| progress.at(&moment(request, totals, (before, missing.len(), pass), reached, begun));
         let index = writer.next_index();
         let replayed = match &fio {
             None => play(source, &request.target, &request.options, stop, &mut tell),
@@ -286,13 +293,19 @@ fn notes_of(request: &Request, totals: &Totals, outcome: &Outcome) -> Vec<(NoteK
 
 /// The progress of all passes. For an open loop the remaining time is known; for the others it is estimated from the speed so
 /// far.
-fn moment(request: &Request, totals: &Totals, (first, pass): (u32, u32), reached: Reached, begun: Instant) -> Moment {
+fn moment(
+    request: &Request,
+    totals: &Totals,
+    (before, count, pass): (usize, usize, u32),
+    reached: Reached,
+    begun: Instant,
+) -> Moment {
     let done = match request.options.pace {
         Pace::Open { .. } if totals.seconds > 0.0 => reached.trace_seconds / totals.seconds,
         _ => reached.requests as f64 / totals.requests().max(1) as f64,
     };
-    let passes = f64::from((request.passes + 1).saturating_sub(first));
-    let share = ((f64::from(pass - first) + done.min(1.0)) / passes).clamp(1e-6, 1.0);
+    let passes = count as f64;
+    let share = ((before as f64 + done.min(1.0)) / passes).clamp(1e-6, 1.0);
     let done_seconds = begun.elapsed().as_secs_f64();
     let total_seconds = match request.options.pace {
         Pace::Open { stretch } => (totals.seconds * stretch * passes).max(done_seconds),
@@ -325,6 +338,9 @@ fn through_fio(
     let _ = fs::remove_file(&log);
     let one = measured?.swap_remove(0);
     let totals = source.totals();
+    let served = [&one.read, &one.write].into_iter().flatten().map(|figures| figures.requests).fold(0, u64::saturating_add);
+    let wanted = totals.reads.saturating_add(totals.writes);
+    let less = || (served < wanted).then(|| format!("fio served {served} of {wanted} reads and writes"));
     Ok(Outcome {
         seconds: one.seconds,
         busy_seconds: one.seconds,
@@ -337,6 +353,7 @@ fn through_fio(
         write: one.write,
         trim: one.trim,
         total: one.total,
+        shortfall: one.failed.or_else(less),
     })
 }
 

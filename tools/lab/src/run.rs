@@ -1,8 +1,8 @@
 //! Runs an experiment and stores its measurements; resumes an interrupted run.
 //!
 //! The order is target by target, and section by section on each. The records alone show which steps are done: a step with a record is
-//! not repeated. A round that counts towards a steady state is repeated from its beginning, because SNIA allows no idle gap in it; so is a
-//! section of RAID runs, because its array was in the middle of a change.
+//! not repeated. A section whose series of rounds was not steady yet is repeated from its preparation, because SNIA allows no idle gap in
+//! it; so is a section of RAID runs, because its array was in the middle of a change, and one whose target is not the same any more.
 //!
 //! A failed load is not a result; a failed preparation ends its section. The run continues after them and ends "with failures".
 
@@ -31,7 +31,8 @@ use crate::result::{
 use crate::select;
 use crate::stage::{RaidAction, Scale, Stage, step_cost};
 use crate::state;
-use crate::target::{Target, TargetError, TargetSpec};
+use crate::target::{Opening, Target, TargetError, TargetSpec};
+use crate::target_lock::Held;
 use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -39,8 +40,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-pub(crate) use lock::{Held, lock};
+pub(crate) use lock::lock;
 pub use request::{Consent, Request};
+
+use before::Server;
 
 /// Assumed speed for the remaining time until a speed is known, MB/s.
 const ASSUMED_MB_PER_S: f64 = 500.0;
@@ -105,7 +108,7 @@ pub fn run(
     let fio = fio_for(&specs)?;
     before::refuse(experiment, &request, &specs, None)?;
     let mut held = Held::default();
-    before::hold(&mut held, &specs, &request)?;
+    before::hold(&mut held, &specs, &request, Server::None)?;
     let begun_ms = now_ms();
     request.begun_in = std::env::current_dir().unwrap_or_default();
     let environment = state::environment();
@@ -184,7 +187,7 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
     });
     let allowed = before::refuse(&experiment, &request, &specs, Some(&own));
     let mut held = Held::default();
-    let allowed = allowed.and_then(|()| Ok(before::hold(&mut held, &specs, &request)?));
+    let allowed = allowed.and_then(|()| Ok(before::hold(&mut held, &specs, &request, Server::None)?));
     if let Err(error) = allowed {
         // Files of an earlier run are found again next time; a new folder has none.
         own.remove_if_empty();
@@ -432,12 +435,26 @@ impl<'a> Runner<'a> {
             .iter()
             .any(|section| section.begun_ms.is_some() && (section.ended_ms.is_some() || section.kind != SectionKind::Raid));
         let hosts = !self.request.hosts.is_empty();
-        let (pool, program) = (self.request.pool(), self.request.program.clone());
-        let opened = Target::open(spec, &self.scale, &pool, &program, &mut self.own, in_midst, hosts);
-        let mut target = opened.map_err(|error| Broken::Failed(error.to_string()))?;
+        let failed = |error: TargetError| Broken::Failed(error.to_string());
+        // The server of an array on the same files has ended.
+        let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request, Server::None);
+        held.map_err(failed)?;
+        let opening = Opening {
+            scale: &self.scale,
+            pool: &self.request.pool(),
+            program: &self.request.program,
+            own: &mut self.own,
+            held: &mut self.held,
+            made_before: in_midst,
+            elsewhere: hosts,
+        };
+        let mut target = Target::open(spec, opening).map_err(failed)?;
         // Including files that were just created.
-        let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request);
-        held.map_err(|error| Broken::Failed(error.to_string()))?;
+        let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request, Server::Runs);
+        held.map_err(failed)?;
+        if target.is_lost {
+            self.begin_again(sections.clone())?;
+        }
         if let Some(members) = self.request.members.filter(|_| target.info.members.is_none()) {
             target.info.members = Some(members);
         }
@@ -467,6 +484,29 @@ impl<'a> Runner<'a> {
         target.close().map_err(Broken::Failed)
     }
 
+    /// Sections that were not finished lost the state of their target: they are prepared and measured again.
+    fn begin_again(&mut self, sections: std::ops::Range<usize>) -> Result<(), ResultError> {
+        for at in sections {
+            let section = &self.manifest.sections[at];
+            if section.begun_ms.is_some() && section.ended_ms.is_none() {
+                let words = format!("{} begins again: {} is not the one that it began on", section.title, section.target);
+                self.section = at;
+                self.forget_section()?;
+                self.note(NoteKind::Fallback, None, words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing of the section that runs counts any more.
+    fn forget_section(&mut self) -> Result<(), ResultError> {
+        let section = &mut self.manifest.sections[self.section];
+        (section.purge, section.precondition, section.steady, section.rounds) = (None, None, None, 0);
+        let id = section.id.clone();
+        self.records.retain(|record| record.section != id);
+        self.writer.rewrite_records(&self.records)
+    }
+
     /// The section that runs ends here.
     fn give_up(&mut self, words: String) -> Result<(), ResultError> {
         let title = self.manifest.sections[self.section].title.clone();
@@ -491,8 +531,7 @@ impl<'a> Runner<'a> {
             self.manifest.sections[self.section].begun_ms = Some(now_ms());
         } else if spec.test == SectionKind::Raid || target.model.is_some() {
             // The state of models ended with the program.
-            self.records.retain(|record| record.section != id);
-            self.writer.rewrite_records(&self.records)?;
+            self.forget_section()?;
         }
         self.writer.save_manifest(&self.manifest)?;
         if let Some(model) = &target.model {
@@ -504,6 +543,11 @@ impl<'a> Runner<'a> {
         let stages = planned(small_blocks);
         if stages != planned(true) {
             self.note(NoteKind::Fallback, None, "requests under 4 KiB are left out: this target does not support them".into())?;
+        }
+        if self.is_series_broken(&stages, target) {
+            self.forget_section()?;
+            let words = "its series of rounds was interrupted before the steady state: the section begins again".into();
+            self.note(NoteKind::Step, None, words)?;
         }
         let mut base = 0;
         for stage in stages {

@@ -29,7 +29,12 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
                 Some((from, to)) if !(from..to).contains(&record.step) => {
                     last_of_own.is_none_or(|last| record.round + WINDOW_ROUNDS > *last)
                 }
-                _ => (window.first_round..=window.last_round).contains(&record.round),
+                _ => {
+                    // Of WSAT one minute in thirty counts.
+                    let (before, stride) = (record.round.saturating_sub(1), window.stride.max(1));
+                    let counted = before / stride + 1;
+                    before.is_multiple_of(stride) && (window.first_round..=window.last_round).contains(&counted)
+                }
             }
         });
         if in_window && (record.host == "all") == summed.contains(record.section.as_str()) {

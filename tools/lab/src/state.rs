@@ -180,9 +180,32 @@ pub const HOT_C: f64 = 75.0;
 /// Counters of a block device: reads, sectors read, ms of reads, writes, sectors written, ms of writes.
 type Counters = [u64; 6];
 
+/// The counts since an earlier look. The kernel prints the times as 32-bit numbers of milliseconds, which wrap. A device that
+/// was made anew counts from zero.
+fn since(now: &Counters, before: &Counters) -> Counters {
+    if [0, 1, 3, 4].into_iter().any(|at| now[at] < before[at]) {
+        return *now;
+    }
+    std::array::from_fn(|at| match at {
+        2 | 5 => u64::from((now[at] as u32).wrapping_sub(before[at] as u32)),
+        _ => now[at] - before[at],
+    })
+}
+
 fn counters(folder: &Path) -> Option<Counters> {
     let fields: Vec<u64> = text(folder.join("stat")).split_whitespace().filter_map(|field| field.parse().ok()).collect();
     Some([*fields.first()?, *fields.get(2)?, *fields.get(3)?, *fields.get(4)?, *fields.get(6)?, *fields.get(7)?])
+}
+
+fn sum(a: &Counters, b: &Counters) -> Counters {
+    std::array::from_fn(|at| a[at].saturating_add(b[at]))
+}
+
+/// The mean latency of the counted requests.
+fn mean_ns(counters: &Counters) -> Option<f64> {
+    let requests = counters[0].saturating_add(counters[3]);
+    let ms = counters[2].saturating_add(counters[5]);
+    (requests > 0).then(|| ms as f64 * 1e6 / requests as f64)
 }
 
 /// Watches drives and the array above them while a load runs.
@@ -201,8 +224,9 @@ pub struct Watch {
 struct WatchedDrive {
     path: PathBuf,
     folder: Option<PathBuf>,
-    before: Counters,
     last: Counters,
+    /// From the beginning to the last look: one difference over hours would miss a wrap.
+    done: Counters,
     worst_second_ns: Option<f64>,
     hottest_c: Option<f64>,
 }
@@ -212,8 +236,8 @@ impl Watch {
     pub fn new(drives: &[PathBuf], array: Option<&Array>) -> Self {
         let watched = |path: &PathBuf| {
             let folder = sys_folder(path);
-            let before = folder.as_deref().and_then(counters).unwrap_or_default();
-            WatchedDrive { path: path.clone(), folder, before, last: before, worst_second_ns: None, hottest_c: None }
+            let last = folder.as_deref().and_then(counters).unwrap_or_default();
+            WatchedDrive { path: path.clone(), folder, last, done: [0; 6], worst_second_ns: None, hottest_c: None }
         };
         Self {
             drives: drives.iter().map(watched).collect(),
@@ -234,13 +258,11 @@ impl Watch {
         for drive in &mut self.drives {
             let Some(folder) = &drive.folder else { continue };
             if let Some(now) = counters(folder) {
-                let requests = now[0] + now[3] - drive.last[0] - drive.last[3];
-                let ms = now[2] + now[5] - drive.last[2] - drive.last[5];
-                if requests > 0 {
-                    let mean_ns = ms as f64 * 1e6 / requests as f64;
+                let new = since(&now, &drive.last);
+                if let Some(mean_ns) = mean_ns(&new) {
                     drive.worst_second_ns = Some(drive.worst_second_ns.unwrap_or(0.0).max(mean_ns));
                 }
-                drive.last = now;
+                (drive.last, drive.done) = (now, sum(&drive.done, &new));
             }
             if let Some(now) = temperature(folder) {
                 drive.hottest_c = Some(drive.hottest_c.unwrap_or(now).max(now));
@@ -258,20 +280,19 @@ impl Watch {
     /// The work of each member, by the counters of the array and of the drives below.
     pub fn finish(&self, array: Option<&Array>) -> Vec<MemberFigures> {
         let from_drive = |drive: &WatchedDrive| {
-            let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.before);
-            let [reads, read_sectors, read_ms, writes, written_sectors, write_ms] =
-                std::array::from_fn(|at| now[at].saturating_sub(drive.before[at]));
-            let requests = reads + writes;
+            let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.last);
+            let all = sum(&drive.done, &since(&now, &drive.last));
+            let [reads, read_sectors, _, writes, written_sectors, _] = all;
             let metadata = fs::metadata(&drive.path).ok().filter(fs::Metadata::is_file);
             MemberFigures {
                 path: drive.path.display().to_string(),
                 reads,
                 writes,
-                read_bytes: read_sectors * 512,
-                written_bytes: written_sectors * 512,
+                read_bytes: read_sectors.saturating_mul(512),
+                written_bytes: written_sectors.saturating_mul(512),
                 errors: 0,
                 hedged_reads: 0,
-                latency_mean_ns: (requests > 0).then(|| (read_ms + write_ms) as f64 * 1e6 / requests as f64),
+                latency_mean_ns: mean_ns(&all),
                 latency_worst_second_ns: drive.worst_second_ns,
                 temperature_c: drive.hottest_c,
                 allocated_bytes: metadata.map(|metadata| metadata.blocks() * 512),
@@ -296,6 +317,50 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kernel's line of a device, which a file stands in for.
+    fn stat(folder: &Path, [reads, read_sectors, read_ms, writes, written_sectors, write_ms]: Counters) {
+        let line = format!("{reads} 0 {read_sectors} {read_ms} {writes} 0 {written_sectors} {write_ms} 0 1 1\n");
+        fs::write(folder.join("stat"), line).expect("a file");
+    }
+
+    #[test]
+    fn counters_that_wrap_or_restart_are_counted_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let last = [100, 800, u64::from(u32::MAX) - 499, 10, 80, 7];
+        let drive = WatchedDrive {
+            path: folder.path().join("none"),
+            folder: Some(folder.path().into()),
+            last,
+            done: [0; 6],
+            worst_second_ns: None,
+            hottest_c: None,
+        };
+        let mut watch = Watch {
+            drives: vec![drive],
+            array_before: Vec::new(),
+            looked_at: Duration::ZERO,
+            sweep: Vec::new(),
+            sweep_ended: None,
+        };
+        // 1000 ms of 10 reads, and the time wraps after 500 of them.
+        stat(folder.path(), [110, 880, 500, 10, 80, 7]);
+        watch.look(Duration::from_secs(1), None, false);
+        assert_eq!(watch.drives[0].worst_second_ns, Some(1e8));
+        // The time wraps once more until the end: 2^32 ms of 10 reads.
+        stat(folder.path(), [115, 920, 2_147_484_148, 10, 80, 7]);
+        watch.look(Duration::from_secs(2), None, false);
+        stat(folder.path(), [120, 960, 500, 10, 80, 7]);
+        let figures = &watch.finish(None)[0];
+        assert_eq!((figures.reads, figures.read_bytes, figures.writes), (20, 160 * 512, 0));
+        assert_eq!(figures.latency_mean_ns, Some((4_294_967_296.0 + 1000.0) * 1e6 / 20.0));
+        // The device was removed and made again.
+        watch.look(Duration::from_secs(3), None, false);
+        stat(folder.path(), [2, 16, 4, 1, 8, 2]);
+        watch.look(Duration::from_secs(4), None, false);
+        let figures = &watch.finish(None)[0];
+        assert_eq!((figures.reads, figures.writes, figures.written_bytes), (22, 1, 8 * 512));
+    }
 
     #[test]
     fn this_machine_tells_what_it_is() {

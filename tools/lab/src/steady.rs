@@ -55,6 +55,7 @@ pub fn verdict(values: &[f64], tracker: &Tracker) -> Option<SteadyVerdict> {
         intercept: mean - slope * (f64::from(first_round) + 2.0),
         slope_excursion,
         slope_excursion_allowed: allowed(SLOPE_SHARE),
+        stride: tracker.stride.max(1),
         rounds_max: tracker.rounds_max,
         steps: None,
         values,
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(verdict(&values[..8], &tracker), None);
         let end = verdict(&values, &tracker).expect("five rounds count");
         assert!(end.reached);
-        assert_eq!((end.first_round, end.last_round, end.values.len()), (1, 5, 5));
+        assert_eq!((end.first_round, end.last_round, end.stride, end.values.len()), (1, 5, 2, 5));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use crate::experiment::Arrays;
 use crate::fio::Place;
 use crate::md::{self, Md, MdSpec};
 use crate::modelled::{Machine, Model, On};
-use crate::own::Own;
+use crate::own::{self, Own};
 use crate::purge;
 use crate::result::{TargetInfo, TargetKind};
 use crate::stage::{Scale, Step, destroys};
 use crate::state;
+use crate::target_lock::{Held, image_files};
 use crate::units::{parse_size, show_size};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -505,15 +506,12 @@ impl TargetSpec {
 
     /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`.
     pub fn endangered(&self, own: Option<&Own>) -> Vec<String> {
-        let holds_something = |path: &Path| {
-            let is_own = own.is_some_and(|own| own.owns(path));
-            !is_own && fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0 || !metadata.is_file())
-        };
+        let is_foreign = |path: &Path| fs::metadata(path).is_ok() && !own.is_some_and(|own| own.owns(path));
         match self.kind {
-            TargetKind::File => Some(self.place.clone()).filter(|place| holds_something(Path::new(place))).into_iter().collect(),
+            TargetKind::File => Some(self.place.clone()).filter(|place| is_foreign(Path::new(place))).into_iter().collect(),
             TargetKind::Block | TargetKind::Nbd => vec![self.place.clone()],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => {
-                self.drives.iter().filter(|path| holds_something(path)).map(|path| path.display().to_string()).collect()
+                self.drives.iter().filter(|path| is_foreign(path)).map(|path| path.display().to_string()).collect()
             }
             TargetKind::Model => Vec::new(),
         }
@@ -562,11 +560,7 @@ impl TargetSpec {
             return Ok(());
         }
         let endangered = self.endangered(own);
-        let is_named = |place: &String| {
-            let real = |name: &str| fs::canonicalize(name).ok();
-            destroy.iter().any(|named| named == place || real(named).is_some_and(|named| Some(named) == real(place)))
-        };
-        let unnamed: Vec<&str> = endangered.iter().filter(|place| !is_named(place)).map(String::as_str).collect();
+        let unnamed: Vec<&str> = endangered.iter().filter(|place| !is_named(place, destroy)).map(String::as_str).collect();
         if !unnamed.is_empty() {
             return Err(TargetError::Unsafe(would_overwrite(&unnamed)));
         }
@@ -577,6 +571,33 @@ impl TargetSpec {
         }
         Ok(())
     }
+
+    /// Refuses to change the size of a file that the run did not make and `destroy` does not name, even if the run only reads.
+    ///
+    /// # Errors
+    /// A sentence with the needed options.
+    pub fn allow_size(&self, destroy: &[String], own: Option<&Own>) -> Result<(), TargetError> {
+        for file in self.files() {
+            let Some(found) = fs::metadata(&file).ok().map(|metadata| metadata.len()) else { continue };
+            let wanted = self.file_bytes();
+            let place = file.display().to_string();
+            let changes = if self.made { found != wanted } else { found < wanted };
+            if changes && !own.is_some_and(|own| own.owns(&file)) && !is_named(&place, destroy) {
+                let (found, wanted) = (show_size(found), show_size(wanted));
+                return Err(TargetError::Unsafe(format!(
+                    "{place} has {found}, and the run needs {wanted}: ask for no more than it has, or add --destroy {place} to allow that \
+                     its size is changed"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if `--destroy` names a file, device or export, by whatever path.
+fn is_named(place: &str, destroy: &[String]) -> bool {
+    let real = |name: &str| fs::canonicalize(name).ok();
+    destroy.iter().any(|named| named == place || real(named).is_some_and(|named| Some(named) == real(place)))
 }
 
 /// The text of a refusal.
@@ -639,9 +660,26 @@ pub struct Target {
     pub md: Option<Md>,
     /// The models, if it is modelled.
     pub model: Option<Machine>,
+    /// An interrupted run began on it, and it had to be made anew.
+    pub is_lost: bool,
     spec: TargetSpec,
     program: PathBuf,
     sockets: PathBuf,
+}
+
+/// The surroundings in which a target is opened.
+pub(crate) struct Opening<'a> {
+    pub scale: &'a Scale,
+    pub pool: &'a Pool,
+    /// `stria`.
+    pub program: &'a Path,
+    pub own: &'a mut Own,
+    /// Has the locks of all files; those of an array pass to its server.
+    pub held: &'a mut Held,
+    /// An interrupted run made it.
+    pub made_before: bool,
+    /// It is on other hosts: nothing is made here.
+    pub elsewhere: bool,
 }
 
 /// Makes a new file, or sets the size of an existing one.
@@ -656,21 +694,16 @@ fn make(own: &mut Own, path: &Path, bytes: u64) -> Result<(), TargetError> {
 }
 
 impl Target {
-    /// Opens or makes it. `made_before`: an interrupted run made it, so an array is served as it is. `elsewhere`: it is on other
-    /// hosts, and nothing is made here.
+    /// Opens or makes it. An array that an interrupted run made is served as it is, if exactly that array is still on its drives.
     ///
     /// # Errors
     /// When it cannot be.
-    pub fn open(
-        spec: &TargetSpec,
-        scale: &Scale,
-        pool: &Pool,
-        program: &Path,
-        own: &mut Own,
-        made_before: bool,
-        elsewhere: bool,
-    ) -> Result<Self, TargetError> {
+    pub(crate) fn open(spec: &TargetSpec, opening: Opening) -> Result<Self, TargetError> {
+        let Opening { scale, pool, program, own, held, made_before, elsewhere } = opening;
         let failed = TargetError::Failed;
+        let is_gone =
+            |file: &PathBuf| own.lost(file) || fs::metadata(file).map_or(true, |metadata| metadata.len() < spec.file_bytes());
+        let is_lost = made_before && !elsewhere && spec.files().iter().any(is_gone);
         if spec.kind == TargetKind::File && !elsewhere {
             let missing = fs::metadata(&spec.place).map_or(true, |file| file.len() < spec.bytes);
             if missing {
@@ -682,10 +715,15 @@ impl Target {
             fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
             for drive in &spec.drives {
                 make(own, drive, pool.bytes_each())?;
-                if !made_before {
+                // Those of an array are, before it is made.
+                if !made_before && spec.kind != TargetKind::Array {
                     purge::recreate(drive).map_err(failed)?;
                 }
             }
+        }
+        if spec.kind == TargetKind::Members {
+            // Its loads write where an array may be.
+            own::forget_array(own.folder()).map_err(failed)?;
         }
         let model = spec.model.as_ref().map(Machine::new).transpose().map_err(TargetError::Usage)?;
         let drives: Vec<PathBuf> =
@@ -719,11 +757,19 @@ impl Target {
             array: None,
             md: None,
             model,
+            is_lost,
             spec: spec.clone(),
             program: program.into(),
             sockets: own.folder().into(),
         };
-        target.make_array(made_before).map_err(failed)?;
+        if matches!(spec.kind, TargetKind::Array | TargetKind::Md) {
+            target.drives().iter().for_each(|drive| held.release(drive));
+            let uuid = own.array(&spec.name).filter(|_| made_before && !is_lost);
+            if uuid.is_none_or(|uuid| target.find_array(&uuid).is_err()) {
+                target.is_lost = made_before;
+                target.remake_array().map_err(failed)?;
+            }
+        }
         let (offset_bytes, bytes) = spec.part.of(target.info.size_bytes).map_err(failed)?;
         // Measuring all of a model takes no longer than a part of it.
         let span_bytes = if target.model.is_some() { Scale::default().span(bytes) } else { scale.span(bytes) };
@@ -731,27 +777,70 @@ impl Target {
         Ok(target)
     }
 
-    /// Where the target is an array that is made for the run.
-    fn make_array(&mut self, there_already: bool) -> Result<(), String> {
-        if let Some(spec) = self.spec.md_spec() {
-            let md = Md::open(Path::new("mdadm"), spec, &self.sockets, there_already)?;
-            self.info.size_bytes = state::size_of(md.device())?;
-            self.places = vec![Place::Path(md.device().into())];
-            self.md = Some(md);
-        }
-        if self.spec.kind != TargetKind::Array {
-            return Ok(());
-        }
-        let spec = ArraySpec {
+    fn array_spec(&self) -> ArraySpec {
+        ArraySpec {
             level: self.spec.level.clone().unwrap_or_default(),
             strip_bytes: self.spec.strip_bytes,
             spans: self.spec.spans,
             drives: self.spec.drives.clone(),
+        }
+    }
+
+    /// Serves the array that an interrupted run made, and no other: the drives may carry a later one.
+    fn find_array(&mut self, uuid: &str) -> Result<(), String> {
+        if let Some(spec) = self.spec.md_spec() {
+            return self.use_md(Md::open(Path::new("mdadm"), spec, &self.sockets, Some(uuid))?);
+        }
+        let array = Array::serve(&self.program, self.array_spec(), &self.sockets)?;
+        let found = array.status()?["uuid"].as_str().unwrap_or_default().to_owned();
+        if found != uuid {
+            array.stop()?;
+            return Err(format!("the drives carry the array {found} instead of {uuid}"));
+        }
+        self.use_array(array)
+    }
+
+    /// Makes the target's array on empty image files, or over what is on the drives.
+    fn remake_array(&mut self) -> Result<(), String> {
+        let locked = image_files(&self.spec.drives)?;
+        if self.spec.made {
+            self.spec.drives.iter().try_for_each(|drive| purge::recreate(drive))?;
+        }
+        // Its server takes the locks.
+        drop(locked);
+        self.make_array()
+    }
+
+    /// Where the target is an array that is made for the run.
+    fn make_array(&mut self) -> Result<(), String> {
+        let (name, kind) = (self.spec.name.clone(), self.spec.kind);
+        if matches!(kind, TargetKind::Array | TargetKind::Md) {
+            own::forget_array(&self.sockets)?;
+        }
+        let uuid = if let Some(spec) = self.spec.md_spec() {
+            let md = Md::open(Path::new("mdadm"), spec, &self.sockets, None)?;
+            let uuid = md.uuid();
+            self.use_md(md)?;
+            uuid
+        } else if kind == TargetKind::Array {
+            let array = Array::create(&self.program, self.array_spec(), &self.sockets, self.spec.made)?;
+            let uuid = array.status()?["uuid"].as_str().map(str::to_owned);
+            self.use_array(array)?;
+            uuid
+        } else {
+            None
         };
-        let array = match there_already {
-            true => Array::serve(&self.program, spec, &self.sockets)?,
-            false => Array::create(&self.program, spec, &self.sockets, self.spec.made)?,
-        };
+        uuid.map_or(Ok(()), |uuid| own::keep_array(&self.sockets, &name, &uuid))
+    }
+
+    fn use_md(&mut self, md: Md) -> Result<(), String> {
+        self.info.size_bytes = state::size_of(md.device())?;
+        self.places = vec![Place::Path(md.device().into())];
+        self.md = Some(md);
+        Ok(())
+    }
+
+    fn use_array(&mut self, array: Array) -> Result<(), String> {
         let status = array.status()?;
         self.info.size_bytes = status["size_bytes"].as_u64().ok_or("status of the array tells no size")?;
         self.info.strip_bytes = status["strip_bytes"].as_u64();
@@ -782,6 +871,8 @@ impl Target {
             overwrite(&self.places[0])?;
             return Ok(purge::Purged { by: "overwrite with zeros".into(), tried: vec!["NBD has no purge".into()] });
         }
+        // Between two servers of the array, no other program may take the files.
+        let locked = if self.spec.kind == TargetKind::Array { image_files(&self.spec.drives)? } else { Vec::new() };
         for drive in self.drives() {
             let is_file = fs::metadata(&drive).is_ok_and(|metadata| metadata.is_file());
             let purged = match is_file {
@@ -793,13 +884,17 @@ impl Target {
             }
             all.tried.extend(purged.tried);
         }
-        self.make_array(false)?;
+        drop(locked);
+        self.make_array()?;
         Ok(all)
     }
 
     fn unmake(&mut self) -> Result<(), String> {
         self.array.take().map_or(Ok(()), Array::stop)?;
-        self.md.take().map_or(Ok(()), Md::unmake)
+        let Some(md) = self.md.take() else { return Ok(()) };
+        // Without its superblocks it cannot be assembled again.
+        own::forget_array(&self.sockets)?;
+        md.unmake()
     }
 
     /// Ends an array that was made for the run.

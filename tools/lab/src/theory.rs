@@ -1,7 +1,7 @@
 //! Theory lines for measurements: the laws of [`stria_bench::theory`] applied to points of a run, with the rates of the bare
 //! drives in the same run.
 
-use crate::result::{Pattern, Point, Record, Run, TargetKind};
+use crate::result::{MEMBERS_MAX, Pattern, Point, Record, Run, TargetKind};
 use crate::select;
 use crate::stats::Summary;
 use serde::Serialize;
@@ -29,7 +29,7 @@ fn shape(point: &Point) -> Option<Shape> {
         ArrayLevel::Single(inner) => (inner, 1),
         ArrayLevel::Striped(inner) => (inner, point.spans.unwrap_or(2).max(2) as usize),
     };
-    let width = point.members? as usize / spans;
+    let width = point.members.filter(|members| *members <= MEMBERS_MAX)? as usize / spans;
     let strip = point.strip_bytes.filter(|bytes| *bytes > 0).unwrap_or(64 << 10);
     let geometry = Geometry::new(inner, inner.default_layout(), strip / 512, &vec![1 << 24; width]).ok()?;
     Some(Shape::new(&geometry, spans))
@@ -40,7 +40,7 @@ fn pattern(point: &Point, read: bool) -> theory::Pattern {
         Pattern::Sequential => Order::Sequential,
         Pattern::Random => Order::Random,
     };
-    let queue_depth = (point.queue_depth * point.threads).max(1) as usize;
+    let queue_depth = point.outstanding().max(1) as usize;
     theory::Pattern { read, order, block_bytes: point.block_bytes.max(512), queue_depth }
 }
 
@@ -142,7 +142,7 @@ impl<'a> BareDrives<'a> {
             one.or_else(|| Some(self.rate(point, drives, percent, |_| true)? / f64::from(drives)))
         });
         let endless = Rates { read: f64::INFINITY, write: f64::INFINITY };
-        let alone = rates(&|percent| self.rate(point, 1, percent, |other| other.queue_depth * other.threads == 1));
+        let alone = rates(&|percent| self.rate(point, 1, percent, |other| other.outstanding() == 1));
         let bounds = together.zip(saturated).map(|(together, saturated)| {
             let members = MemberRates { alone: alone.unwrap_or(endless), saturated, together };
             mixed(share, |read| {
@@ -158,10 +158,10 @@ impl<'a> BareDrives<'a> {
 /// Bytes that members wrote per byte that clients wrote, over these records; `None` if it is unknown.
 pub fn measured_penalty(records: &[&Record]) -> Option<f64> {
     let seen = records.iter().filter(|record| !record.members.is_empty());
-    let (mut above, mut below) = (0, 0);
+    let (mut above, mut below) = (0_u64, 0_u64);
     for record in seen {
-        above += record.write.as_ref().map_or(0, |write| write.bytes);
-        below += record.members.iter().map(|member| member.written_bytes).sum::<u64>();
+        above = above.saturating_add(record.write.as_ref().map_or(0, |write| write.bytes));
+        below = record.members.iter().fold(below, |sum, member| sum.saturating_add(member.written_bytes));
     }
     (above > 0 && below > 0).then(|| below as f64 / above as f64)
 }

@@ -148,7 +148,7 @@ pub fn verify(
             Pattern::Sequential => load::Pattern::Sequential,
         };
         let read_share = f64::from(point.read_percent) / 100.0;
-        let kind = Kind::of(read_share, pattern, point.queue_depth * point.threads, redundancy(point.level.as_deref()));
+        let kind = Kind::of(read_share, pattern, point.outstanding(), redundancy(point.level.as_deref()));
         pairs.push(Pair { kind, measured: measured.0, modelled: modelled.0 });
         lines.push(Line {
             target: point.target.clone(),

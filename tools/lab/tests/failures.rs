@@ -253,6 +253,33 @@ fn two_runs_do_not_measure_one_target_at_once() {
 }
 
 #[test]
+fn images_that_another_program_serves_are_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let drives: Vec<PathBuf> = (0..4).map(|at| folder.path().join(format!("drive{at}.img"))).collect();
+    drives.iter().for_each(|drive| std::fs::write(drive, vec![7; BYTES as usize]).expect("a file"));
+    // As stria serve does.
+    let served = std::fs::File::open(&drives[1]).expect("there");
+    served.lock().expect("free");
+    let destroy: Vec<String> = drives.iter().map(|drive| drive.display().to_string()).collect();
+    let pool = Request { pool: Some(folder.path().into()), drive_bytes: Some(BYTES), ..Request::default() };
+    let named = Request { drives: drives.clone(), ..Request::default() };
+    for request in [pool, named] {
+        for target in ["array:5:4:64K", "array:10:4", "members:4"] {
+            let request = Request { targets: vec![target.into()], destroy: destroy.clone(), ..request.clone() };
+            let words = refused(READS_AND_WRITES, request).to_string();
+            assert!(words.contains("drive1.img") && words.contains("served by another program"), "{target}: {words}");
+            for drive in &drives {
+                assert!(std::fs::read(drive).expect("there").iter().all(|byte| *byte == 7), "{target}");
+            }
+        }
+    }
+    drop(served);
+    let request = Request { targets: vec!["members:2".into()], pool: Some(folder.path().into()), ..Request::default() };
+    let request = Request { drive_bytes: Some(BYTES), destroy, ..request };
+    assert_eq!(measure(READS_AND_WRITES, request, &folder.path().join("run")).expect("free").status, RunStatus::Done);
+}
+
+#[test]
 fn the_three_states_have_three_words() {
     let folder = tempfile::tempdir().expect("a folder");
     let target = format!("file:{}", folder.path().join("x.img").display());

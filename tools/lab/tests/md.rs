@@ -30,8 +30,10 @@ fn the_kernel_makes_stops_assembles_and_forgets_every_level() {
             );
             script += "mdadm --wait /dev/md127 2>> $SHARE/said || true\n";
             script += "cat /sys/block/md127/md/{sync_action,resync_start,degraded} 2>/dev/null | tr '\\n' ' ' || true; echo\n";
+            // As `Md::uuid` reads it.
+            script += "UUID=$(mdadm --detail --export /dev/md127 | sed -n 's/^MD_UUID=//p')\n";
             script += "mdadm --stop /dev/md127 2>> $SHARE/said\n";
-            script += &line(spec.assemble(device));
+            script += &line(spec.assemble(device, "$UUID"));
             script += "mdadm --detail /dev/md127 | grep -c 'Name :.*stria-lab'\nmdadm --stop /dev/md127 2>> $SHARE/said\n";
             script += &line(spec.unmake());
             script += "mdadm --examine /dev/ubda > /dev/null 2>&1 && echo left || echo gone\n";

@@ -182,7 +182,7 @@ fn an_md_array_is_made_measured_made_again_after_a_purge_and_undone() {
     assert!(ran.status.success(), "{ran:?}");
     let calls = std::fs::read_to_string(place.path("calls")).expect("it was called");
     let asked: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').next()).collect();
-    let once = ["--create", "--stop", "--zero-superblock"];
+    let once = ["--create", "--detail", "--stop", "--zero-superblock"];
     assert_eq!(asked, [once, once].concat(), "made, purged, made again, undone: {calls}");
     let results = records(&place, "run");
     assert_eq!(results.len(), 2);
@@ -214,6 +214,52 @@ fn a_killed_run_is_resumed_on_the_same_array() {
     assert_eq!(after[..before.len()], before[..], "what was measured stays");
     assert_eq!(after.len(), 1 + 2 * 2, "a fill and two passes of two loads");
     place.run(&["lab", "resume", "run"]).refused(1, &["nothing to resume"]);
+}
+
+#[test]
+fn a_resumed_run_measures_no_array_that_another_target_left_on_its_drives() {
+    let place = Place::new();
+    let experiment = format!(
+        "{HEAD}test = \"sweep\"\npasses = 1\nload = [{{ pattern = \"random\", block = \"4K\", read_percent = [100, 0] }}]\n\
+         [arrays]\nlevels = [\"5\", \"6\"]\nmembers = [4]\nstrips = [\"64K\"]\nbare = true\n"
+    );
+    std::fs::write(place.path("t.toml"), experiment).expect("a file");
+    let arguments = ["lab", "run", "t.toml", "--pool", "pool", "--drive-size", "32MiB", "--out", "run"];
+    let mut child = place.command(&arguments).spawn().expect("the program starts");
+    let end = Instant::now() + PATIENCE;
+    let is_of = |record: &Value, level: &str| record["point"]["level"] == level && record["preparation"] != true;
+    while !records(&place, "run").iter().any(|record| is_of(record, "6")) {
+        assert!(Instant::now() < end && child.try_wait().expect("a child").is_none(), "no record of RAID 6");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    // A load on the RAID 5 failed, and the drives hold the RAID 6 by now.
+    let mut lines = records(&place, "run");
+    let failed = lines.iter_mut().rfind(|record| is_of(record, "5")).expect("it was measured");
+    failed["failed"] = "1 requests failed".into();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(place.path("run/records.jsonl"), text).expect("written");
+    place.ok(&["lab", "resume", "run"]);
+    let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("run/manifest.json")).expect("there")).expect("JSON");
+    let resumed_ms = manifest["resumed_ms"][0].as_u64().expect("it was resumed");
+    let after = records(&place, "run");
+    for level in ["5", "6"] {
+        let again = after.iter().filter(|record| is_of(record, level));
+        assert!(
+            again.clone().count() == 2 && again.clone().all(|record| record["begun_ms"].as_u64() >= Some(resumed_ms)),
+            "{level}"
+        );
+    }
+    // The bare drives had been measured, and nothing of them is repeated.
+    assert!(
+        after
+            .iter()
+            .filter(|record| record["point"]["level"].is_null())
+            .all(|record| record["begun_ms"].as_u64() < Some(resumed_ms))
+    );
+    let notes = std::fs::read_to_string(place.path("run/notes.jsonl")).expect("there");
+    assert!(notes.contains("begins again: RAID 5 of 4") && notes.contains("begins again: RAID 6 of 4"), "{notes}");
 }
 
 #[test]

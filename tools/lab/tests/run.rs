@@ -115,19 +115,21 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_broken_round_on_the_way_to_a_steady_state_is_measured_again() {
+fn a_series_that_was_interrupted_before_the_steady_state_begins_again_with_its_preparation() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = file(folder.path());
     let out = folder.path().join("run");
     let throughput = "[[section]]\nname = \"t\"\ntest = \"throughput\"\n";
-    // The fill, then a read and a write each round: in the middle of the first.
-    assert_eq!(run_on(target, throughput, &out, 2, vec![]).unwrap().status, RunStatus::Interrupted);
-    assert_eq!(Run::open(&out).unwrap().records.len(), 2);
+    // The fill, then a read and a write each round: after two complete ones.
+    assert_eq!(run_on(target, throughput, &out, 5, vec![]).unwrap().status, RunStatus::Interrupted);
+    assert_eq!(Run::open(&out).unwrap().records.len(), 5);
     let stop = AtomicBool::new(false);
     let manifest =
         resume(&out, &Consent::default(), &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
     let run = Run::open(&out).unwrap();
-    assert!(run.notes.iter().any(|note| note.text.contains("measured again as a whole")));
+    assert!(run.notes.iter().any(|note| note.text.contains("the section begins again")));
+    assert!(run.records.iter().all(|record| record.begun_ms >= manifest.resumed_ms[0]), "SNIA allows no idle gap");
+    assert!(run.records[0].preparation, "the fill comes again");
     let steady = manifest.sections[0].steady.as_ref().expect("a verdict, whichever");
     assert_eq!((steady.unit.as_str(), steady.rounds_max), ("MB/s", 6));
     assert!((5..=6).contains(&steady.values.len()) && manifest.sections[0].rounds as usize >= steady.values.len());

@@ -98,19 +98,16 @@ impl Core {
         is_recorded
     }
 
-    /// What a flush must say of lists of bad blocks: after a crash one that is not durable could leave written data unreadable.
+    /// What a flush, and the end of a FUA write, must say of lists of bad blocks: after a crash one that is not durable could leave written data unreadable.
     ///
     /// # Errors
     /// The list of a member that the array cannot do without is not durable.
     pub fn bad_blocks_are_listed(&self) -> Result<(), IoError> {
         let members = self.members.borrow();
-        match members.active().find(|&member| self.metadata.has_refused_bad_blocks(member)) {
+        match members.active().find(|&member| self.metadata.has_outdated_bad_blocks(member)) {
             Some(member) => {
                 let name = &members.get(member).config.name;
-                Err(lost(
-                    "flush",
-                    &format!("the bad-block log of {name} cannot be written, or has no space: replace this member"),
-                ))
+                Err(lost("flush", &format!("the bad-block log of {name} cannot be written: replace this member")))
             }
             None => Ok(()),
         }

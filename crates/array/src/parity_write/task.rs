@@ -142,6 +142,9 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
         }
     }
     core.write_end(&sync).await;
+    if write.fua {
+        result = result.and_then(|()| core.bad_blocks_are_listed());
+    }
     for slot in unreadable {
         // A strip that could not be read and was not overwritten is corrected in the background.
         core.ready.spawn(correct_rows(Rc::clone(core), slot, rows.clone()));

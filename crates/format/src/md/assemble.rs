@@ -620,7 +620,7 @@ impl Sorter<'_> {
         if let Some(conflict) = self.conflict.take() {
             return Err(self.error(AssembleErrorKind::Conflict, conflict));
         }
-        let (level, layout) = self.served_shape(found)?;
+        let (level, layout) = self.served_shape(found, options)?;
         let mut warnings = Vec::new();
         if options.force {
             self.call_back(found, level, layout, &mut warnings);
@@ -670,15 +670,15 @@ impl Sorter<'_> {
     }
 
     /// The shape of the array, if Stria serves all that its members hold.
-    fn served_shape(&self, found: &[Found]) -> Result<(Level, Layout), AssembleError> {
+    fn served_shape(&self, found: &[Found], options: &Options) -> Result<(Level, Layout), AssembleError> {
         let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
         self.freshest.servable().map_err(|error| unserved(error.to_string()))?;
         let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.to_string()))?;
         let block_bytes = self.freshest.header.logical_block_size;
-        if found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
+        if !options.force && found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
             return Err(unserved(format!(
-                "it has logical blocks of {block_bytes} bytes, and none of the drives that are here has; a client would not find its \
-                 partitions: attach the others, or serve it under Linux"
+                "it has logical blocks of {block_bytes} bytes, and none of the drives that are here has, so that a client would not find \
+                 its partitions: attach the others, serve it under Linux, or in smaller blocks with --force"
             )));
         }
         for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
@@ -750,7 +750,8 @@ impl Sorter<'_> {
             let mut maps = (0..geometry.stripe_map_period()).map(|stripe| geometry.stripe_map(stripe));
             maps.any(|map| map.data.iter().any(|&held| usize::from(held) == *slot))
         };
-        if !missing.iter().any(holds_data) {
+        // Parity that is being rebuilt may be stale below its recovery offset.
+        if missing.len() == self.missing_slots().len() && !missing.iter().any(holds_data) {
             // All data is there.
             return Ok((CLEAN, missing.len() < level.parity_count()));
         }
@@ -775,6 +776,10 @@ impl Sorter<'_> {
     fn refuse_write_behind(&self, found: &[Found], bitmap: Option<&Bitmap>, resync_sector: u64) -> Result<(), AssembleError> {
         let is_due = |bitmap: &&Bitmap| resync_sector != CLEAN && bitmap.set_chunks().next().is_some();
         if bitmap.filter(is_due).is_none_or(|bitmap| bitmap.header.write_behind == 0) {
+            return Ok(());
+        }
+        let is_other = |verdict: &Verdict| matches!(verdict, Verdict::InSync { slot } if *slot > 0);
+        if !self.verdicts.values().any(is_other) {
             return Ok(());
         }
         let slow = found.iter().filter(|found| found.superblock().header.devflags & WRITE_MOSTLY != 0);

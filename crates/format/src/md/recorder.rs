@@ -647,6 +647,8 @@ impl MdRecorder {
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.header.events = common.header.events;
             bitmap.header.state &= !bitmap::state::WRITE_ERROR;
+            // Stria writes nothing behind, and a crash of this run must not be taken for one that left such writes.
+            bitmap.header.write_behind = 0;
             if state.optimal && (!self.optimal || holders != self.optimal_holders) {
                 bitmap.header.events_cleared = common.header.events;
             }

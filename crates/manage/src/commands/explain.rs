@@ -23,7 +23,12 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     } else if command.name.is_none() {
         let (services, silent) = client::survey(socket)?;
         if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
-            well = "no array is served, so there is nothing to explain: start one with `stria serve`".into();
+            let how = match &adopted[..] {
+                [] => "start one with `stria serve`".to_owned(),
+                [array] => format!("`stria start {}` starts the one that the daemon has", array.name),
+                _ => "`stria start NAME` starts one that the daemon has".to_owned(),
+            };
+            well = format!("no array is served, so there is nothing to explain: {how}");
         }
         let alarm_count: usize = services
             .iter()
@@ -75,13 +80,43 @@ fn words(matters: &[Matter], well: &str) -> String {
             continue;
         }
         if let Some(reason) = matter.reason.as_ref().filter(|reason| !matter.what.contains(reason.as_str())) {
-            // Of several drives the reason is that of the first that failed.
-            let subject = if let [drive] = &matter.drives[..] { format!("{drive}: ") } else { String::new() };
-            let _ = writeln!(text, "  {:>7}  {}", "because", shown_sentence(&format!("{subject}{reason}")));
+            // Of several drives, the reason names each. That of a silent array is no cause, but what was last known.
+            let (title, subject) = match (matter.kind, &matter.drives[..]) {
+                (MatterKind::Silent, _) => ("", String::new()),
+                (_, [drive]) => ("because", format!("{drive}: ")),
+                _ => ("because", String::new()),
+            };
+            let _ = writeln!(text, "  {title:>7}  {}", shown_sentence(&format!("{subject}{reason}")));
         }
         for (title, sentence) in [("means", &matter.means), ("do", &matter.action), ("not now", &matter.avoid)] {
             let _ = writeln!(text, "  {title:>7}  {}", shown_sentence(sentence));
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cause_is_told_as_one() {
+        let told = |kind, reason: &str| {
+            let matter = Matter {
+                array: "tank".into(),
+                kind,
+                urgency: Urgency::Critical,
+                what: "it is so".into(),
+                means: String::new(),
+                action: String::new(),
+                avoid: String::new(),
+                drives: vec!["/dev/a".into()],
+                reason: Some(reason.into()),
+                rank: 1,
+            };
+            words(&[matter], "").lines().nth(1).expect("the reason").trim().to_owned()
+        };
+        assert_eq!(told(MatterKind::Degraded, "I/O error"), "because  /dev/a: I/O error");
+        assert_eq!(told(MatterKind::Silent, "before that: clean"), "before that: clean");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::board::{DriveEntry, slow};
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
-use crate::view::{all_members, found_mismatch, is_unseen};
+use crate::view::{all_members, found_mismatch, is_lost, is_unseen, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
@@ -195,22 +195,22 @@ fn present(view: &ArrayView) -> Vec<&MemberView> {
     present
 }
 
-/// True if it was dropped, and not because another member has taken its slot by command.
+/// True if it was dropped, and not because another member has taken its slot by command, or if it is lost and keeps its slot.
 fn has_failed(member: &MemberView) -> bool {
-    member.role == "failed" && member.failure.as_deref() != Some("replaced")
+    member.role == "failed" && !was_replaced(member) || is_lost(member)
 }
 
-/// Members that were dropped since the last look, and those that have become active.
+/// Members that were dropped or lost since the last look, and those that have become active.
 fn members(known: &mut Known, view: &ArrayView, seen: &mut Seen) {
     let present = present(view);
     for (path, role) in &known.roles {
         let now = present.iter().find(|member| member.path == *path);
-        let is_lost = match now {
+        let is_gone = match now {
             Some(member) => has_failed(member) && role != "failed",
             // Dropped and removed between two looks. Only a spare may be removed while it works.
             None => role != "spare" && role != "failed" && view.health != HealthView::Optimal,
         };
-        if is_lost && !known.lost.iter().any(|lost| lost.path == *path) {
+        if is_gone && !known.lost.iter().any(|lost| lost.path == *path) {
             known.lost.push(Lost { path: path.clone(), was_spare: role != "in sync" });
         }
         if now.is_some_and(|member| member.role == "in sync") && role != "in sync" {
@@ -219,11 +219,13 @@ fn members(known: &mut Known, view: &ArrayView, seen: &mut Seen) {
         }
     }
     for lost in &known.lost {
-        let failure = present.iter().find(|member| member.path == lost.path).and_then(|member| member.failure.as_deref());
-        let why = failure.map_or_else(String::new, |failure| format!(": {failure}"));
+        let member = present.iter().find(|member| member.path == lost.path);
+        let why = member.and_then(|member| member.failure.as_deref()).map_or_else(String::new, |failure| format!(": {failure}"));
         let (name, path, headline) = (&view.name, &lost.path, &view.headline);
+        // More than the level survives: it still has the slot.
+        let verb = if member.is_some_and(|member| is_lost(member)) { "was lost" } else { "was dropped" };
         let (event, kind) = if lost.was_spare { (Event::FailSpare, "spare") } else { (Event::Fail, "member") };
-        let text = format!("{kind} {path} of array \"{name}\" was dropped{why}; the array now: {headline}");
+        let text = format!("{kind} {path} of array \"{name}\" {verb}{why}; the array now: {headline}");
         seen.conditions.push(condition(event, name, Some(path), text));
     }
     // Told at least once, even if a spare has already taken over.
@@ -375,6 +377,30 @@ mod tests {
         let filled = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync"), ("s", "in sync")]);
         assert_eq!(look(&mut observer, &filled).1, ["SpareActive"]);
         assert_eq!(look(&mut observer, &filled), (vec![], vec![]));
+    }
+
+    /// A RAID 0, and a RAID 5 that loses a second member: the member keeps its slot and its role.
+    #[test]
+    fn a_member_that_is_lost_in_its_slot_is_a_failure_of_its_own() {
+        let lose = |mut view: ArrayView, path: &str| {
+            let member = view.members.iter_mut().find(|member| member.path == path).expect("it is a member");
+            (member.failure, view.health) = (Some("I/O error".into()), HealthView::Failed);
+            view
+        };
+        let stripes = ArrayView { level: "0".into(), ..array(&WELL[..3]) };
+        let degraded = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
+        for (before, expected) in [(stripes, vec!["a"]), (degraded, vec!["b", "a"])] {
+            let mut observer = Observer::new(&AlarmConfig::default());
+            look(&mut observer, &before);
+            let failed = lose(before, "a");
+            for _ in 0..2 {
+                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], &HealthConfig::default());
+                let told: Vec<(&Event, &str)> =
+                    seen.conditions.iter().map(|cause| (&cause.event, cause.component.as_deref().unwrap_or_default())).collect();
+                assert_eq!(told, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());
+                assert!(seen.conditions.last().is_some_and(|cause| cause.text.contains("was lost: I/O error")), "{seen:?}");
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::meant::{chosen, look};
 use crate::mounts::awaited;
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
-use crate::progress::{has_targets, redundant_count, running};
+use crate::progress::{GAVE_UP, Quiet, has_targets, is_given_up, redundant_count, running};
 use crate::settings::SettingsRequest;
 use crate::view;
 use crate::wipe::{self, WipeMeans};
@@ -257,9 +257,11 @@ impl Jobs {
         rest.service.events().push(view::plain_event(array_of(&plan.action).unwrap_or_default(), "job", text));
     }
 
-    /// Waits until no sweep of these kinds runs, is due, or is held.
+    /// Waits until no sweep of these kinds runs, is due, or is held, or until a rebuild has given up.
     fn follow(&self, rest: &Rest, id: u64, array: &str, sequence: u64, kinds: &[&str], text: String) -> Result<String, ApiError> {
         let mut goes_on_by = Instant::now();
+        let mut quiet = Quiet::default();
+        let mut gave_up = false;
         let ends = loop {
             let view = rest.service.array(array)?;
             let ends = ends(&view, rest.service.events().since(sequence), kinds);
@@ -274,19 +276,30 @@ impl Jobs {
             if !runs && (!is_due || self.is_cancelled(id)) {
                 break ends;
             }
+            // The end may be older than this job: the new member waits with one whose rebuild has given up.
+            let is_quiet = quiet.lasts(&view, Instant::now());
+            if is_rebuild && is_quiet && is_given_up(&view, &self::ends(&view, rest.service.events().since(0), kinds)) {
+                gave_up = true;
+                break ends;
+            }
             let task: Option<Task> = tasks(&view).into_iter().find(|task| kinds.contains(&task.kind.as_str()));
             let text = if !runs && view.paused { format!("{text}; {IS_PAUSED}") } else { text.clone() };
             self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
         };
         let told = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
-        let told = if told.is_empty() { text } else { told };
+        let told = match (told.is_empty(), gave_up) {
+            (true, false) => text,
+            (true, true) => GAVE_UP.to_owned(),
+            (false, true) => format!("{told}; {GAVE_UP}"),
+            (false, false) => told,
+        };
         let stopped = ends.iter().find(|event| {
             let went_on = |end: &EventView| end.array == event.array && end.kind == "sweep_finished";
             event.kind == "sweep_stopped" && !ends.iter().any(went_on)
         });
         // The event of a sweep that was cancelled a moment ago may still be on its way.
-        let ended_early = stopped.is_some() || ends.is_empty() && self.is_cancelled(id);
+        let ended_early = stopped.is_some() || gave_up || ends.is_empty() && self.is_cancelled(id);
         if ended_early { Err(ApiError::new(ApiErrorKind::Failed, told)) } else { Ok(told) }
     }
 }

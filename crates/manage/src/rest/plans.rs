@@ -152,12 +152,27 @@ fn rebuild_writes(view: &ArrayView, but: Option<&Path>) -> Vec<DriveWrite> {
     let is_there = |member: &&MemberView| but.is_none_or(|but| Path::new(&member.path) != but);
     let targets = view.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
     let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, "what it lacks, by the rebuild")).collect();
-    let leaves = |member: &MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member);
-    let gaps = view.missing_slots.len() + view.members.iter().filter(|member| leaves(member)).count();
     let spares = view.members.iter().filter(is_there).filter(|member| member.role == "spare");
-    writes.extend(spares.take(gaps).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")));
+    writes.extend(
+        spares.take(gap_count(view, but)).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")),
+    );
     writes.extend(view.spans.iter().flat_map(|span| rebuild_writes(span, but)));
     writes
+}
+
+/// The slots of an array, without its spans, that nobody fills yet. `but`: a drive that leaves the array.
+fn gap_count(view: &ArrayView, but: Option<&Path>) -> usize {
+    // A replacement that is being filled becomes the member of the slot.
+    let has_heir = |member: &MemberView| view.members.iter().any(|other| other.role == "replacing" && other.slot == member.slot);
+    let leaves =
+        |member: &&MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member) && !has_heir(member);
+    view.missing_slots.len() + view.members.iter().filter(leaves).count()
+}
+
+/// True if a drive of the pool may take a slot of the array or of a span, as it has more gaps than spares.
+fn lacks_spares(view: &ArrayView, but: Option<&Path>) -> bool {
+    let is_spare = |member: &&MemberView| member.role == "spare" && but.is_none_or(|but| Path::new(&member.path) != but);
+    gap_count(view, but) > view.members.iter().filter(is_spare).count() || view.spans.iter().any(|span| lacks_spares(span, but))
 }
 
 fn is_active(member: &MemberView) -> bool {
@@ -219,7 +234,7 @@ impl Draft {
 
     /// A gap that no spare of the array fills.
     fn warn_of_pool(&mut self, rest: &Rest) -> Result<(), ApiError> {
-        if self.plan.writes.is_empty() && !rest.config()?.spares.drives.is_empty() {
+        if !rest.config()?.spares.drives.is_empty() {
             self.warn("a drive of the pool of spares may take the slot: all of it is written then");
         }
         Ok(())
@@ -334,7 +349,8 @@ fn plan_start(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<
     {
         let parts = meant::tree(&assemblies, found);
         parts.iter().for_each(|part| leaves_out(&mut draft, part));
-        if parts.iter().any(|part| !part.missing_slots.is_empty()) {
+        let spares = |part: &Assembly| part.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).count();
+        if parts.iter().any(|part| part.missing_slots.len() > spares(part)) {
             draft.warn_of_pool(rest)?;
         }
     }
@@ -497,7 +513,7 @@ fn plan_resume(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiEr
     let title = format!("Let resync, rebuild and scrub go on of array \"{}\".", entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, None);
-    if view.health != HealthView::Optimal {
+    if lacks_spares(&view, None) {
         draft.warn_of_pool(rest)?;
     }
     Ok(draft.done(&entry.name))
@@ -738,7 +754,9 @@ fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<
     let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, Some(drive));
-    draft.warn_of_pool(rest)?;
+    if lacks_spares(&view, Some(drive)) {
+        draft.warn_of_pool(rest)?;
+    }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive));
         draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
@@ -753,9 +771,10 @@ fn after_failure(view: &ArrayView, drive: &Path) -> String {
         |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
     let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
     let what = if std::ptr::eq(part, view) { "the array".to_owned() } else { format!("span \"{}\"", part.name) };
+    let is_needed = part.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
     match part.losses_survived {
-        0 => format!("{what} has no redundancy left, so this would lose data, and is refused"),
-        1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
+        _ if is_needed => format!("{what} has no redundancy left for this drive, so this would lose data, and is refused"),
+        0 | 1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
         count => format!("{what} survives {} more failures afterwards", count - 1),
     }
 }
@@ -946,7 +965,7 @@ mod tests {
 
     fn view(name: &str, left: usize, missing: &[usize], members: &[(&str, &str)], spans: Vec<Value>) -> Value {
         let member = |(slot, (path, role)): (usize, &(&str, &str))| {
-            json!({"slot": slot, "path": path, "role": role, "size_bytes": 1, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
+            json!({"slot": slot, "path": path, "role": role, "needed": left == 0 && *role == "in sync", "size_bytes": 1, "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
                 "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
         };
         let members: Vec<Value> = members.iter().enumerate().map(member).collect();
@@ -969,6 +988,17 @@ mod tests {
         assert_eq!(written(&array, None), ["/r", "/s"], "one gap takes one spare");
         assert_eq!(written(&array, Some("/a")), ["/r", "/s", "/t"], "the member that is failed leaves another gap");
         assert_eq!(written(&array, Some("/s")), ["/r", "/t"]);
+        let mut replaced = of(view("tank", 1, &[], &[("/a", "in sync"), ("/n", "replacing"), ("/s", "spare")], vec![]));
+        let slots = [Some(0), Some(0), None];
+        replaced.members.iter_mut().zip(slots).for_each(|(member, slot)| member.slot = slot);
+        assert_eq!(written(&replaced, Some("/a")), ["/n"], "the replacement takes the slot");
+        assert!(
+            !lacks_spares(&replaced, Some("/s".as_ref())) && !lacks_spares(&replaced, Some("/n".as_ref())),
+            "no slot is freed"
+        );
+        assert!(!lacks_spares(&array, None) && !lacks_spares(&array, Some("/a".as_ref())), "two spares fill both");
+        let bare = of(view("tank", 1, &[3, 4], &members[..4], vec![]));
+        assert!(lacks_spares(&bare, None), "one spare fills one gap of two");
         let whole = view("tank-1", 1, &[], &members[..2], vec![]);
         assert_eq!(written(&of(view("tank", 0, &[], &[], vec![whole])), None), [""; 0]);
     }
@@ -982,5 +1012,15 @@ mod tests {
         let (refused, told) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
         assert!(refused.contains("is refused"), "{refused}");
         assert!(told.contains("tank-1") && told.contains("no redundancy afterwards"), "{told}");
+    }
+
+    /// RAID 10 that lacks a member of one pair: one of another pair can be failed.
+    #[test]
+    fn a_member_whose_copy_is_there_can_be_failed() {
+        let mut pairs = view("tank", 0, &[1], &[("/a", "in sync"), ("/b", "in sync")], vec![]);
+        pairs["members"][1]["needed"] = false.into();
+        let array = of(pairs);
+        assert!(after_failure(&array, Path::new("/a")).contains("is refused"));
+        assert!(after_failure(&array, Path::new("/b")).contains("ONE MORE FAILURE"));
     }
 }

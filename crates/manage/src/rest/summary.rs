@@ -2,9 +2,9 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, not_served, of_array};
+use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, not_served, of_array};
 use crate::monitor::StandingView;
-use crate::view::all_members;
+use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
@@ -77,6 +77,8 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().filter(may_fail).map(fail).collect())
         }
         MatterKind::MembersSilent => (last(&["member_silent"]), &[Event::MemberSilent], vec![]),
+        // Its drives are those that were to be filled.
+        MatterKind::Degraded if part.is_some_and(ended_early) => (lost(), DEGRADED, matter.drives.iter().map(fail).collect()),
         MatterKind::Degraded => {
             let span = (matter.array != array.name).then(|| matter.array.clone());
             (lost(), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
@@ -125,7 +127,7 @@ fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option
         view.is_some_and(holds)
     };
     let mut lost = BTreeMap::new();
-    for event in events.iter().filter(|event| is_here(&event.array)) {
+    for event in events.iter().filter(|event| is_here(&event.array) && !is_replaced(event)) {
         match (event.kind.as_str(), event.slot) {
             // A member without a slot was a spare.
             ("member_failed" | "member_gone", Some(slot)) => drop(lost.entry(slot).or_insert(event.time_ms)),
@@ -335,6 +337,11 @@ mod tests {
         assert_eq!(since(&history[..7]), Some(2), "neither a start nor the failure of what was filled there ends it");
         assert_eq!(since(&history), None);
         assert_eq!(first_loss(&events(&history[..2]), |name| name == "lake", None), None);
+        // The end of a replacement drops the member that was replaced.
+        let mut replaced =
+            events(&[(1, "member_in_sync", Some(0)), (1, "member_failed", Some(0)), (9, "member_failed", Some(0))]);
+        replaced[1].text = "/d (slot 0) was dropped: replaced".into();
+        assert_eq!(first_loss(&replaced, |name| name == "tank", None), Some(9));
         // A member that came back while the daemon was off is in sync without an event.
         let member = serde_json::json!({"slot": 0, "path": "/d", "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
             "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0});
@@ -431,13 +438,16 @@ mod tests {
     fn a_gap_that_no_rebuild_fills_asks_for_a_drive() {
         let sweep =
             serde_json::json!({"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
-        let told = |missing: &[usize]| {
+        let with = |missing: &[usize], sweep: &serde_json::Value| {
             let mut array = entry("tank", serde_json::json!({"health": "degraded", "sweep": sweep, "missing_slots": missing}));
             if let Some(view) = &mut array.view {
                 view.members[1].role = "rebuilding".into();
             }
             summary(&[array], &[], &[]).matters.remove(0)
         };
+        let told = |missing: &[usize]| with(missing, &sweep);
+        let ended = with(&[], &serde_json::Value::Null);
+        assert!(matches!(&ended.remedies[..], [Action::Fail { .. }]), "each slot has a drive: {ended:?}");
         assert!(matches!(&told(&[2]).remedies[..], [Action::Add { .. }]), "{:?}", told(&[2]));
         assert!(told(&[]).remedies.is_empty() && told(&[]).kind == MatterId::State(MatterKind::Rebuilding));
     }

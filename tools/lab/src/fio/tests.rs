@@ -208,3 +208,17 @@ fn a_part_of_the_target_is_all_that_a_job_touches() {
         }
     }
 }
+
+#[test]
+fn the_probe_for_small_requests_makes_and_changes_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (missing, short) = (folder.path().join("missing"), folder.path().join("short"));
+    std::fs::write(&short, "mine").expect("a file");
+    let fio = Fio::find().expect("fio is installed");
+    let host = Host::parse("elsewhere");
+    assert!(!fio.takes_512(&Place::Path(missing.clone()), &[]) && !missing.exists());
+    // fio reads what is there, and extends nothing.
+    fio.takes_512(&Place::Path(short.clone()), &[]);
+    assert_eq!(std::fs::read(&short).expect("there"), b"mine");
+    assert!(!fio.takes_512(&Place::Path(missing.clone()), &[host]) && !missing.exists(), "it belongs to another host");
+}

@@ -27,7 +27,7 @@ fn spec(level: &str, assume_clean: bool) -> MdSpec {
 fn it_is_made_stopped_and_wiped_or_left_to_be_assembled() {
     let folder = tempfile::tempdir().unwrap();
     let (program, sockets) = (played(folder.path(), "", "none"), folder.path().join("sockets"));
-    let md = Md::open(&program, spec("5", false), &sockets, false).unwrap();
+    let md = Md::open(&program, spec("5", false), &sockets, None).unwrap();
     let device = md.device().display().to_string();
     assert!(device.starts_with("/dev/md") && sockets.join(LEFT).exists() && !md.syncs());
     md.unmake().unwrap();
@@ -40,8 +40,8 @@ fn it_is_made_stopped_and_wiped_or_left_to_be_assembled() {
     assert_eq!(spec("5", false).command_lines()[0], format!("mdadm {made}"), "a plan says the same");
 
     fs::remove_file(folder.path().join("calls")).unwrap();
-    drop(Md::open(&program, spec("10", false), &sockets, true).unwrap());
-    let back = format!("--assemble {device} --run /dev/sda /dev/sdb /dev/sdc");
+    drop(Md::open(&program, spec("10", false), &sockets, Some("1:2:3:4")).unwrap());
+    let back = format!("--assemble {device} --run --uuid=1:2:3:4 /dev/sda /dev/sdb /dev/sdc");
     assert_eq!(calls(folder.path()), [back, format!("--stop {device}")], "of a run that broke off nothing is wiped");
 }
 
@@ -57,10 +57,10 @@ fn what_a_level_does_not_have_is_not_asked_for() {
 fn a_failure_is_told_in_mdadms_words_and_leaves_no_array() {
     let folder = tempfile::tempdir().unwrap();
     let (program, sockets) = (played(folder.path(), "", "--create"), folder.path().join("sockets"));
-    let words = Md::open(&program, spec("5", false), &sockets, false).unwrap_err();
+    let words = Md::open(&program, spec("5", false), &sockets, None).unwrap_err();
     assert!(words.starts_with("mdadm --create /dev/md") && words.ends_with("mdadm: cannot"), "{words}");
     assert_eq!(calls(folder.path()).last().map(|call| call.starts_with("--stop")), Some(true), "half made is stopped");
-    let words = Md::open(Path::new("/nowhere/mdadm"), spec("5", false), &sockets, false).unwrap_err();
+    let words = Md::open(Path::new("/nowhere/mdadm"), spec("5", false), &sockets, None).unwrap_err();
     assert!(words.contains("install"), "{words}");
 }
 

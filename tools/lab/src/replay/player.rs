@@ -124,6 +124,7 @@ pub fn play(
         discards_left_out: tally.left_out,
         drift,
         cut_short: requests.load(Ordering::Relaxed) < totals.requests(),
+        shortfall: None,
     })
 }
 

@@ -96,3 +96,57 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
         resume(&small().into(), &asked, &out, &go_on, &mut Quiet).expect_err("done").to_string().contains("nothing to resume")
     );
 }
+
+#[test]
+fn a_pass_without_a_result_is_replayed_again_wherever_it_stands() {
+    let (file, folder) = (target(MIB), tempfile::tempdir().expect("a folder"));
+    let request = Request {
+        origin: Origin::default(),
+        name: "small".into(),
+        target: Place::Path(file.path().into()),
+        options: buffered(Pace::Closed, 4),
+        through_fio: false,
+        passes: 3,
+        destroy: true,
+        command: Vec::new(),
+    };
+    let (out, stop) = (folder.path().join("run"), AtomicBool::new(false));
+    keep(&small().into(), &request, &out, &stop, &mut Quiet).expect("a run");
+    let (writer, mut run) = RunWriter::resume(&out).expect("a run folder");
+    run.records[0].measured.failed = Some("1 requests failed".into());
+    run.manifest.status = RunStatus::WithFailures;
+    writer.rewrite_records(&run.records).and_then(|()| writer.save_manifest(&run.manifest)).expect("written");
+    let (manifest, outcomes) = resume(&small().into(), &request, &out, &stop, &mut Quiet).expect("it goes on");
+    assert_eq!((manifest.status, outcomes.len()), (RunStatus::Done, 1));
+    let run = Run::open(&out).expect("a run folder");
+    let mut passes: Vec<u32> = run.records.iter().map(|record| record.round).collect();
+    passes.sort_unstable();
+    assert_eq!(passes, [1, 2, 3]);
+    assert!(run.records.iter().all(|record| record.failed.is_none()));
+    assert!(run.notes.iter().any(|note| note.text.contains("resumed with pass 1,")), "{:?}", run.notes);
+}
+
+#[test]
+fn a_pass_of_fio_that_served_less_than_the_trace_is_no_result() {
+    let file = target(16 * MIB);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("raw")).expect("a folder");
+    let request = Request {
+        origin: Origin::default(),
+        name: "small".into(),
+        target: Place::Path(file.path().into()),
+        options: buffered(Pace::Closed, 4),
+        through_fio: true,
+        passes: 1,
+        destroy: true,
+        command: Vec::new(),
+    };
+    let fio = Fio::find().expect("fio is installed");
+    let one_pass = |source: &Source, index| {
+        let stop = AtomicBool::new(false);
+        through_fio(source, &request, 16 * MIB, (&fio, folder.path(), index), &stop, &mut |_| {}).expect("fio runs")
+    };
+    assert_eq!(one_pass(&small().into(), 0).failed(), None);
+    let outcome = Outcome { shortfall: Some("fio ended with 1".into()), ..one_pass(&small().into(), 1) };
+    assert_eq!(outcome.failed().as_deref(), Some("fio ended with 1"));
+}

@@ -27,7 +27,7 @@ pub fn convergence(report: &Report<'_>) -> String {
             vec![
                 mark.to_string(),
                 cell(format!("{} to {} of {}", steady.first_round, steady.last_round, steady.values.len())),
-                cell(format!("{} {}", short(steady.mean), steady.unit)),
+                cell(escape(&format!("{} {}", short(steady.mean), steady.unit))),
                 cell(format!("{} <small>of {} allowed</small>", percent(steady.excursion), percent(steady.excursion_allowed))),
                 cell(format!(
                     "{} <small>of {} allowed</small>",

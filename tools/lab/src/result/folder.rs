@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 /// The most records, rounds and steps; a run has far fewer. Pages of several runs add their numbers.
 const RECORDS_MAX: u32 = 1_000_000;
 
+/// The most members and spans. An experiment has at most 256; a hardware array may have more.
+pub(crate) const MEMBERS_MAX: u32 = 4096;
+/// The deepest queue and the most threads, each. An experiment has fewer; fio's own results may have more.
+pub(crate) const DEPTH_MAX: u32 = 1 << 20;
+
 /// The content of a run's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -45,6 +50,17 @@ impl Run {
         if let Some(number) = numbers.find(|number| *number >= RECORDS_MAX) {
             let problem =
                 format!("has a record, round or step with the number {number}, above the limit of {RECORDS_MAX}: measure anew");
+            return Err(ResultError::Content { path: folder.to_path_buf(), problem });
+        }
+        let of_targets = manifest.targets.iter().map(|target| (target.members, target.spans, 1, 1));
+        let of_points = records.iter().map(|Record { point, .. }| (point.members, point.spans, point.queue_depth, point.threads));
+        let bounded = |(members, spans, depth, threads): (Option<u32>, Option<u32>, u32, u32)| {
+            let numbers = [("members", members, MEMBERS_MAX), ("spans", spans, MEMBERS_MAX)].into_iter();
+            let numbers = numbers.chain([("queue depth", Some(depth), DEPTH_MAX), ("threads", Some(threads), DEPTH_MAX)]);
+            numbers.filter_map(|(what, number, most)| Some((what, number?, most))).find(|(_, number, most)| number > most)
+        };
+        if let Some((what, number, most)) = of_targets.chain(of_points).find_map(bounded) {
+            let problem = format!("has a target or load with the {what} {number}, above the limit of {most}: measure anew");
             return Err(ResultError::Content { path: folder.to_path_buf(), problem });
         }
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })

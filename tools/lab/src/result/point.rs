@@ -39,6 +39,13 @@ pub struct Point {
     pub variant: String,
 }
 
+impl Point {
+    /// Requests in flight in all threads, as far as they can be counted.
+    pub fn outstanding(&self) -> u32 {
+        self.queue_depth.saturating_mul(self.threads)
+    }
+}
+
 /// Order of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -65,12 +65,16 @@ pub enum SectionKind {
     Replay,
 }
 
+fn every_round() -> u32 {
+    1
+}
+
 /// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyVerdict {
     /// Both criteria hold.
     pub reached: bool,
-    /// First round of the window, from 1.
+    /// First round of the window, from 1 over the rounds that count.
     pub first_round: u32,
     /// Last round of the window.
     pub last_round: u32,
@@ -94,6 +98,9 @@ pub struct SteadyVerdict {
     pub slope_excursion: f64,
     /// Allowed: 10 % of the mean.
     pub slope_excursion_allowed: f64,
+    /// Only every n-th round counts, from the first; 1 also for runs of older programs, which did not store it.
+    #[serde(default = "every_round")]
+    pub stride: u32,
     /// Rounds allowed; at that many the window is the last five.
     pub rounds_max: u32,
     /// Steps whose rounds were counted, from and to before: other parts of the section have no window.

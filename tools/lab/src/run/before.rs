@@ -34,6 +34,9 @@ pub(super) fn refuse(
     for spec in specs {
         let steps = steps_on(experiment, spec, &scale);
         spec.allow(&steps, &request.destroy, own)?;
+        if request.hosts.is_empty() {
+            spec.allow_size(&request.destroy, own)?;
+        }
         if request.hosts.is_empty() && spec.is_overwritten(&steps) {
             written.push(spec);
         }
@@ -50,13 +53,25 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// Locks all targets, so that no other run measures them at the same time.
-pub(super) fn hold(held: &mut Held, specs: &[TargetSpec], request: &Request) -> Result<(), TargetError> {
+/// Whether the array of a target is served at this moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    None,
+    Runs,
+}
+
+/// Locks all targets, so that no other run measures them at the same time, and no other program serves them. The server of the run's
+/// own array locks its files itself.
+pub(super) fn hold(held: &mut Held, specs: &[TargetSpec], request: &Request, server: Server) -> Result<(), TargetError> {
     for spec in specs {
-        // The server of an array locks its drives, and image files may not exist yet.
-        let by_file = matches!(spec.kind, TargetKind::File | TargetKind::Block);
+        let is_served = server == Server::Runs && spec.kind == TargetKind::Array;
         for place in spec.places() {
+            // Image files may not exist yet.
             let is_there = !request.hosts.is_empty() || !matches!(&place, Place::Path(path) if !path.exists());
+            let by_file = match spec.kind {
+                TargetKind::File | TargetKind::Block => true,
+                _ => !is_served && matches!(&place, Place::Path(path) if path.is_file()),
+            };
             if is_there {
                 held.take(&place, &request.hosts, by_file).map_err(TargetError::Failed)?;
             }

@@ -198,7 +198,7 @@ impl Runner<'_> {
         }
 
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
-        let others = Others::since_now();
+        let others = Others::since_now(&target.places);
         let (begun_ms, begun) = (now_ms(), Instant::now());
         let copied = self.copy_files(set, &from, &to, &mut |at| watch.look(at, target.array.as_ref(), false));
         let root = File::open(&from).map_err(failed)?;

@@ -1,38 +1,15 @@
-//! Locks: one program at a time uses a run's folder, and one run at a time measures a target.
-//!
-//! A file or device is locked with `flock`, which `stria serve` and udev respect. The server of an array locks its drives in the
-//! same way; NBD exports cannot be locked. All of them are also locked by a name in the abstract namespace of sockets, which the
-//! kernel frees at every end of this process. That does not lock out runs on other machines or in containers.
+//! The lock of a run's folder: one program at a time uses it.
 
 use super::RunError;
-use crate::fio::{Host, Place};
 use crate::result::inside;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use std::collections::BTreeMap;
+use crate::target_lock::within;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds them
-/// until it runs: a run that follows at once waits this long for its folder,
+/// The kernel may release the locks of a killed process a moment after its end: a run that follows at once waits this long.
 const GONE_AFTER: Duration = Duration::from_secs(5);
-/// and this long for its target.
-const FREE_AFTER: Duration = Duration::from_secs(1);
-
-/// Tries until it succeeds or the time is over.
-fn within<T>(time: Duration, mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
-    let end = Instant::now() + time;
-    loop {
-        match attempt() {
-            Err(_) if Instant::now() < end => std::thread::sleep(time / 40),
-            outcome => return outcome,
-        }
-    }
-}
 
 /// The lock of a folder.
 pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
@@ -42,98 +19,4 @@ pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
         RunError::Failed(format!("the run in {folder} is still running: wait for its end, or interrupt it"))
     })?;
     Ok(file)
-}
-
-/// Targets that are locked while this value exists.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    files: Vec<File>,
-    names: BTreeMap<String, UnixListener>,
-}
-
-impl Held {
-    /// Locks a target, or fails if another run has it. `by_file`: with `flock`, since no other program locks it.
-    pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
-        let taken = || {
-            format!(
-                "{place} is measured by another run, or served by another program, which would affect the figures: wait for its end"
-            )
-        };
-        if !hosts.is_empty() {
-            return hosts.iter().try_for_each(|host| {
-                let place = host.place.as_ref().unwrap_or(place);
-                self.take_name(&format!("{} {place}", host.name)).map_err(|_| taken())
-            });
-        }
-        let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
-        let in_words = |error: std::io::Error| format!("{}: {error}", path.display());
-        let metadata = std::fs::metadata(path).map_err(in_words)?;
-        let name = match metadata.file_type().is_block_device() {
-            true => format!("block {}", metadata.rdev()),
-            false => format!("file {} {}", metadata.dev(), metadata.ino()),
-        };
-        let is_new = !self.names.contains_key(&name);
-        self.take_name(&name).map_err(|_| taken())?;
-        if by_file && is_new {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file: File = open(path, flags, Mode::empty()).map_err(|error| in_words(error.into()))?.into();
-            within(FREE_AFTER, || Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?)).map_err(|_| taken())?;
-            self.files.push(file);
-        }
-        Ok(())
-    }
-
-    /// This run may lock its own targets again, as it makes several arrays of the same drives, one after the other.
-    fn take_name(&mut self, what: &str) -> std::io::Result<()> {
-        if self.names.contains_key(what) {
-            return Ok(());
-        }
-        let mut hasher = DefaultHasher::new();
-        what.hash(&mut hasher);
-        let address = SocketAddr::from_abstract_name(format!("stria-lab-{:016x}", hasher.finish()))?;
-        self.names.insert(what.to_owned(), within(FREE_AFTER, || UnixListener::bind_addr(&address))?);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_one_runs_at_a_time_by_whatever_name() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (file, link) = (folder.path().join("x"), folder.path().join("link"));
-        std::fs::write(&file, "x").expect("a file");
-        std::os::unix::fs::symlink(&file, &link).expect("a link");
-        let uri = format!("nbd+unix:///x?socket={}", file.display());
-        let mut held = Held::default();
-        held.take(&Place::Path(file.clone()), &[], true).expect("free");
-        held.take(&Place::new(&uri), &[], false).expect("free");
-        for (place, by_file) in [(Place::Path(link.clone()), true), (Place::Path(file.clone()), false), (Place::new(&uri), false)]
-        {
-            let words = Held::default().take(&place, &[], by_file).expect_err("taken");
-            assert!(words.contains("another run") && words.contains(&place.to_string()), "{words}");
-        }
-        drop(held);
-        Held::default().take(&Place::Path(link), &[], true).expect("free again");
-        // This also detects programs that lock the file as stria serve does.
-        let other = File::open(&file).expect("there");
-        flock(&other, FlockOperation::NonBlockingLockExclusive).expect("free");
-        assert!(Held::default().take(&Place::Path(file), &[], true).is_err());
-    }
-
-    #[test]
-    fn a_target_that_becomes_free_a_moment_later_is_taken() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let place = Place::Path(file.path().into());
-        let mut held = Held::default();
-        held.take(&place, &[], true).expect("free");
-        let ends = std::thread::spawn(move || {
-            std::thread::sleep(FREE_AFTER / 5);
-            drop(held);
-        });
-        Held::default().take(&place, &[], true).expect("free by then");
-        ends.join().expect("it ends");
-    }
 }

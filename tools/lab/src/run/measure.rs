@@ -99,7 +99,7 @@ impl Runner<'_> {
             }
             watch.look(at, target.array.as_ref(), sweeps && (during.is_none() || acted.is_some()));
         };
-        let others = Others::since_now();
+        let others = Others::since_now(places);
         let began = Instant::now();
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };

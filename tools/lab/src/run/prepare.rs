@@ -50,9 +50,10 @@ impl Runner<'_> {
     }
 
     /// Files that the run has created have no blocks. Reads of them would measure memory, so they are filled once.
-    pub(super) fn fill_new_file(&mut self, target: &Target) -> Result<(), Broken> {
-        let is_new = target.drives().iter().any(|drive| self.own.owns(drive));
-        if !is_new || self.records.iter().any(|record| record.point.target == target.info.name) {
+    pub(super) fn fill_new_file(&mut self, target: &mut Target) -> Result<(), Broken> {
+        let is_own = target.drives().iter().any(|drive| self.own.owns(drive));
+        let is_new = target.is_lost || self.records.iter().all(|record| record.point.target != target.info.name);
+        if !is_own || !is_new {
             return Ok(());
         }
         let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
@@ -61,6 +62,7 @@ impl Runner<'_> {
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &[], stop: self.stop, running: &running };
         whole(self.fio.run(&job, self.writer.folder(), "fill", &beside, &mut |_| {}))?;
+        target.is_lost = false;
         let words = format!("{} was filled once: a new file has no blocks to read", target.info.name);
         Ok(self.note(NoteKind::Step, None, words)?)
     }

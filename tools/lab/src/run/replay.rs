@@ -27,7 +27,7 @@ impl Runner<'_> {
         let totals = *source.totals();
         let options = Options { pace: Pace::Closed, depth: 1, room_bytes: Some(target.info.span_bytes), ..Options::default() };
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
-        let others = Others::since_now();
+        let others = Others::since_now(std::slice::from_ref(place));
         let (begun_ms, begun, done_before) = (now_ms(), Instant::now(), self.moment.done_seconds);
         let (moment, progress) = (&mut self.moment, &mut *self.progress);
         let mut tell = |_| {

@@ -104,6 +104,12 @@ impl Request {
         let pool = self.pool();
         let mut specs: Vec<TargetSpec> =
             self.targets.iter().map(|text| TargetSpec::parse(text, &pool, self.size)).collect::<Result<_, _>>()?;
+        if let Some(name) = self.names.iter().find(|name| !stria_block::is_plain(name)) {
+            return Err(TargetError::Usage(format!(
+                "invalid name {} of a target: it has characters that do not print, so name it without them",
+                stria_block::shown(name)
+            )));
+        }
         specs.iter_mut().zip(&self.names).for_each(|(spec, name)| spec.name.clone_from(name));
         let arrays = experiment.arrays(self.scale(experiment).is_scaled());
         if let Some(on) = self.on.as_ref().filter(|_| specs.is_empty()) {

@@ -100,7 +100,6 @@ impl Runner<'_> {
     }
 
     fn until_steady(&mut self, placed: &Placed, goal: &Goal, target: &mut Target) -> Result<(), Broken> {
-        self.drop_broken_round(placed)?;
         loop {
             let standing = self.standing(placed, goal);
             if let Some(words) = standing.end(goal) {
@@ -124,7 +123,7 @@ impl Runner<'_> {
         };
         Standing {
             rounds: values.len() as u32,
-            written: self.records_of(placed.steps.0, placed.steps.1).map(written).sum(),
+            written: self.records_of(placed.steps.0, placed.steps.1).map(written).fold(0, u64::saturating_add),
             verdict: verdict(&values, &tracker),
         }
     }
@@ -143,19 +142,20 @@ impl Runner<'_> {
         };
     }
 
-    /// An interrupted round does not count.
-    fn drop_broken_round(&mut self, placed: &Placed) -> Result<(), Broken> {
-        let (from, to) = placed.steps;
-        let measured = placed.stage.steps.iter().filter(|step| step.load().is_some()).count();
-        let last = self.records_of(from, to).map(|record| record.round).max().unwrap_or(0);
-        let there = self.records_of(from, to).filter(|record| record.round == last).count();
-        if last > 0 && there < measured {
-            let id = self.id();
-            self.records.retain(|record| record.section != id || record.round != last || !(from..to).contains(&record.step));
-            self.writer.rewrite_records(&self.records)?;
-            self.note(NoteKind::Step, None, format!("round {last} was interrupted and is measured again as a whole"))?;
-        }
-        Ok(())
+    /// True if a stage of an interrupted section has rounds, but its series ended within a round or before it was steady.
+    pub(super) fn is_series_broken(&self, stages: &[Stage], target: &Target) -> bool {
+        let mut base = 0;
+        stages.iter().any(|stage| {
+            let placed = Placed::new(stage, base, 0.0, target.info.span_bytes);
+            let (from, to) = placed.steps;
+            base = to;
+            let Rounds::UntilSteady(goal) = &stage.rounds else { return false };
+            let last = self.records_of(from, to).map(|record| record.round).max();
+            let Some(last) = last.filter(|_| self.records_of(to, u32::MAX).next().is_none()) else { return false };
+            let measured = stage.steps.iter().filter(|step| step.load().is_some()).count();
+            let there = self.records_of(from, to).filter(|record| record.round == last).count();
+            there < measured || self.standing(&placed, goal).end(goal).is_none()
+        })
     }
 
     /// The steps of a round that are not done yet.

@@ -170,3 +170,33 @@ fn the_sample_itself_is_sound() {
     report::write(&run, &place.path().join("x.html")).expect("a page");
     let _ = sample::full;
 }
+
+#[test]
+fn numbers_of_members_and_requests_that_nothing_has_are_an_error() {
+    let place = tempfile::tempdir().expect("a folder");
+    let run = folder(place.path());
+    let there = std::fs::read_to_string(run.join("records.jsonl")).expect("there");
+    for (key, number) in
+        [("members", u32::MAX), ("members", 5000), ("spans", u32::MAX), ("queue_depth", u32::MAX), ("threads", u32::MAX)]
+    {
+        let mut lines: Vec<serde_json::Value> = there.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        lines[1]["point"][key] = json!(number);
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(run.join("records.jsonl"), text).expect("written");
+        let words = report::write(&run, &place.path().join("x.html")).expect_err(key).to_string();
+        assert!(words.contains(&key.replace('_', " ")) && words.contains(&number.to_string()), "{words}");
+    }
+    // The product of the largest that are allowed is no error.
+    let mut lines: Vec<serde_json::Value> = there.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for line in &mut lines {
+        (line["point"]["queue_depth"], line["point"]["threads"]) = (json!(1 << 20), json!(1 << 20));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(run.join("records.jsonl"), text).expect("written");
+    report::write(&run, &place.path().join("x.html")).expect("a page");
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(run.join("manifest.json")).expect("there")).expect("JSON");
+    manifest["targets"][0]["members"] = json!(u32::MAX);
+    std::fs::write(run.join("manifest.json"), manifest.to_string()).expect("written");
+    assert!(Run::open(&run).expect_err("refused").to_string().contains("members"));
+}

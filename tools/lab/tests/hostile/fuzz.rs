@@ -21,7 +21,7 @@ use stria_lab::target::{Pool, TargetSpec};
 use stria_lab::trace::{Format, Source};
 use stria_lab::{export, report};
 
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 480;
 /// Processor time of a round, which does not depend on the load of other programs.
 const SECONDS_MAX: f64 = 5.0;
 /// Of this whole process.
@@ -289,9 +289,10 @@ fn mutations_of_all_that_is_read_neither_panic_nor_hang_nor_fill_memory() {
         let told = Round(round);
         let mut chance = Chance(round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let before = cpu_seconds();
-        match round % 4 {
+        // A folder has the most to mutate.
+        match round % 8 {
             0 => experiments(&mut chance),
-            1 => folders(&mut chance, place.path()),
+            1 | 4..=6 => folders(&mut chance, place.path()),
             2 => traces(&mut chance, place.path()),
             _ => results_of_fio(&mut chance, place.path()),
         }

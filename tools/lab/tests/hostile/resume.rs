@@ -212,3 +212,68 @@ fn sections_that_are_not_the_experiments_are_refused() {
     std::fs::write(folder.join("experiment.toml"), evil).expect("written");
     assert!(go_on(&folder, &Consent::default()).expect_err("refused").to_string().contains("LAB.md"));
 }
+
+#[test]
+fn a_file_that_the_run_did_not_make_keeps_its_size_unless_it_is_named() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let reads =
+        std::fs::read_to_string(folder.join("experiment.toml")).expect("there").replace("read_percent = 0", "read_percent = 100");
+    std::fs::write(folder.join("experiment.toml"), reads).expect("written");
+    let old = place.path().join("x.img").display().to_string();
+    for length in [0, 5, 1 << 20] {
+        let precious = place.path().join(format!("precious{length}"));
+        std::fs::write(&precious, vec![7; length]).expect("a file");
+        let name = precious.display().to_string();
+        let manifest = std::fs::read(folder.join("manifest.json")).expect("there");
+        edit(&folder, "request.json", |request| request["targets"] = json!([format!("file:{name}")]));
+        edit(&folder, "manifest.json", |manifest| {
+            let id = manifest["sections"][0]["id"].as_str().expect("a name").replace(&old, &name);
+            (manifest["sections"][0]["id"], manifest["sections"][0]["target"]) = (json!(id), json!(name));
+        });
+        let refused = go_on(&folder, &Consent::default());
+        assert!(is_unsafe(&refused), "{length}: {refused:?}");
+        assert!(refused.expect_err("refused").to_string().contains(&format!("--destroy {name}")));
+        assert_eq!(std::fs::read(&precious).expect("there"), vec![7; length]);
+        std::fs::write(folder.join("manifest.json"), manifest).expect("written");
+    }
+}
+
+#[test]
+fn names_that_do_not_print_are_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    for name in ["a\u{1b}[2J", "a\nb", "a\u{202e}b"] {
+        edit(&folder, "request.json", |request| request["names"] = json!([name]));
+        let words = go_on(&folder, &Consent::default()).expect_err("refused").to_string();
+        assert!(words.contains("do not print") && !words.contains(name), "{words:?}");
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_by_nothing_is_made_and_measured_again_from_its_preparation() {
+    let place = tempfile::tempdir().expect("a folder");
+    let text =
+        TEXT.replace("test = \"sweep\"", "test = \"sweep\"\nstate = \"filled\"\npasses = 1").replace("= 0 }", "= [0, 100] }");
+    let experiment = Experiment::parse("t.toml", &text).expect("sound");
+    let image = place.path().join("x.img");
+    let request = Request { targets: vec![format!("file:{}", image.display())], size: Some(8 << 20), ..Request::default() };
+    let (out, stop) = (place.path().join("run"), AtomicBool::new(false));
+    struct StopAfterTwo<'a>(&'a Path, &'a AtomicBool);
+    impl Progress for StopAfterTwo<'_> {
+        fn at(&mut self, _: &Moment) {
+            let text = std::fs::read_to_string(self.0.join("records.jsonl")).unwrap_or_default();
+            self.1.fetch_or(text.lines().count() >= 2, Ordering::Relaxed);
+        }
+        fn say(&mut self, _: &Note) {}
+    }
+    let manifest = run(&experiment, &text, request, &out, &stop, &mut StopAfterTwo(&out, &stop)).expect("it begins");
+    assert_eq!(manifest.status, RunStatus::Interrupted);
+    std::fs::remove_file(&image).expect("there");
+    let manifest = go_on(&out, &Consent::default()).expect("done");
+    assert_eq!(manifest.status, RunStatus::Done);
+    let there = stria_lab::result::Run::open(&out).expect("a run");
+    assert_eq!(there.records.iter().filter(|record| record.preparation).count(), 1, "it is filled");
+    assert_eq!(there.records.len(), 3);
+    assert!(there.records.iter().all(|record| record.begun_ms >= manifest.resumed_ms[0]), "nothing of the old file counts");
+}

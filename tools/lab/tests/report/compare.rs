@@ -160,3 +160,49 @@ fn targets_that_differ_are_told() {
         assert!(caveats.contains("The targets differ") && caveats.contains(wanted), "{caveats}");
     }
 }
+
+#[test]
+fn a_line_break_in_a_name_of_a_folder_begins_no_line_of_the_verdict() {
+    let forged = "x\nOf 16 comparisons 0 are significantly worse and 16 better in run 2.\u{202e}";
+    let (before, after) = (run(1, 5, forged, "Linux 6.1", |_| 1.0), run(2, 5, forged, "Linux 6.1", |_| 0.5));
+    let comparison = compared(&before, &after);
+    assert_eq!(comparison.outcome(), Outcome::Worse);
+    for sentence in comparison.sentences() {
+        assert!(!sentence.contains(['\n', '\u{202e}']), "{sentence:?}");
+    }
+}
+
+/// A run of 5 rounds on a machine of which others use a part, with a p99 latency in multiples of a quiet one.
+fn tail(seed: u64, others_percent: f64, times: f64) -> tempfile::TempDir {
+    let target = target("x", TargetKind::Nbd, None, 1);
+    let mut story = Story::new(&format!("run {seed}"), vec![target.clone()]);
+    story.chance = Chance(seed);
+    let section = story.section("1", "sweep", SectionKind::Sweep, "x");
+    for round in 1..=5 {
+        for queue_depth in [1, 4, 16] {
+            let rate = story.chance.noisy(10_000.0, 0.01);
+            let record = story.measure(&section, &Point { queue_depth, ..point(&target) }, round, rate, 1.0);
+            record.total.latency.p99_ns *= times;
+            record.extra.insert("others_cpu_percent".into(), others_percent);
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    story.write(&folder.path().join("run"));
+    folder
+}
+
+#[test]
+fn other_programs_excuse_a_longer_tail_but_not_any() {
+    let changes = |others_percent, times| {
+        let found = compared(&tail(1, others_percent, 1.0), &tail(2, others_percent, times));
+        let rows = found.rows.iter().filter(|row| row.metric == Metric::LatencyP99).map(|row| row.change).collect::<Vec<_>>();
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|change| *change == rows[0]), "{rows:?}");
+        rows[0]
+    };
+    assert_eq!(changes(20.0, 2.0), Change::Undecided);
+    assert_eq!(changes(20.0, 10.0), Change::Worse);
+    assert_eq!(changes(20.0, 0.1), Change::Better);
+    assert_eq!(changes(60.0, 5.0), Change::Undecided);
+    assert_eq!(changes(1.0, 2.0), Change::Worse);
+}

@@ -176,6 +176,7 @@ impl Story {
             intercept: mean - slope * f64::from(first + 2),
             slope_excursion: slope.abs() * 4.0,
             slope_excursion_allowed: 0.1 * mean,
+            stride: 1,
             rounds_max: 25,
             steps: None,
         });

@@ -77,3 +77,36 @@ fn the_textbooks_multiples_of_one_drive_come_out() {
         close(multiple(&point).unwrap_or_else(|| panic!("RAID {level} has a law")), expected);
     }
 }
+
+#[test]
+fn figures_of_wsat_are_those_of_the_minutes_in_its_window() {
+    let target = target("drive", TargetKind::Block, None, 1);
+    let mut story = Story::new("wsat", vec![target.clone()]);
+    let section = story.section("1-wsat", "WSAT", SectionKind::Wsat, "drive");
+    // Fresh for half an hour, then saturated. One minute in thirty counts: 1, 31, 61, 91, 121, 151.
+    let rate = |minute: u32| if minute <= 30 { 90_000.0 } else { 20_000.0 };
+    for minute in 1..=151 {
+        story.measure(&section, &Point { read_percent: 0, ..point(&target) }, minute, rate(minute), 1.0);
+    }
+    story.steady(true, 2, &[1, 31, 61, 91, 121, 151].map(rate));
+    let steady = story.manifest.sections[0].steady.as_mut().expect("it has one");
+    (steady.stride, steady.unit) = (30, "<script>IOPS</script>".into());
+    let folder = tempfile::tempdir().expect("a folder");
+    story.write(&folder.path().join("run"));
+    let run = Run::open(&folder.path().join("run")).expect("just written");
+    let writes = Point { read_percent: 0, ..point(&target) };
+    close(BareDrives::of(&run).sum(&writes).expect("it was measured"), 20_000.0);
+    // The unit is a text of manifest.json.
+    let page = stria_lab::report::page(&run).expect("a page");
+    assert!(page.contains("&lt;script&gt;IOPS") && !page.contains("<script>IOPS"));
+}
+
+#[test]
+fn sums_of_the_largest_figures_that_a_folder_may_hold_do_not_overflow() {
+    let run = run();
+    let mut record = run.records.iter().find(|record| record.write.is_some()).expect("it writes").clone();
+    let member = MemberFigures { written_bytes: 1_000_000_000_000_000_000, ..MemberFigures::default() };
+    record.members = vec![member; 40];
+    record.write.as_mut().expect("it writes").bytes = 1_000_000_000_000_000_000;
+    assert!(measured_penalty(&[&record; 40]).is_some_and(f64::is_finite));
+}

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use stria_block::shown_sentence;
 use stria_lab::compare::{Outcome, compare_folders};
 use stria_lab::experiment::Experiment;
 use stria_lab::fio::Host;
@@ -368,16 +369,18 @@ impl Progress for Teller {
         let left = show_seconds((moment.total_seconds - moment.done_seconds).max(0.0));
         let share = (moment.done_seconds / moment.total_seconds.max(1e-9)).min(1.0);
         self.bar.set_position((share * 1000.0) as u64);
-        self.bar.set_message(format!("{left} left or more; {}: {}", moment.section, moment.words));
+        // Sections and notes hold names from the run's folder.
+        let message = shown_sentence(&format!("{left} left or more; {}: {}", moment.section, moment.words)).to_string();
         if self.bar.is_hidden() && !self.quiet && Instant::now() >= self.line_due {
-            eprintln!("{:.0} %, {left} left or more; {}: {}", share * 100.0, moment.section, moment.words);
+            eprintln!("{:.0} %, {message}", share * 100.0);
             self.line_due = Instant::now() + LINE_EVERY;
         }
+        self.bar.set_message(message);
     }
 
     fn say(&mut self, note: &Note) {
         let warning = !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict);
-        let line = format!("{}{}", if warning { "note: " } else { "" }, note.text);
+        let line = format!("{}{}", if warning { "note: " } else { "" }, shown_sentence(&note.text));
         match () {
             () if self.quiet => {}
             () if self.bar.is_hidden() => eprintln!("{line}"),
