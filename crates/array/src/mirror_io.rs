@@ -25,6 +25,15 @@ pub(crate) fn read_runs(core: &Core, range: Range<ArraySector>) -> impl Iterator
     runs_by(range, |start, sectors| copies_to_read(core, start, sectors))
 }
 
+/// Runs of array sectors for which the same copies are readable. Each is looked at when its turn comes.
+pub(crate) fn alike_runs(core: &Core, range: Range<ArraySector>) -> impl Iterator<Item = (ArraySector, u64, Copies)> + '_ {
+    runs_by(range, |start, sectors| {
+        let (copies, run) = core.geometry.copies_of(start, sectors);
+        let alike = alike_sectors(core, &copies, run);
+        (copies, alike)
+    })
+}
+
 fn runs_by(
     range: Range<ArraySector>,
     copies_of: impl Fn(ArraySector, u64) -> (Copies, u64),

@@ -1,7 +1,7 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
 use crate::address::{Sectors, SweepSector, array_of_sync, rows_of_sweep, sync_of_array, sync_of_sweep};
-use crate::core::{Core, settle_writes};
+use crate::core::{Core, write_for_sweep};
 use crate::lock::Mode;
 use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
@@ -151,10 +151,7 @@ async fn try_fill(
         writes.extend(others.into_iter().map(|(other, row)| write_io(other, row, data.clone(), false)));
         writes.push(write_io(member, row, data, false));
     }
-    let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
-        writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
-    let outcomes = core.io(writes).await;
-    let rewritten = settle_writes(core, &targets, outcomes.into_iter().map(|(result, _)| result)).await;
+    let rewritten = write_for_sweep(core, writes).await;
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     rewritten.map_err(|error| error.to_string())?;
     Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
@@ -237,11 +234,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             }
         }
     }
-    let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
-        writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
-    let outcomes = core.io(writes).await;
-    let settled = settle_writes(core, &targets, outcomes.into_iter().map(|(result, _)| result)).await;
-    settled.map_err(|error| error.to_string())?;
+    write_for_sweep(core, writes).await.map_err(|error| error.to_string())?;
     found.report(core, kind);
     core.wait_for_ack_barrier().await;
     Ok(Some(found))

@@ -23,7 +23,7 @@
 use crate::address::Sectors;
 use crate::core::{Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, MemberIo, write_io};
-use crate::mirror_io::{alike_sectors, read_any, readable};
+use crate::mirror_io::{alike_runs, read_any, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Rectangle, Strips};
@@ -37,10 +37,7 @@ use stria_block::{Buffer, Data, IoError, Operation};
 /// Needs the range's lock. `failed`: members that had no space for some of it.
 pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut result = Ok(());
-    let mut next = range.start;
-    while next < range.end {
-        let (copies, run) = core.geometry.copies_of(next, range.end - next);
-        let sectors = alike_sectors(core, &copies, run);
+    for (start, sectors, copies) in alike_runs(core, range.clone()) {
         let there = readable(core, &copies, sectors);
         let took_it = there.iter().any(|(_, member)| !failed.contains(member));
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
@@ -53,20 +50,16 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
                 }
             }
         }
-        result = result.and(align_filled(core, next.run(sectors), &there).await);
-        next += sectors;
+        result = result.and(align_filled(core, start.run(sectors), &there).await);
     }
     result
 }
 
-/// Gives members that are being filled what a readable copy holds: they may have taken a write that it has not. `copies_before`: those that were
-/// readable before. Meanwhile a replacement may have taken its slot, so that it is a copy itself.
+/// Gives members that are being filled what a readable copy holds: they may have taken a write that it has not. `copies_before`: those
+/// that were readable before. Meanwhile a replacement may have taken its slot, so that it is a copy itself.
 async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
     let mut result = Ok(());
-    let mut next = range.start;
-    while next < range.end {
-        let (copies, run) = core.geometry.copies_of(next, range.end - next);
-        let sectors = alike_sectors(core, &copies, run);
+    for (_, sectors, copies) in alike_runs(core, range) {
         let there = readable(core, &copies, sectors);
         let mut filled: SmallVec<[(MemberId, MemberSector); 4]> = SmallVec::new();
         for copy in &copies {
@@ -84,7 +77,6 @@ async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(
                 });
             }
         }
-        next += sectors;
     }
     result
 }

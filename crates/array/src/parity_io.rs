@@ -31,6 +31,12 @@ pub(crate) fn presences(
     [map.data.iter().map(of).collect(), map.parity.iter().map(of).collect()]
 }
 
+/// As far as each slot has either all or nothing of these rows: a bad block must not hide what its member holds beside it (R34).
+pub(crate) fn alike_sectors(core: &Core, rows: &Range<MemberSector>) -> u64 {
+    let members = core.members.borrow();
+    (0..core.geometry.slot_count()).map(|slot| members.alike_sectors(slot, rows)).min().unwrap_or(rows.sectors())
+}
+
 /// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`. A slot whose
 /// member was replaced meanwhile is not added: the replaced member's failure says nothing about the next one.
 pub(crate) async fn read_units(

@@ -4,12 +4,12 @@
 //! the scrub, its error is in both, and the new strip looks wrong.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, rewrite, settle_writes};
+use crate::core::{Core, rewrite, write_for_sweep};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, MemberIo, write_io};
 use crate::parity_code::code_strips;
-use crate::parity_io::PAGE_SECTORS;
+use crate::parity_io::{PAGE_SECTORS, alike_sectors};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, Work};
@@ -48,12 +48,6 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
         }
     }
     Ok(all)
-}
-
-/// As far as each slot has either all or nothing of these rows: a bad block must not hide what its member holds beside it (R34).
-fn alike_sectors(core: &Core, rows: &Range<MemberSector>) -> u64 {
-    let members = core.members.borrow();
-    (0..core.geometry.slot_count()).map(|slot| members.alike_sectors(slot, rows)).min().unwrap_or(rows.sectors())
 }
 
 /// Processes some stripes, or some rows of one. Returns `None` if a slot has only a part of them, or if not all could be read and `rows`
@@ -99,8 +93,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     for (member, data) in rewrites {
         rewrite(core, member, rows.start, data).await;
     }
-    let outcomes = core.io(writes.batch).await;
-    let rewritten = settle_writes(core, &writes.targets, outcomes.into_iter().map(|(result, _)| result)).await;
+    let rewritten = write_for_sweep(core, writes.batch).await;
     core.log_end(core.geometry.stripe_of_row(rows.start).0, &[], logged);
     drop(guard);
     writes.claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
@@ -174,15 +167,12 @@ fn revokes(core: &Core, repairs: &[Repair]) -> Vec<SmallVec<[(MemberId, LogRecor
 #[derive(Default)]
 struct Writes {
     batch: Batch,
-    /// The member and rows of each.
-    targets: SmallVec<[(MemberId, Range<MemberSector>); 8]>,
     /// The memory, to be given back.
     claims: Vec<Claim>,
 }
 
 impl Writes {
     fn push(&mut self, member: MemberId, row: MemberSector, data: Data) {
-        self.targets.push((member, row.run((data.len() / 512) as u64)));
         self.batch.push(write_io(member, row, data, false));
     }
 

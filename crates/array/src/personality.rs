@@ -24,8 +24,8 @@
 //! own, and Linux would refuse the array.
 //!
 //! A new family, such as a declustered layout, also needs a name in [`Family`](crate::Family), an implementation of these duties, and a
-//! line in [`of_level`](crate::of_level). Whatever else depends on family or level is a `match` that names them all, so the compiler asks for the new one: losses in
-//! `member.rs`, limits, lanes' partitions, hedged reads, sweeps. `tests/modules.rs` keeps it so.
+//! line in [`of_level`](crate::of_level). Whatever else depends on family or level is a `match` that names them all, so the compiler asks
+//! for the new one: losses in `member.rs`, limits, lanes' partitions, hedged reads, sweeps. `tests/modules.rs` keeps it so.
 //!
 //! | duty | what a level does |
 //! | --- | --- |

@@ -16,7 +16,7 @@ use crate::log::{ReplayHolders, StartStage, has_stayed};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
-use crate::parity_io::{presences, read_units};
+use crate::parity_io::{alike_sectors, presences, read_units};
 use crate::plan::{Presence, Strips};
 use crate::{Flaw, MemberSector, StripSector, StripeMap, SyncSector};
 use over::{Newest, Over};
@@ -147,7 +147,7 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
             let mut next = band.start;
             while next < band.end {
                 // R34: what a bad block hides says nothing about the rows beside it.
-                let rows = next.run(alike_sectors(core, stripe, &(next..band.end)));
+                let rows = next.run(alike_sectors(core, &core.geometry.rows_of_strip(stripe, &(next..band.end))));
                 let parities = parities_in_sync(core, stripe, &rows);
                 next = rows.end;
                 pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
@@ -155,14 +155,6 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
         }
     });
     pieces
-}
-
-/// As far as each member of a stripe has either all or nothing of these rows.
-fn alike_sectors(core: &Core, stripe: u64, rows: &Range<StripSector>) -> u64 {
-    let (members, map) = (core.members.borrow(), core.map(stripe));
-    let on_members = core.geometry.rows_of_strip(stripe, rows);
-    let slots = map.data.iter().chain(&map.parity);
-    slots.map(|&slot| members.alike_sectors(slot.into(), &on_members)).min().unwrap_or(rows.sectors())
 }
 
 /// The parities whose members' logs count for these rows. A bad block takes nothing from a member's log.

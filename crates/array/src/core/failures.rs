@@ -1,8 +1,9 @@
 //! Member requests that failed: what that costs the member and the client.
 
 use super::{Core, lost};
-use crate::member_requests::write_io;
+use crate::member_requests::{Batch, write_io};
 use crate::{Event, MemberId, MemberSector, MemberState};
+use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
 
@@ -39,21 +40,19 @@ pub(crate) fn drop_failed<'a>(
     outcome
 }
 
-/// As [`drop_failed_writes`], for a sweep under the lock of the rows: rows that a member has no space for become bad blocks there (R40), and
-/// the sweep goes on.
-pub(crate) async fn settle_writes(
-    core: &Core,
-    targets: &[(MemberId, Range<MemberSector>)],
-    results: impl Iterator<Item = Result<(), IoError>>,
-) -> Result<(), IoError> {
+/// Sends the writes of a sweep, under the lock of the rows. As [`drop_failed_writes`], but rows that a member has no space for become bad
+/// blocks there (R40), and the sweep goes on.
+pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), IoError> {
+    let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
+        writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
     let mut outcome = Ok(());
-    for ((member, rows), result) in targets.iter().zip(results) {
+    for ((member, rows), (result, _)) in targets.into_iter().zip(core.io(writes).await) {
         let Err(error) = result else { continue };
-        let is_in_sync = core.members.borrow().get(*member).state == MemberState::InSync;
+        let is_in_sync = core.members.borrow().get(member).state == MemberState::InSync;
         if is_no_space(&error) && is_in_sync {
-            let _ = core.meet_no_space(*member, &error);
-            outcome = outcome.and(mark_half_written(core, *member, rows.clone()).await);
-        } else if !core.fail_member(*member, &format!("write failed: {error}")) {
+            let _ = core.meet_no_space(member, &error);
+            outcome = outcome.and(mark_half_written(core, member, rows).await);
+        } else if !core.fail_member(member, &format!("write failed: {error}")) {
             outcome = Err(lost("write", &error.context));
         }
     }
