@@ -212,10 +212,14 @@ fn restores(array: &ArrayView) -> bool {
     array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"))
 }
 
+/// True if a member is being filled, or is to be.
+fn has_target(array: &ArrayView) -> bool {
+    array.members.iter().any(|member| member.role == "rebuilding")
+}
+
 /// True of a degraded array where each slot has a drive, and nothing fills one of them: its rebuild has ended early.
 pub fn ended_early(array: &ArrayView) -> bool {
-    let has_target = array.members.iter().any(|member| member.role == "rebuilding");
-    has_target && array.missing_slots.is_empty() && !restores(array)
+    has_target(array) && array.missing_slots.is_empty() && !restores(array)
 }
 
 /// Collects the matters of one array or span.
@@ -242,7 +246,7 @@ impl Collector<'_> {
             // A drive that failed, came back and failed again is there twice: the last time counts.
             let of_path = self.array.members.iter().rev().filter(|member| member.path == *path);
             let failure = of_path.filter_map(|member| member.failure.as_deref()).next()?;
-            Some((path.clone(), failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned()))
+            Some((path.clone(), view::bare_reason(failure, path)))
         };
         match kind {
             MatterKind::ReadOnly => self.array.unreplayed.clone(),
@@ -274,14 +278,9 @@ impl Collector<'_> {
         self.paths(|member| is_missed(self.array, member))
     }
 
-    /// True if a member is being filled, or is to be.
-    fn has_target(&self) -> bool {
-        self.array.members.iter().any(|member| member.role == "rebuilding")
-    }
-
     /// True if a member is being filled. A resync comes before the rebuild, and a measurement holds both for a moment.
     fn fills_one(&self) -> bool {
-        self.has_target() && (restores(self.array) || self.is_measuring && !self.is_paused)
+        has_target(self.array) && (restores(self.array) || self.is_measuring && !self.is_paused)
     }
 
     /// True if a rebuild restores all redundancy by itself.
@@ -342,7 +341,7 @@ impl Collector<'_> {
 
     fn paused(&mut self) {
         let name = self.name;
-        let (means, action) = if self.has_target() && self.array.missing_slots.is_empty() {
+        let (means, action) = if has_target(self.array) && self.array.missing_slots.is_empty() {
             ("sweeps are paused, so the rebuild does not go on", format!("`stria resume {name}`"))
         } else if self.has_spare() {
             ("sweeps are paused, so the spare is not being filled", format!("`stria resume {name}`"))

@@ -426,7 +426,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
 }
 
 /// A member's failure without its name: the error of a drive begins with it, and it is shown beside the drive.
-fn bare_reason(failure: &str, path: &str) -> String {
+pub fn bare_reason(failure: &str, path: &str) -> String {
     failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned()
 }
 
