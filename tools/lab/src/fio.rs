@@ -645,12 +645,17 @@ fn phase(value: &Value) -> Option<Phase> {
 }
 
 /// Latencies with their numbers of requests: the histogram of json+; of plain JSON one bin for each percentile that fio printed, and
-/// the largest for the rest, so that these percentiles come out again as they were.
+/// the largest for the rest, so that these percentiles come out again as they were. fio prints percentiles of the completion alone
+/// beside extremes of the whole: a percentile may lie below the smallest latency.
 fn histogram(part: &Value, requests: u64) -> Vec<(u64, u64)> {
     let times = [&part["lat_ns"], &part["clat_ns"]];
     let bins = |times: &&Value| -> Vec<(u64, u64)> {
+        // A bin has latencies on both sides of its own value. None was beyond the extremes.
+        let [min_ns, max_ns] = ["min", "max"].map(|key| times[key].as_u64().unwrap_or(0));
+        let within = |ns: u64| if max_ns > 0 { ns.min(max_ns).max(min_ns) } else { ns };
         let bins = times["bins"].as_object().into_iter().flatten();
-        let mut bins: Vec<(u64, u64)> = bins.filter_map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?))).collect();
+        let mut bins: Vec<(u64, u64)> =
+            bins.filter_map(|(ns, count)| Some((within(ns.parse().ok()?), count.as_u64()?))).collect();
         bins.sort_unstable();
         bins
     };
@@ -766,9 +771,7 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
             seen = seen.saturating_add(*requests);
             seen >= wanted
         });
-        // A bin has latencies on both sides of its own value. None was beyond the extremes, if these are known.
-        let max_ns = if latency.max_ns > 0.0 { latency.max_ns } else { f64::INFINITY };
-        bin.map_or(latency.mean_ns, |(ns, _)| (*ns as f64).min(max_ns).max(latency.min_ns))
+        bin.map_or(latency.mean_ns, |(ns, _)| *ns as f64)
     };
     (latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p99999_ns) = (at(50.0), at(99.0), at(99.9), at(99.999));
     latency.bins = bins;

@@ -121,6 +121,19 @@ fn percentiles_of_plain_json_come_out_as_they_were_printed() {
     assert_eq!(measured.total.submission.map(|part| part.mean_ns), Some(11399.5));
     assert_eq!(measured.total.completion.map(|part| part.max_ns), Some(24_107_381.0));
     assert!((measured.total.mb_per_s - 190.1).abs() < 0.1, "{}", measured.total.mb_per_s);
+    // The submission took so long that the fastest request as a whole was slower than half of the completions.
+    let mut slow = value.clone();
+    slow["jobs"][0]["read"]["lat_ns"]["min"] = 2_800_000.into();
+    assert_eq!(parse(&slow).expect("a job")[0].total.latency.p50_ns, 2_736_128.0);
+}
+
+/// The value of a bin is the middle of its range, and no request was slower than the slowest.
+#[test]
+fn bins_of_a_histogram_lie_between_the_extremes() {
+    let value = serde_json::json!({"jobs": [{"jobname": "x", "error": 0, "read": {"total_ios": 4, "io_bytes": 16384, "runtime": 1000,
+        "lat_ns": {"min": 1020, "max": 5000, "mean": 2000.0, "stddev": 1.0, "bins": {"1016": 3, "5056": 1}}}}]});
+    let latency = &parse(&value).expect("a job")[0].total.latency;
+    assert_eq!((latency.p50_ns, latency.p999_ns, &latency.bins[..]), (1020.0, 5000.0, &[(1020, 3), (5000, 1)][..]));
 }
 
 /// Two jobs that log twice a second each, and all together once in five seconds.
