@@ -76,9 +76,7 @@ impl Engine {
         let replay: Vec<LogRecord> = config.replay.iter().filter(is_own).cloned().collect();
         let replays = !replay.is_empty();
         let core = Rc::new(Core::new(config, partition, replay.len()));
-        for (index, limits) in member_limits.iter().enumerate() {
-            core.members.borrow_mut().get_mut(MemberId(index)).limits = limits.clone();
-        }
+        core.members.borrow_mut().set_limits(member_limits);
         let sweeper = Rc::new(Sweeper::new());
         let states = Rc::clone(&core);
         core.ready.spawn(async move { states.record_states().await });
@@ -361,7 +359,12 @@ impl Engine {
     /// The metadata update has ended, with failures on these members.
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
         let dropped = self.drop_unrecorded(failures);
-        let end = if dropped.len() < failures.len() { UpdateEnd::Unwritten } else { end };
+        // After a crash a superblock that one member took outvotes those of the others.
+        let is_unwritten = match self.core.metadata.is_of_state() {
+            true => self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member)),
+            false => dropped.len() < failures.len(),
+        };
+        let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
         let update = self.core.metadata.end(end);
         self.core.wake_updater(&update);
     }
@@ -557,10 +560,10 @@ async fn flush_all(core: &Core) -> Result<(), IoError> {
     core.log.behind.wait_for_present(&core.ready).await;
     // What was written over bad blocks must be readable after a power cut.
     core.metadata.bad_blocks_written(&core.ready).await;
-    let listed = core.bad_blocks_are_listed();
+    let listed = core.bad_blocks_are_listed("flush");
     let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
-    result
+    result.and(core.drops_are_recorded())
 }
 
 /// Makes the superblocks clean once writes have paused.
@@ -602,7 +605,7 @@ async fn stop(core: &Core, sweeper: &Sweeper) {
         }
         let last_write = core.activity.last_write();
         core.metadata.bad_blocks_written(&core.ready).await;
-        let flushed = core.flush_volatile().await.and(core.bad_blocks_are_listed());
+        let flushed = core.flush_volatile().await.and(core.bad_blocks_are_listed("flush"));
         // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
         if !is_busy() && core.activity.last_write() == last_write {
             break flushed;

@@ -128,13 +128,13 @@ impl Core {
     }
 
     /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
-    /// members have volatile caches (R21).
+    /// members have volatile caches, or no member takes a superblock that names those dropped (R21).
     pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
         let log = &self.log;
         if log.config.is_none() {
             return;
         }
-        if !self.has_volatile_members() {
+        if !self.has_volatile_members() && !self.metadata.refuses_acks() {
             log.retire_all(logged);
         } else {
             log.retire_by_flush(stripe, parts, logged);
@@ -259,12 +259,13 @@ impl Core {
     /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
     ///
     /// # Errors
-    /// A member cannot flush and cannot be dropped.
+    /// A member cannot flush and cannot be dropped, or a drop cannot be recorded.
     pub async fn flush_volatile(&self) -> Result<(), IoError> {
         let log = &self.log;
         let epoch = log.begin_epoch();
         self.flush_members().await?;
         self.wait_for_ack_barrier().await;
+        self.drops_are_recorded()?;
         log.retire_up_to(epoch);
         self.log_retry();
         Ok(())

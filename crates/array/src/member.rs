@@ -197,6 +197,20 @@ impl Members {
         members
     }
 
+    /// Sets what members can do. Bad blocks are widened to whole blocks of every member, as what is written beside them on other
+    /// members is whole blocks, too.
+    pub fn set_limits(&mut self, limits: &[Limits]) {
+        for (member, limits) in self.all.iter_mut().zip(limits) {
+            member.limits = limits.clone();
+        }
+        let block_sectors = self.block_sectors_of_all();
+        for member in &mut self.all {
+            for rows in std::mem::take(&mut member.config.bad_blocks) {
+                add_rows(&mut member.config.bad_blocks, rows.in_blocks(block_sectors));
+            }
+        }
+    }
+
     fn look(&mut self) {
         self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot));
         let is_bad = |member: &Member| member.state != MemberState::Failed && !member.config.bad_blocks.is_empty();
@@ -355,6 +369,13 @@ impl Members {
     /// True if all of these members were dropped, `one` of them left out of account.
     pub fn are_gone_but(&self, members: &[MemberId], one: Option<MemberId>) -> bool {
         members.iter().all(|&member| Some(member) == one || self.get(member).state == MemberState::Failed)
+    }
+
+    /// True if there are members in sync, and `what` holds for each.
+    pub fn are_all_in_sync(&self, what: impl Fn(MemberId) -> bool) -> bool {
+        let mut in_sync =
+            (0..self.slots.len()).filter(|&slot| self.is_in_sync(slot)).filter_map(|slot| self.slots[slot].member).peekable();
+        in_sync.peek().is_some() && in_sync.all(what)
     }
 
     /// True if the array's data is complete without this member.

@@ -15,6 +15,8 @@ pub(crate) struct MetadataUpdates {
     durable: Cell<u64>,
     /// Nothing is acknowledged before this update is durable (R6).
     barrier: Cell<u64>,
+    /// No member took the last superblock update. It is made again after a pause.
+    is_refused: Cell<bool>,
     /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
     is_clean: Cell<bool>,
@@ -72,6 +74,7 @@ impl MetadataUpdates {
             wanted: Cell::new(0),
             durable: Cell::new(0),
             barrier: Cell::new(0),
+            is_refused: Cell::new(false),
             dirty: Cell::new(0),
             is_clean: Cell::new(true),
             state_changed: Waiters::default(),
@@ -121,9 +124,14 @@ impl MetadataUpdates {
         self.durable.get() < self.barrier.get()
     }
 
-    /// Waits until the update of this number is durable, or `enough` is true.
+    /// True if acknowledgements are held, and no member takes the update that they wait for.
+    pub fn refuses_acks(&self) -> bool {
+        self.is_refused.get() && self.holds_acks()
+    }
+
+    /// Waits until the update of this number is durable, or no member takes it, or `enough` is true.
     pub async fn durable_or(&self, ready: &Ready, number: u64, enough: impl Fn() -> bool) {
-        ready.until(&self.state_waiters, || self.durable.get() >= number || enough()).await;
+        ready.until(&self.state_waiters, || self.durable.get() >= number || self.is_refused.get() || enough()).await;
     }
 
     /// Waits until acknowledgements are not held any more, or `enough` is true.
@@ -168,6 +176,13 @@ impl MetadataUpdates {
     pub fn set_durable(&self, ready: &Ready, number: u64) {
         assert!(number >= self.durable.get(), "superblock updates become durable in order");
         self.durable.set(number);
+        self.is_refused.set(false);
+        self.state_waiters.wake_all(ready);
+    }
+
+    /// No member took the update.
+    pub fn refuse(&self, ready: &Ready) {
+        self.is_refused.set(true);
         self.state_waiters.wake_all(ready);
     }
 
@@ -282,6 +297,11 @@ impl MetadataUpdates {
         assert!(self.is_locked(), "a metadata update without the lock");
         let before = self.running.replace(Some(update));
         assert!(before.is_none(), "two metadata updates at once");
+    }
+
+    /// True if it is one of superblocks.
+    pub fn is_of_state(&self) -> bool {
+        matches!(*self.running.borrow(), Some(MetadataUpdate::State(_)))
     }
 
     /// True while one runs.

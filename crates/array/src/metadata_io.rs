@@ -8,7 +8,7 @@ use crate::member::add_rows;
 use crate::{Flaw, MemberState, MetadataUpdate, Synced, UpdateEnd};
 use stria_block::Nanos;
 
-/// 1 s: the pause before a list of bad blocks that could not be written is written again.
+/// 1 s: the pause before an update that could not be written is made again.
 const AGAIN_AFTER: Nanos = 1_000_000_000;
 
 impl Core {
@@ -64,10 +64,14 @@ impl Core {
             self.gate_state(&state);
             let end = self.update(&lock, MetadataUpdate::State(state)).await;
             drop(lock);
-            if end == UpdateEnd::Overtaken {
-                continue;
+            match end {
+                UpdateEnd::Overtaken => {}
+                UpdateEnd::Unwritten => {
+                    self.metadata.refuse(&self.ready);
+                    self.sleep_until(self.now() + AGAIN_AFTER).await;
+                }
+                UpdateEnd::Durable | UpdateEnd::NoSpace => self.metadata.set_durable(&self.ready, number),
             }
-            self.metadata.set_durable(&self.ready, number);
         }
     }
 

@@ -89,7 +89,7 @@ async fn finish<'a>(
         // A copy that could not be dropped may hold what others do not.
         result = reconcile_copies(core, range, &failed).await.and(result);
     }
-    core.write_end(&sync_of_array(range)).await;
+    let result = result.and(core.write_end(&sync_of_array(range)).await);
     core.gate_acknowledge(&result, failed);
     result
 }
@@ -133,7 +133,7 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
     let ended = core.ended(batch).await;
     let result = match &ended[..] {
         [] => {
-            core.write_end(&sync_of_array(range)).await;
+            core.write_ended(&sync_of_array(range));
             Err(lost("write", "no member is left to take it"))
         }
         ended => finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await,
@@ -141,7 +141,7 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
     core.reuse(ended);
     drop(guard);
     match fua {
-        true => result.and_then(|()| core.bad_blocks_are_listed()),
+        true => result.and_then(|()| core.bad_blocks_are_listed("write")),
         false => result,
     }
 }

@@ -252,7 +252,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         }
         Err(error) => Err(error),
     };
-    core.write_end(&sync).await;
+    let result = result.and(core.write_end(&sync).await);
     drop(guard);
     core.part_done(parent, None, result);
 }

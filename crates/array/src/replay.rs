@@ -64,7 +64,10 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, unsynced: bo
     while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() {
         if has_holders() {
             core.wait_for_ack_barrier_or(|| !has_holders()).await;
-            continue;
+            match core.drops_are_recorded() {
+                Err(error) if has_holders() => return give_up(&core, &error),
+                _ => continue,
+            }
         }
         let has_no_holder = |row: MemberSector| {
             let (stripe, row) = core.geometry.stripe_of_row(row);

@@ -44,19 +44,32 @@ fn place(core: &Core, sector: ArraySector, sectors: u64) -> (usize, MemberSector
     (extent.slot, extent.start_sector, extent.sectors)
 }
 
-/// Sends a run, or fails it where its member is missing.
-fn send_run(core: &Core, parent: usize, run: Run, operation: Operation) {
+/// Sends a run of a write, or fails it where its member is missing.
+fn send_run(core: &Rc<Core>, parent: usize, run: Run, operation: Operation) {
     let member = core.members.borrow().slots()[run.slot].member;
     match member {
         Some(member) => {
             let io = MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation };
-            core.send_part(parent, run.pieces, io);
+            let is_bad = core.members.borrow().get(member).has_bad(&run.start_sector.run(run.sectors));
+            match is_bad {
+                true => core.ready.spawn(write_over_bad_blocks(Rc::clone(core), parent, io)),
+                false => core.send_part(parent, run.pieces, io),
+            }
         }
         None => {
             let error = lost("request", &format!("the member in slot {} is missing", run.slot));
             core.part_done(parent, None, Err(error));
         }
     }
+}
+
+/// After a crash a list that still names what was written over would leave it unreadable (R7).
+async fn write_over_bad_blocks(core: Rc<Core>, parent: usize, io: MemberIo) {
+    let fua = matches!(io.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+    let (result, _) = core.io(std::iter::once(io).collect()).await.swap_remove(0);
+    core.metadata.bad_blocks_written(&core.ready).await;
+    let listed = if fua { core.bad_blocks_are_listed("write") } else { Ok(()) };
+    core.part_done(parent, None, result.and(listed));
 }
 
 impl Personality for Striped {
@@ -69,8 +82,7 @@ impl Personality for Striped {
         let members = core.members.borrow();
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
         let rows = member_sector.run(request.sectors);
-        let reads = matches!(request.operation, Operation::Read { .. });
-        (!reads || members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
+        (members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
     }
 
     fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs> {

@@ -22,6 +22,7 @@ enum Fault {
     None,
     Refuses,
     Holds,
+    Dead,
 }
 
 /// A drive that takes data, and metadata unless it has a fault.
@@ -38,7 +39,8 @@ impl BlockDevice for Drive {
     }
     fn submit(&mut self, request: Request) {
         match self.fault.get() {
-            Fault::Refuses if request.start_sector >= METADATA => {
+            Fault::Refuses if request.start_sector < METADATA => self.ram.submit(request),
+            Fault::Refuses | Fault::Dead => {
                 self.ended.push(request.complete(Err(IoError::new(ErrorKind::Failed, "refused"))));
             }
             Fault::Holds if request.start_sector >= METADATA => self.held.push(request),
@@ -110,8 +112,12 @@ struct World {
 impl World {
     /// A mirror of two, with these bad blocks on the second.
     fn new(bad: Vec<Range<MemberSector>>) -> Self {
-        let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 16, &[512; 2]).expect("good");
-        let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
+        Self::of(Level::Raid1, bad)
+    }
+
+    fn of(level: Level, bad: Vec<Range<MemberSector>>) -> Self {
+        let geometry = Geometry::new(level, level.default_layout(), 16, &[512; 2]).expect("good");
+        let intent = level.is_redundant().then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
         config.slots[1].member.as_mut().expect("it is there").bad_blocks = bad;
         let faults: Vec<Rc<Cell<Fault>>> = (0..2).map(|_| Rc::new(Cell::new(Fault::None))).collect();
@@ -161,8 +167,10 @@ fn a_write_whose_bits_the_last_member_does_not_take_fails() {
     for start in [128, 136, 256] {
         world.write(start, 1000).expect("it ends").expect_err("its bit is nowhere");
     }
-    world.write(0, 1000).expect("it ends").expect("its bit is there");
     world.faults[0].set(Fault::None);
+    for _ in 0..5000 {
+        world.turn();
+    }
     let before = world.recorder.bits.borrow().iter().filter(|&&chunk| chunk == 2).count();
     world.write(128, 1000).expect("it ends").expect("the member takes metadata again");
     let after = world.recorder.bits.borrow().iter().filter(|&&chunk| chunk == 2).count();
@@ -182,12 +190,49 @@ fn a_write_over_bad_blocks_waits_for_the_list_that_names_them_no_more() {
 }
 
 #[test]
+fn without_redundancy_it_waits_as_well() {
+    let mut world = World::of(Level::Raid0, vec![MemberSector::new(32)..MemberSector::new(40)]);
+    // The second strip of each stripe is the second member's: its sector 32 is the array's 80.
+    let read = |world: &mut World| {
+        let into = std::iter::once(Buffer::zeroed(bytes(8))).collect();
+        world.ask(80, 8, Operation::Read { into }, 1000).expect("it ends")
+    };
+    read(&mut world).expect_err("bad blocks");
+    world.faults[1].set(Fault::Holds);
+    world.write(40, 200).expect("it ends").expect("nothing bad there");
+    assert!(world.write(80, 200).is_none(), "acknowledged although the list still names the rows");
+    world.faults[1].set(Fault::None);
+    world.wait(1000).expect("it ends").expect("all is well");
+    assert_eq!(world.recorder.lists.borrow().last().map(Vec::len), Some(0));
+    read(&mut world).expect("written");
+}
+
+#[test]
+fn a_write_fails_while_nobody_records_that_a_member_was_dropped() {
+    let mut world = World::new(Vec::new());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    world.faults[0].set(Fault::Refuses);
+    world.faults[1].set(Fault::Dead);
+    world.write(0, 1000).expect("it ends").expect_err("after a crash the dead member would count as before");
+    world.write(0, 1000).expect("it ends").expect_err("still");
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("a flush promises the same");
+    world.faults[0].set(Fault::None);
+    // The superblock is written again by itself.
+    for _ in 0..5000 {
+        world.turn();
+    }
+    world.write(0, 1000).expect("it ends").expect("it is recorded");
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("nothing is left");
+}
+
+#[test]
 fn a_flush_says_that_a_list_could_not_be_written() {
     let rows = || MemberSector::new(32)..MemberSector::new(40);
     let mut world = World::new(vec![rows()]);
     world.write(0, 1000).expect("it ends").expect("nothing bad there");
     let fail = Command::Fail(MemberId(0));
     support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("one is left");
+    world.write(0, 1000).expect("it ends").expect("the superblock says \"dirty\"");
     world.faults[1].set(Fault::Refuses);
     world.write(32, 1000).expect("it ends").expect("its chunk has its bit");
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("a crash would leave these rows unreadable");

@@ -32,12 +32,12 @@ impl Core {
         self.recorded(self.metadata.wanted()).await;
     }
 
-    /// Waits until the superblock update of this number is durable.
+    /// Waits until the superblock update of this number is durable, or no member takes it.
     pub async fn recorded(&self, number: u64) {
         self.metadata.durable_or(&self.ready, number, || false).await;
     }
 
-    /// Waits until the superblocks name every dropped member as failed (R6).
+    /// Waits until the superblocks name every dropped member as failed (R6), or no member takes this.
     pub async fn wait_for_ack_barrier(&self) {
         self.wait_for_ack_barrier_or(|| false).await;
     }
@@ -45,6 +45,17 @@ impl Core {
     /// As [`Core::wait_for_ack_barrier`], but only until `enough` is true. The loss of a member may make it so.
     pub async fn wait_for_ack_barrier_or(&self, enough: impl Fn() -> bool) {
         self.metadata.barrier_or(&self.ready, enough).await;
+    }
+
+    /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
+    ///
+    /// # Errors
+    /// No member takes a superblock update (R6).
+    pub fn drops_are_recorded(&self) -> Result<(), IoError> {
+        match self.metadata.refuses_acks() {
+            true => Err(lost("write", "no member takes a superblock that says which ones were dropped")),
+            false => Ok(()),
+        }
     }
 
     /// Makes a metadata update, under the lock on these. Returns how it ended.
@@ -98,17 +109,17 @@ impl Core {
         is_recorded
     }
 
-    /// What a flush, and the end of a FUA write, must say of lists of bad blocks: after a crash one that is not durable could leave
+    /// What a flush, and the end of a FUA write, must say (it is `what` failed) of lists of bad blocks: after a crash one that is not durable could leave
     /// written data unreadable.
     ///
     /// # Errors
     /// The list of a member that the array cannot do without is not durable.
-    pub fn bad_blocks_are_listed(&self) -> Result<(), IoError> {
+    pub fn bad_blocks_are_listed(&self, what: &str) -> Result<(), IoError> {
         let members = self.members.borrow();
         match members.active().find(|&member| self.metadata.has_outdated_bad_blocks(member)) {
             Some(member) => {
                 let name = &members.get(member).config.name;
-                Err(lost("flush", &format!("the bad-block log of {name} cannot be written: replace this member")))
+                Err(lost(what, &format!("the bad-block log of {name} cannot be written: replace this member")))
             }
             None => Ok(()),
         }
@@ -127,12 +138,16 @@ impl Core {
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
     ///
     /// # Errors
-    /// A member that the array cannot do without does not take the bits. The write has not begun.
+    /// No member takes the superblock, or one that the array cannot do without does not take the bits. The write has not begun.
     pub async fn write_begin(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.is_dirty_durable() {
             self.metadata.dirty(&self.ready).await;
+            if !self.metadata.is_dirty_durable() {
+                self.activity.end_write(self.now());
+                return Err(lost("write", "no member takes a superblock that says \"dirty\""));
+            }
         }
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {
@@ -170,11 +185,15 @@ impl Core {
     }
 
     /// Ends a write. It may be acknowledged when this returns.
-    pub async fn write_end(&self, range: &Range<SyncSector>) {
+    ///
+    /// # Errors
+    /// A drop cannot be recorded (R6).
+    pub async fn write_end(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.write_ended(range);
         self.wait_for_ack_barrier().await;
         // R7: after a crash a list that still names what was written over could leave it unreadable.
         self.metadata.bad_blocks_written(&self.ready).await;
+        self.drops_are_recorded()
     }
 
     /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.

@@ -282,7 +282,7 @@ async fn end(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
     let behind = write.behind.take().map(|(behind, _)| behind);
     let was_early = behind.is_some();
     let result = finish(&core, write.stripe, from_ref(&write.part), &write.failures, behind, logged).await;
-    core.write_end(&sync_of_rows(&write.rows)).await;
+    let result = result.and(core.write_end(&sync_of_rows(&write.rows)).await);
     release(&core, &mut write);
     if !was_early {
         acknowledge(&core, &mut write, result, Operation::Flush);

@@ -141,9 +141,9 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
             break;
         }
     }
-    core.write_end(&sync).await;
+    result = result.and(core.write_end(&sync).await);
     if write.fua {
-        result = result.and_then(|()| core.bad_blocks_are_listed());
+        result = result.and_then(|()| core.bad_blocks_are_listed("write"));
     }
     for slot in unreadable {
         // A strip that could not be read and was not overwritten is corrected in the background.
@@ -248,6 +248,10 @@ async fn try_write(
     };
     // R10: a member dropped meanwhile has no record of this write. Before data goes out its drop must be durable.
     core.wait_for_ack_barrier().await;
+    if let Err(error) = core.drops_are_recorded() {
+        core.log_forget(logged);
+        return Some(Err(error));
+    }
     let behind = (early && core.may_acknowledge_early(&log_holders)).then(|| {
         write.acknowledge(core, &Ok(()));
         core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
