@@ -248,7 +248,12 @@ impl<R: Recorder> ArrayDevice<R> {
 
     /// True once [`Command::Stop`] has ended: on every lane. On the coordinator only.
     pub fn has_stopped(&self) -> bool {
-        self.driver.borrow().running.has_stopped
+        self.driver.borrow().running.stopped.is_some()
+    }
+
+    /// Why it has stopped without being clean, or without what clients wrote being durable. On the coordinator only.
+    pub fn stop_refusal(&self) -> Option<Refusal> {
+        self.driver.borrow().running.stopped.clone().and_then(Result::err)
     }
 
     /// Sets something on this lane's engine, or asks it; the next poll carries out what follows.

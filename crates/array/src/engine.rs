@@ -365,6 +365,10 @@ impl Engine {
             false => dropped.len() < failures.len(),
         };
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
+        if is_unwritten && self.core.metadata.is_of_state() && !self.core.metadata.is_refused() {
+            let (member, error) = failures.last().expect("some failed");
+            self.core.event(Event::SuperblockRefused { member: *member, reason: error.context.to_string() });
+        }
         let update = self.core.metadata.end(end);
         self.core.wake_updater(&update);
     }
@@ -509,8 +513,8 @@ impl Engine {
         self.sweeper.pause(&self.core, true);
         let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
         self.core.ready.spawn(async move {
-            stop(&core, &sweeper).await;
-            core.outbox.push(Action::StepDone { number, result: Ok(()) });
+            let result = stop(&core, &sweeper).await.map_err(|error| Refusal(error.context.to_string()));
+            core.outbox.push(Action::StepDone { number, result });
         });
     }
 
@@ -595,11 +599,15 @@ async fn clear_intents(core: Rc<Core>) {
     }
 }
 
-async fn stop(core: &Core, sweeper: &Sweeper) {
+/// Ends what is under way, flushes, and makes the superblocks clean.
+///
+/// # Errors
+/// The array has stopped, but what clients wrote may not be durable, or the superblocks do not say "clean".
+async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
     let replays =
         || core.log.stage() < StartStage::Replayed && !core.run.is_read_only() || core.log.stage() == StartStage::Opening;
     let is_busy = || core.requests_in_flight() > 0 || core.activity.writes() || sweeper.is_running() || replays();
-    let flushed = loop {
+    let mut result = loop {
         while is_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }
@@ -611,14 +619,15 @@ async fn stop(core: &Core, sweeper: &Sweeper) {
             break flushed;
         }
     };
-    if flushed.is_ok() && core.health() != Health::Failed && !core.run.is_read_only() && core.geometry.level().is_redundant() {
+    if result.is_ok() && core.health() != Health::Failed && !core.run.is_read_only() && core.geometry.level().is_redundant() {
         core.metadata.intent_changed.wake_all(&core.ready);
         core.metadata.set_clean();
-        let number = core.request_commit();
-        core.recorded(number).await;
+        result = core.try_record("stop", core.request_commit()).await;
         while core.metadata.is_intent_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }
     }
     sweeper.set_stopped();
+    // What an earlier flush has kept for the next one is told now at the latest.
+    result.and(core.run.take_flush_error()).and(core.no_space.take_unflushed())
 }

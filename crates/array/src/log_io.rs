@@ -54,7 +54,10 @@ impl Core {
             if log.config.is_some_and(|config| config.newest_only) {
                 // R32: a partial parity log names no session. What a run left counts no more if superblocks were updated since, and
                 // an array that was never in sync says so before its first entry.
-                self.recorded(self.request_commit()).await;
+                if let Err(error) = self.try_record("write", self.request_commit()).await {
+                    log.enter(StartStage::Replayed, &self.ready);
+                    return Err(error);
+                }
             }
             // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
             let lock = self.metadata.lock(&self.ready).await;

@@ -159,6 +159,8 @@ pub(crate) struct Members {
     optimal: bool,
     /// A member that has not failed has bad blocks. Cached for the same reason.
     have_bad_blocks: bool,
+    /// Some list of them has changed, and is not durable yet.
+    lists_are_due: bool,
 }
 
 impl Members {
@@ -171,6 +173,7 @@ impl Members {
             failed: Vec::new(),
             optimal: false,
             have_bad_blocks: false,
+            lists_are_due: false,
         };
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
@@ -214,7 +217,7 @@ impl Members {
     fn look(&mut self) {
         self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot));
         let is_bad = |member: &Member| member.state != MemberState::Failed && !member.config.bad_blocks.is_empty();
-        self.have_bad_blocks = self.all.iter().any(is_bad);
+        self.have_bad_blocks = self.lists_are_due || self.all.iter().any(is_bad);
     }
 
     pub fn get(&self, id: MemberId) -> &Member {
@@ -305,12 +308,20 @@ impl Members {
     /// Adds to the bad blocks of a member.
     pub fn mark_bad(&mut self, id: MemberId, rows: Range<MemberSector>) {
         self.all[id.0].mark_bad(rows);
+        self.lists_are_due = true;
         self.look();
     }
 
     /// Removes from the bad blocks of a member.
     pub fn mark_good(&mut self, id: MemberId, rows: &Range<MemberSector>) {
         self.all[id.0].mark_good(rows);
+        self.lists_are_due = true;
+        self.look();
+    }
+
+    /// Every list of bad blocks is durable.
+    pub fn lists_are_durable(&mut self) {
+        self.lists_are_due = false;
         self.look();
     }
 

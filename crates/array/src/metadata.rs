@@ -129,14 +129,20 @@ impl MetadataUpdates {
         self.is_refused.get() && self.holds_acks()
     }
 
-    /// Waits until the update of this number is durable, or no member takes it, or `enough` is true.
-    pub async fn durable_or(&self, ready: &Ready, number: u64, enough: impl Fn() -> bool) {
-        ready.until(&self.state_waiters, || self.durable.get() >= number || self.is_refused.get() || enough()).await;
+    /// True if no member took the last superblock update.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.get()
     }
 
-    /// Waits until acknowledgements are not held any more, or `enough` is true.
+    /// Waits until the update of this number is durable, or `enough` is true. Returns whether it is durable.
+    pub async fn durable_or(&self, ready: &Ready, number: u64, enough: impl Fn() -> bool) -> bool {
+        ready.until(&self.state_waiters, || self.is_durable(number) || enough()).await;
+        self.is_durable(number)
+    }
+
+    /// Waits until acknowledgements are not held any more, or no member takes the update that they wait for, or `enough` is true.
     pub async fn barrier_or(&self, ready: &Ready, enough: impl Fn() -> bool) {
-        self.durable_or(ready, self.barrier.get(), enough).await;
+        self.durable_or(ready, self.barrier.get(), || self.is_refused() || enough()).await;
     }
 
     /// True if the superblocks are to say "clean".
@@ -161,9 +167,9 @@ impl MetadataUpdates {
         self.durable.get() >= self.dirty.get()
     }
 
-    /// Waits for that.
-    pub async fn dirty(&self, ready: &Ready) {
-        self.durable_or(ready, self.dirty.get(), || false).await;
+    /// Waits for that. Returns `false` if no member takes it.
+    pub async fn dirty(&self, ready: &Ready) -> bool {
+        self.durable_or(ready, self.dirty.get(), || self.is_refused()).await
     }
 
     /// Waits for a request that is not durable. Returns the number of the newest.
@@ -209,6 +215,11 @@ impl MetadataUpdates {
     /// True while lists of bad blocks are to be written.
     pub fn writes_bad_blocks(&self) -> bool {
         self.bad.is_busy.get() || !self.bad.wanted.borrow().is_empty()
+    }
+
+    /// True if every list is durable.
+    pub fn bad_blocks_are_durable(&self) -> bool {
+        !self.writes_bad_blocks() && self.bad.outdated.borrow().is_empty()
     }
 
     /// True if the durable list of a member is an older one, as the last could not be written.

@@ -20,8 +20,10 @@ impl Core {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         // R30, R31: replay raises the barrier for the same members, and one update serves both.
         if unsynced && !self.has(Flaw::ServedBeforeDrop) {
-            self.raise_ack_barrier();
-            self.wait_for_ack_barrier().await;
+            let barrier = self.raise_ack_barrier();
+            if !self.recorded(barrier).await {
+                return;
+            }
         }
         if replays && !self.has(Flaw::ServedBeforeSession) {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
@@ -147,6 +149,9 @@ impl Core {
             drop(lock);
             if is_outdated && self.members.borrow().get(member).state != MemberState::Failed {
                 self.metadata.want_bad_blocks_again(&self.ready, member);
+            }
+            if self.metadata.bad_blocks_are_durable() {
+                self.members.borrow_mut().lists_are_durable();
             }
         }
     }

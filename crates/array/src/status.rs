@@ -271,6 +271,13 @@ pub enum Event {
         /// Its own words.
         reason: String,
     },
+    /// No member takes a superblock update, this one the last of them: writes and flushes fail until one does.
+    SuperblockRefused {
+        /// The member.
+        member: MemberId,
+        /// The cause.
+        reason: String,
+    },
     /// A spare took a slot.
     SpareTaken {
         /// The member.

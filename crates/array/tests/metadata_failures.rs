@@ -226,6 +226,22 @@ fn a_write_fails_while_nobody_records_that_a_member_was_dropped() {
 }
 
 #[test]
+fn a_stop_says_that_superblocks_are_not_clean() {
+    let stop = |world: &mut World| {
+        support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, Command::Stop)
+    };
+    let mut world = World::new(Vec::new());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    (0..2).for_each(|member| world.faults[member].set(Fault::Refuses));
+    let refusal = stop(&mut world).expect_err("they say \"dirty\"");
+    assert_eq!(world.array.stop_refusal(), Some(refusal));
+    let mut world = World::new(Vec::new());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    stop(&mut world).expect("clean");
+    assert!(world.array.has_stopped() && world.array.stop_refusal().is_none());
+}
+
+#[test]
 fn a_flush_says_that_a_list_could_not_be_written() {
     let rows = || MemberSector::new(32)..MemberSector::new(40);
     let mut world = World::new(vec![rows()]);
@@ -236,6 +252,9 @@ fn a_flush_says_that_a_list_could_not_be_written() {
     world.faults[1].set(Fault::Refuses);
     world.write(32, 1000).expect("it ends").expect("its chunk has its bit");
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("a crash would leave these rows unreadable");
+    let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+    let write = Operation::Write { from, fua: true };
+    world.ask(32, 8, write, 1000).expect("it ends").expect_err("FUA promises what a flush does");
     world.faults[1].set(Fault::None);
     // The list is written again by itself.
     for _ in 0..5000 {

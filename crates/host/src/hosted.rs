@@ -347,6 +347,17 @@ impl HostedArray {
         Ok((index, member, spare_member, format!("{spare} is being rebuilt to replace {old}")))
     }
 
+    /// How the stop has ended. On the coordinator.
+    ///
+    /// # Errors
+    /// What clients wrote may not be durable, or superblocks do not say "clean".
+    pub(crate) fn has_stopped_cleanly(&self) -> Result<(), HostError> {
+        match self.tree.stop_refusal() {
+            None => Ok(()),
+            Some((name, refusal)) => Err(not_clean(&name, &refusal.to_string())),
+        }
+    }
+
     /// Reads or writes by waiting. Meanwhile no other code may drive the array.
     pub fn sync_io<T>(&mut self, work: impl FnOnce(&mut SyncIo<'_, HostedArray>) -> T) -> T {
         let ring = self.ring.clone();
@@ -366,6 +377,12 @@ impl HostedArray {
             }
         })
     }
+}
+
+fn not_clean(name: &str, reason: &str) -> HostError {
+    HostError::Refused(format!(
+        "array \"{name}\" has stopped, but {reason}: its drives are as after a power cut, and the next start resyncs"
+    ))
 }
 
 /// An event of an array of the tree, in words.
@@ -396,6 +413,11 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         Event::NoSpace { member, reason } => format!(
             "{} has no space left: writes that need space on it fail with \"no space\" ({reason}); free space on its file system or pool, or `fail` it if \
              the other members have space",
+            name(member)
+        ),
+        Event::SuperblockRefused { member, reason } => format!(
+            "{} takes no superblock, and no other member does: writes and flushes fail until one does ({reason}); copy off what you need and \
+             replace this drive",
             name(member)
         ),
         Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
@@ -483,17 +505,14 @@ impl SyncIo<'_, HostedArray> {
     pub fn stop(&mut self) -> Result<(), HostError> {
         self.device.begin_stop();
         self.run_until(|array, _| array.is_stopped());
+        self.device.has_stopped_cleanly()?;
         let is_left = |array: &&&Tree<HostedDrive>| {
             let status = array.status();
             status.health == Health::Failed || !status.clean && !status.read_only
         };
         match self.device.tree().iter().find(is_left) {
             None => Ok(()),
-            Some(array) => Err(HostError::Refused(format!(
-                "array \"{}\" has stopped, but the last flush or superblock update failed: its drives are as after a power cut, and the next \
-                 start resyncs",
-                array.name()
-            ))),
+            Some(array) => Err(not_clean(array.name(), "its superblocks do not say \"clean\"")),
         }
     }
 }

@@ -434,7 +434,8 @@ impl ArrayLanes {
     /// drives that do not answer is limited, see `ArrayLanes::stop_without`; `told` receives what was done about them.
     ///
     /// # Errors
-    /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
+    /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer. Or the array has stopped, and what clients
+    /// wrote may not be durable, or superblocks do not say "clean".
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
         self.on_coordinator(|array| array.begin_stop())?;
@@ -455,9 +456,10 @@ impl ArrayLanes {
             std::thread::sleep(LOOK_AGAIN);
         }
         let report = self.report()?;
+        let is_clean = self.on_coordinator(|array| array.has_stopped_cleanly())?;
         // The coordinator makes the metadata updates of all lanes, so it ends last.
         self.lanes.iter().rev().map(LaneHandle::stop).fold(Ok(()), Result::and)?;
-        Ok(report)
+        is_clean.map(|()| report)
     }
 }
 

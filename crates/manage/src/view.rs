@@ -482,6 +482,7 @@ pub fn event(notice: &Notice) -> EventView {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
         Event::MemberGone { slot, .. } => ("member_gone", None, *slot, None),
         Event::NoSpace { .. } => ("no_room", None, None, None),
+        Event::SuperblockRefused { .. } => ("superblock_refused", None, None, None),
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),

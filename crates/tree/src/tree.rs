@@ -232,6 +232,11 @@ impl<D: MemberDrive> Tree<D> {
         self.close_drives() && self.spans().filter(|span| !span.is_stopped()).count() == 0
     }
 
+    /// Why this array, or one of its spans, has not stopped cleanly, with its name. On the coordinator.
+    pub fn stop_refusal(&self) -> Option<(String, Refusal)> {
+        self.tree().into_iter().find_map(|array| Some((array.name().to_owned(), array.device.stop_refusal()?)))
+    }
+
     /// Closes the drives in use. True once that is done.
     fn close_drives(&self) -> bool {
         let status = self.status();

@@ -27,14 +27,26 @@ impl Core {
         self.members.borrow().iter().any(|member| member.state == MemberState::Failed)
     }
 
-    /// Waits until everything requested so far is durable.
-    pub async fn all_committed(&self) {
-        self.recorded(self.metadata.wanted()).await;
+    /// Waits until everything requested so far is durable. Returns as [`Core::recorded`].
+    pub async fn all_committed(&self) -> bool {
+        self.recorded(self.metadata.wanted()).await
     }
 
-    /// Waits until the superblock update of this number is durable, or no member takes it.
-    pub async fn recorded(&self, number: u64) {
-        self.metadata.durable_or(&self.ready, number, || false).await;
+    /// Waits until the superblock update of this number is durable. Returns `false` if the array stops meanwhile, and no member
+    /// takes it.
+    pub async fn recorded(&self, number: u64) -> bool {
+        self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused() && self.run.is_stopping()).await
+    }
+
+    /// As [`Core::recorded`], for what a client or a command waits for.
+    ///
+    /// # Errors
+    /// No member takes the update.
+    pub async fn try_record(&self, what: &str, number: u64) -> Result<(), IoError> {
+        match self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await {
+            true => Ok(()),
+            false => Err(lost(what, "no member takes a superblock update")),
+        }
     }
 
     /// Waits until the superblocks name every dropped member as failed (R6), or no member takes this.
@@ -143,8 +155,7 @@ impl Core {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.is_dirty_durable() {
-            self.metadata.dirty(&self.ready).await;
-            if !self.metadata.is_dirty_durable() {
+            if !self.metadata.dirty(&self.ready).await {
                 self.activity.end_write(self.now());
                 return Err(lost("write", "no member takes a superblock that says \"dirty\""));
             }

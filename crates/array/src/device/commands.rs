@@ -17,7 +17,8 @@ pub(super) struct Running<N> {
     steps: BTreeMap<u64, (usize, Result<(), Refusal>)>,
     answers: BTreeMap<CommandId, Result<(), Refusal>>,
     stop: Option<CommandId>,
-    pub has_stopped: bool,
+    /// How the stop has ended.
+    pub stopped: Option<Result<(), Refusal>>,
 }
 
 impl<N> Default for Running<N> {
@@ -28,7 +29,7 @@ impl<N> Default for Running<N> {
             steps: BTreeMap::new(),
             answers: BTreeMap::new(),
             stop: None,
-            has_stopped: false,
+            stopped: None,
         }
     }
 }
@@ -61,7 +62,9 @@ impl<R: Recorder> Driver<R> {
 
     pub(super) fn command_done(&mut self, id: CommandId, result: Result<(), Refusal>) {
         self.running.newcomers.remove(&id);
-        self.running.has_stopped |= self.running.stop == Some(id);
+        if self.running.stop == Some(id) {
+            self.running.stopped = Some(result.clone());
+        }
         self.running.answers.insert(id, result);
     }
 

@@ -88,6 +88,7 @@ impl LaneEvents {
             Event::SweepStopped { kind, reason } => self.ended(kind, lane, Part::Stopped(reason), paused),
             Event::ReadCorrected { .. }
             | Event::NoSpace { .. }
+            | Event::SuperblockRefused { .. }
             | Event::WrongBytes { .. }
             | Event::BadBlocks { .. }
             | Event::Unreadable { .. }
