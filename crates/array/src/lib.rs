@@ -44,6 +44,7 @@ mod parity_code;
 mod parity_io;
 mod parity_sweep;
 mod parity_write;
+mod parity_zeroing;
 mod partition;
 mod peers;
 mod personality;

@@ -14,6 +14,8 @@
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
 //!   parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
+//! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for nothing:
+//!   these rows become bad blocks there.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).
 //!
@@ -33,11 +35,28 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation};
 
+/// Makes bad blocks of these rows on members that are being rebuilt: what they hold must not count instead of what members in sync hold.
+async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) {
+    for (slot, rows) in rows {
+        let rebuilding = {
+            let members = core.members.borrow();
+            let is_rebuilding = |member: &MemberId| members.get(*member).state == MemberState::Rebuilding;
+            members.slots()[slot].member.filter(is_rebuilding).filter(|_| members.presence(slot, &rows) == Presence::Readable)
+        };
+        if let Some(member) = rebuilding
+            && !core.mark_bad(member, rows).await
+        {
+            core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
+        }
+    }
+}
+
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
 pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut result = Ok(());
     for (start, sectors, copies) in alike_runs(core, range.clone()) {
+        discount_rebuilding(core, copies.iter().map(|copy| (copy.slot, copy.start_sector.run(sectors)))).await;
         let there = readable(core, &copies, sectors);
         let took_it = there.iter().any(|(_, member)| !failed.contains(member));
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
@@ -88,6 +107,9 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         return Ok(());
     }
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
+    let is_dropped = |ended: &Ended| core.members.borrow().get(ended.member).state == MemberState::Failed;
+    let failed: SmallVec<[&Ended; 4]> = failed.iter().copied().filter(|ended| !is_dropped(ended)).collect();
+    discount_rebuilding(core, map.parity.iter().chain(&map.data).map(|&slot| (usize::from(slot), rows.clone()))).await;
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
@@ -107,7 +129,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         }
     };
     let Some(data) = read else {
-        if reconcile_without_strip(core, stripe, part, failed).await? {
+        if reconcile_without_strip(core, stripe, part, &failed).await? {
             return Ok(());
         }
         let mut result = Ok(());

@@ -10,7 +10,7 @@ use crate::plan::Presence;
 use crate::status::SweepKind;
 use crate::striped::runs;
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{ArraySector, MemberId, MemberSector, StripeSector, SyncSector, parity_sweep, parity_write};
+use crate::{ArraySector, MemberId, MemberSector, StripeSector, SyncSector, parity_sweep, parity_write, parity_zeroing};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -122,7 +122,7 @@ impl Personality for Parity {
         let mut stripe = whole.start;
         while stripe < whole.end {
             let end = whole.end.min(stripe + stripes_per_part);
-            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, zeroing, small));
+            core.ready.spawn(parity_zeroing::zero_stripes(Rc::clone(core), parent, stripe..end, zeroing, small));
             stripe = end;
         }
         for (start, sectors) in pieces {

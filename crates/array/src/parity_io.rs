@@ -1,17 +1,17 @@
-//! Reads, corrections and zeroing on RAID 4, 5 and 6, stripe by stripe. [`parity_write`](crate::parity_write) writes.
+//! Reads and corrections on RAID 4, 5 and 6, stripe by stripe. [`parity_write`](crate::parity_write) writes,
+//! [`parity_zeroing`](crate::parity_zeroing) zeroes.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, FailedPart, drop_failed_writes, mark_half_written, rewrite};
+use crate::core::{Core, FailedPart, rewrite};
 use crate::lock::Mode;
 use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
-use crate::personality::Zeroing;
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
-use crate::{ArraySector, MemberSector, StripSector, StripeMap};
+use crate::{ArraySector, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, IoError, Operation, bytes};
+use stria_block::{Buffer, Operation, bytes};
 
 /// 4 KiB: the granularity at which damage is located.
 pub(crate) const PAGE_SECTORS: u64 = 8;
@@ -185,101 +185,43 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
     part.deliver(&core, read.ok());
 }
 
-/// Corrects a strip that a write found unreadable, if it still is.
+/// Corrects a strip that a write found unreadable, where it still is: page by page, as beside an unreadable sector others are good.
 pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<MemberSector>) {
-    let stripe = core.geometry.stripe_of_row(rows.start).0;
     let _guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
+    // A resync that is due corrects them by itself. Until then parity may say other bytes than the strip held.
+    if core.consistency.covers(&sync_of_rows(&rows)) {
+        for page in rows.in_steps(PAGE_SECTORS) {
+            correct_page(&core, slot, page).await;
+        }
+    }
+}
+
+async fn correct_page(core: &Core, slot: usize, rows: Range<MemberSector>) {
+    let stripe = core.geometry.stripe_of_row(rows.start).0;
     let Some(member) = core.members.borrow().slots()[slot].member else { return };
     let map = core.map(stripe);
     let parity = map.parity.iter().position(|&known| usize::from(known) == slot);
     let unit = data_index(map, slot).map_or_else(|| Unit::Parity(parity.expect("data or parity")), Unit::Data);
     let mut unreadable = Strips::new();
-    if let Some(read) = read_units(&core, map, &[(unit, rows.clone())], &mut unreadable).await {
+    if let Some(read) = read_units(core, map, &[(unit, rows.clone())], &mut unreadable).await {
         read.into_iter().for_each(|buffer| core.buffers.give(buffer));
         return;
     }
     match unit {
         Unit::Data(index) => {
-            if let Ok(buffer) = reconstruct(&core, stripe, index, &rows, &mut unreadable).await {
-                rewrite(&core, member, rows.start, buffer.freeze()).await;
+            if let Ok(buffer) = reconstruct(core, stripe, index, &rows, &mut unreadable).await {
+                rewrite(core, member, rows.start, buffer.freeze()).await;
             }
         }
         Unit::Parity(index) => {
             let mut read: SmallVec<[Buffer; 24]> = SmallVec::new();
             for data in 0..map.data.len() {
-                let Ok(buffer) = reconstruct(&core, stripe, data, &rows, &mut unreadable).await else { return };
+                let Ok(buffer) = reconstruct(core, stripe, data, &rows, &mut unreadable).await else { return };
                 read.push(buffer);
             }
             let data = |index: usize, range: Range<usize>| &read[index][range];
-            let mut parity = generate(&core, map, &[0, read[0].len()], &std::iter::once(index).collect(), data);
-            rewrite(&core, member, rows.start, parity.pop().expect("one parity").freeze()).await;
+            let mut parity = generate(core, map, &[0, read[0].len()], &std::iter::once(index).collect(), data);
+            rewrite(core, member, rows.start, parity.pop().expect("one parity").freeze()).await;
         }
     }
-}
-
-/// Zeroes full stripes on every member, parity included, and unmaps where members can. `small`: log records promise old data or
-/// zeros, whichever members a crash takes.
-pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, zeroing: Zeroing, small: bool) {
-    let strip = core.geometry.strip_sectors();
-    let rows = MemberSector::new(stripes.start * strip)..MemberSector::new(stripes.end * strip);
-    let sync = sync_of_rows(&rows);
-    if let Err(error) = core.log_open().await {
-        return core.part_done(parent, None, Err(error));
-    }
-    let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
-    if let Err(error) = core.write_begin(&sync).await {
-        drop(guard);
-        return core.part_done(parent, None, Err(error));
-    }
-    let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
-    let records = recorded.into_iter().map(|stripe| {
-        let mut records = core.revoke_records(stripe, &StripSector::ZERO.run(strip));
-        records.iter_mut().for_each(|(_, record)| record.new_data_is_zeros = small);
-        records
-    });
-    let records = records.collect();
-    let result = match core.log_begin(records).await {
-        Ok(logged) => {
-            // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
-            let fua = zeroing.fua || core.has_volatile_members() && core.log.config.is_some();
-            core.wait_for_ack_barrier().await;
-            core.gate_client_write(&sync);
-            let result =
-                zero_members(&core, &rows, Zeroing { fua, fast: false, ..zeroing }, |members| members.active().collect()).await;
-            core.wait_for_ack_barrier().await;
-            core.log_end(stripes.start, &[], logged);
-            result
-        }
-        Err(error) => Err(error),
-    };
-    let result = result.and(core.write_end(&sync).await);
-    drop(guard);
-    core.part_done(parent, None, result);
-}
-
-/// Zeroes `rows` of the chosen members.
-pub(crate) async fn zero_members(
-    core: &Core,
-    rows: &Range<MemberSector>,
-    zeroing: Zeroing,
-    choose: impl Fn(&crate::member::Members) -> SmallVec<[crate::MemberId; 8]>,
-) -> Result<(), IoError> {
-    let targets = choose(&core.members.borrow());
-    let zero = |&member: &crate::MemberId| crate::member_requests::MemberIo {
-        member,
-        start_sector: rows.start,
-        sectors: rows.sectors(),
-        operation: zeroing.operation(),
-    };
-    let outcomes = core.io(targets.iter().map(zero).collect()).await;
-    let mut result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    if result.is_err() {
-        // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
-        for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
-            if let Err(error) = mark_half_written(core, member, rows.clone()).await {
-                result = Err(error);
-            }
-        }
-    }
-    result
 }

@@ -11,7 +11,7 @@ const ORDER: &str = "
     intent member consistent_ranges consistency space coalesce peers log metadata
     requests member_requests races mirror_writes straight_writes
     core window
-    personality log_io parity_code mirror_io parity_io replay metadata_io no_space mirror_sweep parity_sweep mirror_write parity_write
+    personality log_io parity_code mirror_io parity_io replay metadata_io no_space mirror_sweep parity_sweep mirror_write parity_write parity_zeroing
     striped mirror parity of_level
     hedge refill resync_on_read sweep split_read command_tasks engine lanes device
 ";

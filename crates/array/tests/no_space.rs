@@ -136,6 +136,21 @@ impl World {
         result
     }
 
+    /// Zeroes, as [`World::write`] writes.
+    fn zero(&mut self, start: u64, sectors: u64) -> Result<(), IoError> {
+        let result = self.ask(start, sectors, Operation::WriteZeroes { fua: false, unmap: false, fast: false }).result;
+        let place = bytes(start)..bytes(start + sectors);
+        let read = self.read(start, sectors).expect("it is there");
+        let parts = read.chunks(SECTOR_BYTES).zip(self.model[place.clone()].chunks(SECTOR_BYTES));
+        let is_zero = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
+        assert!(
+            parts.into_iter().all(|(read, before)| is_zero(read) || result.is_err() && read == before),
+            "neither old nor zeros"
+        );
+        self.model[place].copy_from_slice(&read);
+        result
+    }
+
     /// Writes within strips, while one member may have no space. Returns how many it had none for.
     fn write_within_strips(&mut self, count: usize) -> usize {
         let size = self.model.len() as u64 / 512;
@@ -295,6 +310,66 @@ fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
         }
     }
     assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// What a member under rebuild holds counted like that of one in sync: what it alone had taken was lost with it. And a member that
+/// was dropped in the same write kept parity from being left as it was.
+#[test]
+fn a_member_under_rebuild_may_leave_after_writes_without_space() {
+    let mut refused = 0;
+    for (level, members) in
+        [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 5)]
+    {
+        for seed in 1..15 {
+            for both in [false, true] {
+                eprintln!("{level:?} of {members}, seed {seed}, both are full: {both}");
+                let mut world = World::with(level, members, seed, |config| {
+                    config.slots[1].member.as_mut().expect("it is there").recovered = Synced::up_to(128);
+                    0
+                });
+                world.array.with_engine(|engine| engine.pause(true));
+                let size = world.model.len() as u64 / 512;
+                (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
+                world.full[if seed % 2 == 0 { 0 } else { members - 1 }].set(true);
+                world.full[1].set(both);
+                refused += world.write_within_strips(30);
+                if !both {
+                    assert_eq!(world.array.status().members[1].state, MemberState::Rebuilding);
+                    world.fail(1);
+                }
+                let read = world.read(0, size).expect("nothing is lost");
+                assert!(read == world.model, "differs");
+            }
+        }
+    }
+    assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// All rows of the request became bad blocks on each member without space, more than parity can make up for.
+#[test]
+fn zeroing_without_space_leaves_old_bytes_or_zeros() {
+    for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6)] {
+        for seed in 1..15 {
+            eprintln!("{level:?} of {members}, seed {seed}");
+            let mut world = World::new(level, members, seed);
+            let size = world.model.len() as u64 / 512;
+            (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
+            (0..members).filter(|member| member % 2 == seed as usize % 2).for_each(|member| world.full[member].set(true));
+            for _ in 0..5 {
+                let sectors = 1 + world.chance.below(size / 2);
+                let start = world.chance.below(size - sectors);
+                world.zero(start, sectors).expect_err("there is no space");
+            }
+            world.full.iter().for_each(|is_full| is_full.set(false));
+            while world.array.status().members.iter().any(|member| member.bad_sectors > 0) {
+                world.array.poll(world.now, &mut world.ended);
+                world.now = world.array.next_wake().expect("bad blocks are filled").max(world.now);
+            }
+            world.fail(seed as usize % members);
+            let read = world.read(0, size).expect("nothing is lost");
+            assert!(read == world.model, "differs");
+        }
+    }
 }
 
 /// The status said for a minute that a member had no space which the array had dropped.
