@@ -608,6 +608,7 @@ impl Log {
     /// A dropped member's log no longer takes part.
     pub fn drop_member(&self, member: MemberId, wake: &mut impl FnMut(Waiter)) {
         let taken = |queue: &mut Queue| {
+            queue.stalled = false;
             let waiting: Vec<usize> = queue.waiting.drain(..).map(|(_, wait)| wait).collect();
             (waiting, std::mem::take(&mut queue.unflushed))
         };

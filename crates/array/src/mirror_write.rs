@@ -127,17 +127,15 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<Array
 async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
     let guard = core.lock(sync_of_array(range), Mode::Exclusive).await;
     core.write_begin(&sync_of_array(range)).await?;
+    if runs(core, range.clone()).any(|(_, _, copies)| targets(core, &copies).is_empty()) {
+        core.write_ended(&sync_of_array(range));
+        return Err(lost("write", "no member is left to take a part of it"));
+    }
     core.gate_client_write(&sync_of_array(range));
     let batch = core.batch();
     send_all(batch);
     let ended = core.ended(batch).await;
-    let result = match &ended[..] {
-        [] => {
-            core.write_ended(&sync_of_array(range));
-            Err(lost("write", "no member is left to take it"))
-        }
-        ended => finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await,
-    };
+    let result = finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await;
     core.reuse(ended);
     drop(guard);
     match fua {

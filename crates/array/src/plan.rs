@@ -118,19 +118,17 @@ pub fn plan_write(
     let parity_there = indices(parity, |_, presence| presence != Missing);
     let plan =
         |method, read_data, read_parity| Ok(WritePlan { method, read_data, read_parity, write_parity: parity_there.clone() });
+    // Strips without a member live in parity alone. Lanes may have dropped different members, and the array has failed.
+    if written.clone().filter(|&index| data[index] == Missing).count() > parity_there.len() {
+        return Err(Unrecoverable);
+    }
     if written.len() == data.len() {
         return plan(Method::Full, Strips::new(), Strips::new());
     }
     let others = indices(data, |index, _| !written.contains(&index));
     let reconstruct = others.iter().all(|&index| data[index] == Readable);
     if parity_there.is_empty() {
-        // Strips without a member would live in parity alone, and there is none: nothing can be lost here
-        // only if every written strip has its member, which holds as long as the array has not failed.
-        return if written.clone().all(|index| data[index] != Missing) {
-            plan(Method::DataOnly, Strips::new(), Strips::new())
-        } else {
-            Err(Unrecoverable)
-        };
+        return plan(Method::DataOnly, Strips::new(), Strips::new());
     }
     let modify =
         written.clone().all(|index| data[index] == Readable) && parity_there.iter().all(|&index| parity[index] == Readable);
@@ -183,6 +181,17 @@ mod tests {
                 assert_eq!(covered, expected, "{start}..{end}");
             }
         }
+    }
+
+    /// Two lanes may have dropped different members.
+    #[test]
+    fn nothing_is_written_of_strips_that_nobody_would_hold() {
+        let lost_two = [Missing, Missing, Readable];
+        for written in [0..3, 0..2] {
+            assert_eq!(plan_write(&lost_two, &[Readable], written.clone(), true), Err(Unrecoverable), "{written:?}");
+            assert!(plan_write(&lost_two, &[Readable, WriteOnly], written.clone(), true).is_ok(), "{written:?} is in two parities");
+        }
+        assert_eq!(plan_write(&[Missing, Readable], &[Missing], 0..2, true), Err(Unrecoverable));
     }
 
     #[test]

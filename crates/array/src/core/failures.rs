@@ -2,7 +2,7 @@
 
 use super::{Core, lost};
 use crate::member_requests::{Batch, write_io};
-use crate::{Event, MemberId, MemberSector, MemberState};
+use crate::{Event, Health, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
@@ -33,7 +33,8 @@ pub(crate) fn drop_failed<'a>(
         let is_in_sync = || core.members.borrow().get(member).state == MemberState::InSync;
         if is_no_space(error) && is_in_sync() {
             outcome = Err(core.meet_no_space(member, error));
-        } else if !core.fail_member(member, &format!("write failed: {error}")) {
+        } else if !core.fail_member(member, &format!("write failed: {error}")) || core.health() == Health::Failed {
+            // Other lanes may have dropped what this one cannot do without.
             outcome = Err(lost("write", &error.context));
         }
     }
@@ -67,7 +68,7 @@ pub(crate) fn drop_failed_flushes<'a>(
     let mut outcome = Ok(());
     for (member, result) in results {
         if let Err(error) = result
-            && !core.fail_member(member, &format!("flush failed: {error}"))
+            && (!core.fail_member(member, &format!("flush failed: {error}")) || core.health() == Health::Failed)
         {
             outcome = Err(lost("flush", &error.context));
         }
