@@ -20,10 +20,8 @@ impl Core {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         // R30, R31: replay raises the barrier for the same members, and one update serves both.
         if unsynced && !self.has(Flaw::ServedBeforeDrop) {
-            let barrier = self.raise_ack_barrier();
-            if !self.recorded(barrier).await {
-                return;
-            }
+            self.raise_ack_barrier();
+            self.wait_for_ack_barrier().await;
         }
         if replays && !self.has(Flaw::ServedBeforeSession) {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.

@@ -189,7 +189,10 @@ mod tests {
         let lost_two = [Missing, Missing, Readable];
         for written in [0..3, 0..2] {
             assert_eq!(plan_write(&lost_two, &[Readable], written.clone(), true), Err(Unrecoverable), "{written:?}");
-            assert!(plan_write(&lost_two, &[Readable, WriteOnly], written.clone(), true).is_ok(), "{written:?} is in two parities");
+            assert!(
+                plan_write(&lost_two, &[Readable, WriteOnly], written.clone(), true).is_ok(),
+                "{written:?} is in two parities"
+            );
         }
         assert_eq!(plan_write(&[Missing, Readable], &[Missing], 0..2, true), Err(Unrecoverable));
     }

@@ -464,14 +464,10 @@ fn targets_alive(core: &Core, sweep: &Sweep) -> bool {
 /// Writes superblocks that call rebuilt members in sync, before they count as such. What is in sync only in memory is
 /// rebuilding again after a power cut. A replacement gets its slot after that, in an update of its own: torn, it must leave the
 /// old member or the new (R12).
-///
-/// Returns as [`Core::recorded`].
-async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) -> bool {
+async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     // R12: the update that says they are back writes the heads of their logs. Together with this one, a crash could leave a
     // member in sync without a log, and such a member is not trusted.
-    if !core.all_committed().await {
-        return false;
-    }
+    core.all_committed().await;
     for target in targets {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(target.member);
@@ -479,14 +475,12 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) -> bool {
             (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         }
     }
-    core.recorded(core.request_commit()).await
+    core.recorded(core.request_commit()).await;
 }
 
 /// Rebuilt members take their slots. `from_start`: all of them was rebuilt in this run.
 pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_start: bool) {
-    if !commit_rebuilt(core, targets).await {
-        return;
-    }
+    commit_rebuilt(core, targets).await;
     for target in targets {
         let mut members = core.members.borrow_mut();
         if members.get(target.member).state == MemberState::Failed {

@@ -27,23 +27,24 @@ impl Core {
         self.members.borrow().iter().any(|member| member.state == MemberState::Failed)
     }
 
-    /// Waits until everything requested so far is durable. Returns as [`Core::recorded`].
-    pub async fn all_committed(&self) -> bool {
-        self.recorded(self.metadata.wanted()).await
+    /// As [`Core::recorded`], for everything requested so far.
+    pub async fn all_committed(&self) {
+        self.recorded(self.metadata.wanted()).await;
     }
 
-    /// Waits until the superblock update of this number is durable. Returns `false` if the array stops meanwhile, and no member
-    /// takes it.
-    pub async fn recorded(&self, number: u64) -> bool {
-        self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused() && self.run.is_stopping()).await
+    /// Waits until the superblock update of this number is durable, or no member takes it. In the second case nothing is acknowledged
+    /// (R6), and lanes must not wait for each other: one answers for a member in sync only together with the others.
+    pub async fn recorded(&self, number: u64) {
+        self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await;
     }
 
-    /// As [`Core::recorded`], for what a client or a command waits for.
+    /// As [`Core::recorded`], where nothing must follow an update that no member took.
     ///
     /// # Errors
     /// No member takes the update.
     pub async fn try_record(&self, what: &str, number: u64) -> Result<(), IoError> {
-        match self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await {
+        self.recorded(number).await;
+        match self.metadata.is_durable(number) {
             true => Ok(()),
             false => Err(lost(what, "no member takes a superblock update")),
         }
