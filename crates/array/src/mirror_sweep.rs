@@ -8,7 +8,7 @@ use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, Work};
+use crate::window::{Found, Work, check_health};
 use crate::{ArraySector, Copy, MemberId, MemberSector, MemberState, SyncSector};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -98,13 +98,16 @@ async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSec
             Ok(false) => {}
             Err(reason) if !loses => return Err(reason),
             Err(_) if core.members.borrow().get(member).state == MemberState::Failed => return Ok(()),
-            // Under the lock: what a client writes after it is good.
-            Err(reason) if !core.mark_bad(member, rows.clone()).await => {
-                return Err(format!(
-                    "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
-                ));
+            Err(reason) => {
+                check_health(core)?;
+                // Under the lock: what a client writes after it is good.
+                return match core.mark_bad(member, rows.clone()).await {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
+                    )),
+                };
             }
-            Err(_) => return Ok(()),
         }
     }
 }
@@ -222,6 +225,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             if unreadable.is_empty() {
                 continue;
             }
+            check_health(core)?;
             // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
             core.event(Event::Unreadable { sync_sector: sync_of_array(&start.run(sectors)).start, sectors });
             continue;

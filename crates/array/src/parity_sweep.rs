@@ -12,7 +12,7 @@ use crate::parity_code::code_strips;
 use crate::parity_io::{PAGE_SECTORS, alike_sectors};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, Work};
+use crate::window::{Found, Work, check_health};
 use crate::{Flaw, LogRecord, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -225,6 +225,7 @@ impl Writes {
 /// A page that is lost. It becomes a bad block of the members to rebuild, so that reading it fails instead of returning garbage,
 /// and the sweep goes on. A replacement whose source was read has it all the same. Needs the rows' lock.
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows) -> Result<(), String> {
+    check_health(core)?;
     let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
         work.targets.iter().copied().filter(|target| members.get(target.member).state != crate::MemberState::Failed).collect()

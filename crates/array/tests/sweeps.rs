@@ -57,3 +57,66 @@ fn a_replacement_is_copied_where_another_slot_is_unreadable() {
         assert!(content(&world, copy) == content(&world, source), "{level}: the copy is one");
     }
 }
+
+/// Runs until the sweep has read an eighth of a member, pulls it, and runs on until the sweep has stopped.
+fn pull_during_sweep(world: &mut World, member: MemberId) {
+    world.run_until("an eighth", |status| status.members[member.0].read_sectors > SECTORS / 8);
+    world.faults[member.0].borrow_mut().gone = true;
+    world.run_until("ended", |status| status.health == Health::Failed && status.sweep.is_none());
+    while world.now < 100_000_000_000 && world.step() {}
+}
+
+/// The array is served again with the member that was pulled: what it holds must not count as lost.
+#[test]
+fn a_rebuild_ends_when_a_member_that_it_needs_is_pulled() {
+    for (level, lanes) in [(Level::Raid1, 1), (Level::Raid5, 1), (Level::Raid1, 2), (Level::Raid5, 2), (Level::Raid6, 1)] {
+        let slots = 2 + level.parity_count();
+        let mut config = config(level, slots);
+        for filled in 1..2.max(1 + level.parity_count()) {
+            config.slots[filled].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+        }
+        let mut world = World::of(&config, 1, lanes);
+        (0..slots).for_each(|member| fill_with_noise(&mut world, MemberId(member)));
+        pull_during_sweep(&mut world, MemberId(0));
+        let what = format!("{level} on {lanes} lanes");
+        assert_eq!(state(&world, MemberId(1)), (MemberState::Rebuilding, 0), "{what}");
+        assert_eq!(state(&world, MemberId(0)), (MemberState::InSync, 0), "{what}");
+    }
+}
+
+#[test]
+fn a_replaced_member_that_is_pulled_keeps_its_slot() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let (config, source, copy) = replacing(config(level, members), 0);
+        let mut world = World::of(&config, 1, 1);
+        fill_with_noise(&mut world, source);
+        pull_during_sweep(&mut world, source);
+        assert_eq!(state(&world, copy), (MemberState::Replacing, 0), "{level}");
+        assert_eq!(state(&world, source), (MemberState::InSync, 0), "{level}");
+    }
+}
+
+#[test]
+fn a_resync_ends_when_too_many_members_are_pulled() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let mut world = World::of(&ArrayConfig { synced: Synced::up_to(0), ..config(level, members) }, 1, 1);
+        world.faults[1].borrow_mut().gone = true;
+        pull_during_sweep(&mut world, MemberId(0));
+        assert_ne!(world.status().synced, Synced::All, "{level}");
+    }
+}
+
+#[test]
+fn what_a_replaced_member_could_not_read_is_read_again_before_it_is_let_go() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let (config, source, copy) = replacing(config(level, members), 0);
+        let mut world = World::of(&config, 1, 1);
+        fill_with_noise(&mut world, source);
+        *world.faults[source.0].borrow_mut() = unreadable(5 * PAGE..7 * PAGE);
+        world.run_until("passed over", |status| status.members[copy.0].bad_sectors == 2 * PAGE);
+        *world.faults[source.0].borrow_mut() = FaultPlan::default();
+        world.run_until("copied", |status| status.slots[0] == Some(copy) && status.sweep.is_none());
+        assert_eq!(state(&world, copy), (MemberState::InSync, 0), "{level}");
+        assert!(content(&world, copy) == content(&world, source), "{level}: the copy is one");
+    }
+}
