@@ -509,6 +509,9 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
             continue;
         }
         let replaced = members.take_slot(target.member);
+        // R48: also what it brought, or could not be given.
+        let bad = &members.get(target.member).config.bad_blocks;
+        bad.iter().for_each(|rows| core.no_space.add_unfilled(target.member, rows.clone()));
         drop(members);
         core.event(Event::MemberInSync { member: target.member, slot: target.slot });
         core.no_space.retry_unrecoverable(&core.ready);

@@ -120,3 +120,20 @@ fn what_a_replaced_member_could_not_read_is_read_again_before_it_is_let_go() {
         assert!(content(&world, copy) == content(&world, source), "{level}: the copy is one");
     }
 }
+
+/// Rows of a member that is back by the bitmap were bad before it left, and what lies there has not changed since.
+#[test]
+fn bad_blocks_of_a_member_that_is_back_are_filled_once_it_is_in_sync() {
+    for (level, members, lanes) in [(Level::Raid1, 2, 1), (Level::Raid5, 3, 1), (Level::Raid5, 3, 2)] {
+        let mut config = config(level, members);
+        config.intent = Some(IntentConfig { chunk_sectors: 128, dirty: Vec::new() });
+        let back = config.slots[1].member.as_mut().expect("it is there");
+        (back.recovered, back.by_bitmap) = (Synced::up_to(0), true);
+        back.bad_blocks = vec![MemberSector::new(5 * PAGE)..MemberSector::new(7 * PAGE)];
+        let mut world = World::of(&config, 1, lanes);
+        fill_with_noise(&mut world, MemberId(0));
+        world.run_until("filled", |status| status.members[1].state == MemberState::InSync && status.members[1].bad_sectors == 0);
+        let at = bytes(5 * PAGE)..bytes(7 * PAGE);
+        assert!(content(&world, MemberId(1))[at.clone()] == content(&world, MemberId(0))[at], "{level} on {lanes} lanes");
+    }
+}
