@@ -155,7 +155,7 @@ pub(crate) struct Members {
     slots: Vec<Slot>,
     spares: Vec<MemberId>,
     failed: Vec<MemberId>,
-    /// Every slot has an in-sync member. Cached, because every write asks.
+    /// Every slot has an in-sync member that is there. Cached, because every write asks.
     optimal: bool,
     /// A member that has not failed has bad blocks. Cached for the same reason.
     have_bad_blocks: bool,
@@ -215,7 +215,8 @@ impl Members {
     }
 
     fn look(&mut self) {
-        self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot));
+        let is_there = |slot: &Slot| slot.member.is_some_and(|id| !self.all[id.0].is_gone);
+        self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot) && is_there(&self.slots[slot]));
         let is_bad = |member: &Member| member.state != MemberState::Failed && !member.config.bad_blocks.is_empty();
         self.have_bad_blocks = self.lists_are_due || self.all.iter().any(is_bad);
     }
@@ -295,7 +296,7 @@ impl Members {
         largest_block_sectors(self.iter())
     }
 
-    /// True if every slot has an in-sync member.
+    /// True if every slot has an in-sync member that is there.
     pub fn is_optimal(&self) -> bool {
         self.optimal
     }
@@ -394,6 +395,17 @@ impl Members {
         let holder = self.slots.iter().position(|slot| slot.member == Some(id));
         // A member that is not in sync adds nothing that others lack.
         holder.is_none_or(|lost| !self.is_in_sync(lost) || self.suffices(|slot| slot != lost && self.is_in_sync(slot)))
+    }
+
+    /// A member that keeps its slot is gone. Returns whether that is new.
+    pub fn set_gone(&mut self, id: MemberId, reason: &str) -> bool {
+        let member = &mut self.all[id.0];
+        if std::mem::replace(&mut member.is_gone, true) {
+            return false;
+        }
+        member.failure = Some(reason.to_string());
+        self.look();
+        true
     }
 
     /// Takes a member out of its slot.
@@ -505,4 +517,20 @@ impl Members {
 
 fn largest_block_sectors<'a>(members: impl Iterator<Item = &'a Member>) -> u64 {
     members.map(|member| u64::from(member.limits.logical_block_bytes) / 512).max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise bits of the bitmap would be cleared that the member needs when it is back.
+    #[test]
+    fn an_array_with_a_member_that_is_gone_is_not_optimal() {
+        let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 3]).expect("good");
+        let mut members = Members::new(&ArrayConfig::optimal("test", geometry));
+        assert!(members.is_optimal() && members.set_gone(MemberId(1), "pulled") && !members.set_gone(MemberId(1), "pulled"));
+        assert!(!members.is_optimal() && !members.state(true, Synced::All).optimal);
+        members.drop_member(MemberId(1), None);
+        assert_eq!(members.health(), Health::Degraded);
+    }
 }

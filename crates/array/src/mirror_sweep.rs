@@ -3,12 +3,13 @@
 use crate::address::{Sectors, SweepSector, array_of_sync, rows_of_sweep, sync_of_array, sync_of_sweep};
 use crate::core::{Core, write_for_sweep};
 use crate::lock::Mode;
+use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, Work};
-use crate::{ArraySector, Copy, MemberId, MemberSector, SyncSector};
+use crate::window::{Found, Work, check_health};
+use crate::{ArraySector, Copy, MemberId, MemberSector, MemberState, SyncSector};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
@@ -50,25 +51,19 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
         SweepKind::Rebuild => {
             let rows = rows_of_sweep(&window);
             for target in work.targets {
-                if copy_window(core, target.slot, target.member, &rows).await.is_ok() {
+                if copy_window(core, target, &rows, false).await.is_ok() {
                     continue;
                 }
                 // Page by page: what is lost becomes a bad block, the rest is filled.
                 for page in rows.in_steps(PAGE_SECTORS) {
-                    let failed = core.members.borrow().get(target.member).state == crate::MemberState::Failed;
-                    if !failed
-                        && let Err(reason) = copy_window(core, target.slot, target.member, &page).await
-                        && !core.mark_bad(target.member, page).await
-                    {
-                        return Err(format!(
-                            "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
-                        ));
+                    if core.members.borrow().get(target.member).state != MemberState::Failed {
+                        copy_window(core, target, &page, true).await?;
                     }
                 }
             }
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
-            match work.targets.iter().find(|target| members.get(target.member).state == crate::MemberState::Failed) {
+            match work.targets.iter().find(|target| members.get(target.member).state == MemberState::Failed) {
                 Some(target) => Err(format!("member {} failed", members.get(target.member).config.name)),
                 None => Ok(Found::default()),
             }
@@ -92,14 +87,32 @@ pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<Array
 }
 
 /// Copies rows of one member from copies that can be read. Repeats that if a source is dropped meanwhile where copies may
-/// differ (R14).
-async fn copy_window(core: &Core, slot: usize, member: MemberId, rows: &Range<MemberSector>) -> Result<(), String> {
+/// differ (R14). `loses`: rows without such a copy become bad blocks.
+async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSector>, loses: bool) -> Result<(), String> {
+    let &RebuildTarget { slot, member, .. } = target;
     let Some(range) = array_range(core, slot, rows) else { return Ok(()) };
-    while !try_fill(core, slot, member, rows, &range).await? {}
-    Ok(())
+    loop {
+        let _guard = core.lock(sync_of_array(&range), Mode::Exclusive).await;
+        match try_fill(core, slot, member, rows, &range).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(reason) if !loses => return Err(reason),
+            Err(_) if core.members.borrow().get(member).state == MemberState::Failed => return Ok(()),
+            Err(reason) => {
+                check_health(core)?;
+                // Under the lock: what a client writes after it is good.
+                return match core.mark_bad(member, rows.clone()).await {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
+                    )),
+                };
+            }
+        }
+    }
 }
 
-/// Returns `false` if a source was dropped where copies may differ.
+/// Copies them once. Returns `false` if a source was dropped where copies may differ. Needs the lock on `around`.
 async fn try_fill(
     core: &Core,
     slot: usize,
@@ -107,7 +120,6 @@ async fn try_fill(
     rows: &Range<MemberSector>,
     around: &Range<ArraySector>,
 ) -> Result<bool, String> {
-    let _guard = core.lock(sync_of_array(around), Mode::Exclusive).await;
     let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
     let mut places: SmallVec<[(MemberSector, Range<ArraySector>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
@@ -213,6 +225,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             if unreadable.is_empty() {
                 continue;
             }
+            check_health(core)?;
             // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
             core.event(Event::Unreadable { sync_sector: sync_of_array(&start.run(sectors)).start, sectors });
             continue;

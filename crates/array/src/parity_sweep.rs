@@ -12,7 +12,7 @@ use crate::parity_code::code_strips;
 use crate::parity_io::{PAGE_SECTORS, alike_sectors};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, Work};
+use crate::window::{Found, Work, check_health};
 use crate::{Flaw, LogRecord, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -66,15 +66,19 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
             return Ok(None);
         }
     };
-    let Some(mut computed) = compute(core, work, &rows, &known, &unreadable) else {
+    let computed = compute(core, work, &rows, &known, &unreadable);
+    if computed.is_none() {
         if !page {
             return Ok(None);
         }
-        drop(guard);
-        return lose(core, work, &rows).await.map(Some);
-    };
+        // Under the lock: what a client writes after it is good.
+        lose(core, work, &rows, &known).await?;
+    }
+    let is_lost = computed.is_none();
+    let mut computed = computed.unwrap_or_default();
     let is_resync_of_unreadable = work.kind == SweepKind::Resync && !unreadable.is_empty();
-    let (mut found, repairs) = if is_resync_of_unreadable || (computed.is_empty() && work.kind != SweepKind::Rebuild) {
+    let compares = is_resync_of_unreadable || (computed.is_empty() && work.kind != SweepKind::Rebuild);
+    let (mut found, repairs) = if compares && !is_lost {
         // A strip that a resync could not read was recovered from the first parities; the other parities must follow. They do so
         // without a second look, as rewriting may not have healed the member, and an array that needs it keeps it (R7).
         let wanted: SmallVec<[usize; 4]> = computed.keys().copied().collect();
@@ -218,9 +222,10 @@ impl Writes {
     }
 }
 
-/// A page that is lost. It becomes a bad block of the rebuilding member, so that reading it fails instead of returning garbage,
-/// and the sweep goes on.
-async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Result<Found, String> {
+/// A page that is lost. It becomes a bad block of the members to rebuild, so that reading it fails instead of returning garbage,
+/// and the sweep goes on. A replacement whose source was read has it all the same. Needs the rows' lock.
+async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows) -> Result<(), String> {
+    check_health(core)?;
     let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
         work.targets.iter().copied().filter(|target| members.get(target.member).state != crate::MemberState::Failed).collect()
@@ -228,7 +233,7 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Resul
     if targets.is_empty() {
         core.event(Event::Unreadable { sync_sector: sync_of_rows(rows).start, sectors: rows.sectors() });
     }
-    for RebuildTarget { member, .. } in targets {
+    for RebuildTarget { member, .. } in targets.into_iter().filter(|target| !known.contains_key(&target.slot)) {
         if !core.mark_bad(member, rows.clone()).await {
             return Err(format!(
                 "rows {}.. cannot be reconstructed, and the bad-block log has no space to say so: replace the members with bad blocks",
@@ -236,7 +241,7 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Resul
             ));
         }
     }
-    Ok(Found::default())
+    Ok(())
 }
 
 /// Reads the rows of every readable member. Returns `None` if another one failed.

@@ -12,7 +12,7 @@ use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
-use crate::window::{WINDOW_SECTORS, Work};
+use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{Family, Flaw, Level, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -383,6 +383,11 @@ async fn run(
     core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
     let mut error = sweep.error.borrow_mut().take();
+    if kind == SweepKind::Rebuild && error.is_none() && sweep.watermark() == end {
+        error = copy_again(core, &sweep).await.err();
+    }
+    // A member may take a slot that a member which is gone could not read all of.
+    error = error.or_else(|| check_health(core).err());
     if kind == (SweepKind::Scrub { repair: true }) && error.is_none() {
         // Repairs must survive a power cut.
         error = core.flush_volatile().await.err().map(|error| error.to_string());
@@ -401,6 +406,23 @@ async fn run(
     core.steering.watch(false);
     core.sweep_changed.wake_all(&core.ready);
     core.metadata.intent_waiters.wake_all(&core.ready);
+}
+
+/// R50: copies what a replacement lacks once more. The member that it replaces may alone hold that, could not read it then, and is about
+/// to be let go.
+async fn copy_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
+    for target in sweep.targets.iter().filter(|target| target.copied) {
+        let work = Work { kind: sweep.kind, targets: std::slice::from_ref(target) };
+        let bad = core.members.borrow().get(target.member).config.bad_blocks.clone();
+        for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
+            if core.run.is_stopping() {
+                return Err("the array stops".into());
+            }
+            let window = SweepSector::of_row(rows.start)..SweepSector::of_row(rows.end);
+            of_level!(core, P => P::sweep(core, &work, window).await)?;
+        }
+    }
+    Ok(())
 }
 
 /// A sweep that failed now may work later; at once it would fail again.
@@ -487,6 +509,9 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
             continue;
         }
         let replaced = members.take_slot(target.member);
+        // R48: also what it brought, or could not be given.
+        let bad = &members.get(target.member).config.bad_blocks;
+        bad.iter().for_each(|rows| core.no_space.add_unfilled(target.member, rows.clone()));
         drop(members);
         core.event(Event::MemberInSync { member: target.member, slot: target.slot });
         core.no_space.retry_unrecoverable(&core.ready);
@@ -518,6 +543,10 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     let mut skips = 0u32;
     loop {
         let stop = sweeper.halts(&core) || sweep.error.borrow().is_some();
+        if !stop && let Err(failed) = check_health(&core) {
+            sweep.error.borrow_mut().get_or_insert(failed);
+            break;
+        }
         let before = sweep.next.get();
         // A rebuild of copies goes by member rows, which belong to no lane.
         let by_partition = sweep.kind != SweepKind::Rebuild
@@ -552,7 +581,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         }
         let result =
             of_level!(core, P => P::sweep(&core, &Work { kind: sweep.kind, targets: &sweep.targets }, window.clone()).await);
-        match result {
+        match result.and_then(|found| check_health(&core).map(|()| found)) {
             Ok(found) => {
                 sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
                 sweep.running.borrow_mut().remove(&start);

@@ -1,5 +1,6 @@
 //! One window of a sweep: what is to be done there, and what was found.
 
+use crate::Health;
 use crate::SyncSector;
 use crate::address::Sectors;
 use crate::core::Core;
@@ -10,6 +11,19 @@ use std::ops::Range;
 /// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
 /// a processor's caches from reading to writing, and for clients to wait little.
 pub(crate) const WINDOW_SECTORS: u64 = 256;
+
+/// Whether a sweep goes on.
+///
+/// # Errors
+/// The array has failed (R50). What cannot be read now is there again when the members are, so it must not count as lost.
+pub(crate) fn check_health(core: &Core) -> Result<(), String> {
+    match core.health() {
+        Health::Optimal | Health::Degraded => Ok(()),
+        Health::Failed => {
+            Err("the array has lost a member that it cannot do without: serve it again with that member, and this goes on".into())
+        }
+    }
+}
 
 /// The findings of a window.
 #[derive(Default)]

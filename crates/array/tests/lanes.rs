@@ -3,6 +3,7 @@
 mod support;
 use stria_array::Synced;
 use stria_array::*;
+use stria_block::BlockDevice;
 use support::*;
 
 fn each(name: &str, counts: std::ops::Range<usize>, test: impl FnMut(&mut World)) {
@@ -58,6 +59,45 @@ fn a_member_is_replaced_under_load() {
         world.check_all("after the replacement");
         assert_eq!(world.scrub(false), 0);
     });
+}
+
+/// A lane may be told of the replacement before it has heard that its member is in sync.
+#[test]
+fn a_member_is_replaced_as_soon_as_it_is_in_sync() {
+    let mut behind = 0;
+    each("replace a member that was just rebuilt", 2..6, |world| {
+        if !world.geometry.level().is_redundant() {
+            return;
+        }
+        world.traffic(5);
+        let first = MemberId(world.geometry.slot_count());
+        let second = MemberId(first.0 + 1);
+        // Once the slot is filled from parity or a copy, and once a replacement takes it.
+        match world.chance.one_in(2) {
+            true => world.fail(0).expect("it can be spared"),
+            false => world.carry_out(Command::Replace { member: MemberId(0), spare: first }).expect("both are there"),
+        }
+        let is_in_sync = |lane: &ArrayDevice<NoMetadata>| {
+            lane.status().slots[0] == Some(first) && lane.status().members[first.0].state == MemberState::InSync
+        };
+        for _ in 0..1_000_000 {
+            world.lanes[0].poll(world.now, &mut Vec::new());
+            if is_in_sync(&world.lanes[0]) {
+                break;
+            }
+            world.lanes[1..].iter_mut().for_each(|lane| lane.poll(world.now, &mut Vec::new()));
+            let due = world.lanes.iter().filter_map(ArrayDevice::next_wake).min();
+            world.now = due.expect("the rebuild goes on").max(world.now);
+        }
+        assert!(is_in_sync(&world.lanes[0]));
+        behind += usize::from(!world.lanes[1..].iter().all(is_in_sync));
+        world.carry_out(Command::Replace { member: first, spare: second }).expect("both are there");
+        world.run_until_rebuilt();
+        assert!(world.lanes.iter().all(|lane| lane.status().slots[0] == Some(second)));
+        world.check_all("after the replacement");
+        assert_eq!(world.scrub(false), 0);
+    });
+    assert!(behind > 20, "other lanes heard of it later {behind} times");
 }
 
 #[test]

@@ -395,6 +395,33 @@ fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
     running.array.stop(|_| ()).expect("in good order");
 }
 
+/// The array has lost the only member with its data of late. The one that left before holds all but the last writes.
+#[test]
+fn a_former_member_of_a_failed_array_is_overwritten_by_force_only() {
+    let mut tank = Tank::make("1", 2, 0, LogChoice::None);
+    let running = tank.open(2);
+    running.settle();
+    let array = &running.array;
+    let (first, second) = (tank.paths[0].clone(), &tank.paths[1]);
+    array.fail(first.clone()).expect("redundant");
+    array.remove(first.clone()).expect("it has failed");
+    File::options().write(true).open(second).and_then(|file| file.set_len(1 << 20)).expect("it is cut short");
+    let end = Instant::now() + Duration::from_secs(60);
+    while array.report().expect("it runs").status.health != Health::Failed {
+        assert!(Instant::now() < end, "nobody looks at the file");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let start_of = || {
+        let mut start = vec![0; 1 << 20];
+        File::open(&first).and_then(|image| image.read_exact_at(&mut start, 0)).expect("an image");
+        start
+    };
+    let before = start_of();
+    let refused = array.add(|| NewDrive::open(&first, IoOptions::default()), None, false).expect_err("it may be needed");
+    assert!(refused.to_string().contains("nothing was written") && refused.to_string().contains("--force"), "{refused}");
+    assert!(start_of() == before, "something was written");
+}
+
 #[test]
 fn sweeps_obey_on_all_lanes() {
     let mut tank = Tank::make("5", 3, 0, LogChoice::None);

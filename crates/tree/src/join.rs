@@ -8,9 +8,10 @@
 use crate::ArrayCommand;
 use crate::tree::{MemberDrive, Tree};
 use std::ops::Range;
-use stria_array::{Command, DriveSector, MemberId, MemberState, MetadataWrite, Refusal};
+use stria_array::{Command, DriveSector, Health, MemberId, MemberState, MemberStatus, MetadataWrite, Refusal};
 use stria_block::BlockDevice;
 use stria_format::md::recorder::{Adopt, Newcomer};
+use stria_format::md::superblock::Role;
 use stria_format::md::{Candidate, Superblock};
 
 /// Why a drive may not join.
@@ -132,7 +133,7 @@ impl<D: MemberDrive> Tree<D> {
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
         if let Some((index, superblock)) = self.array_of(new) {
-            return self.as_former(index, new, superblock);
+            return self.as_former(index, new, superblock, aim.force);
         }
         refuse_contents(&new.candidate, aim.force)?;
         let index = self.needy(aim.array.as_deref())?;
@@ -168,8 +169,28 @@ impl<D: MemberDrive> Tree<D> {
     }
 
     /// A drive that was a member of this array comes back: into its slot where that is possible, else as a new spare.
-    fn as_former(&self, index: usize, new: &NewDrive<D::Identity>, superblock: &Superblock) -> Result<Joining, JoinError> {
+    fn as_former(
+        &self,
+        index: usize,
+        new: &NewDrive<D::Identity>,
+        superblock: &Superblock,
+        force: bool,
+    ) -> Result<Joining, JoinError> {
         let (array, drive) = (self.array(index), &new.adopt.name);
+        let held_slot = matches!(superblock.role(), Role::Slot(_));
+        let unsafe_as = |what: &str, remedy: &str| {
+            let name = array.name();
+            let text = format!(
+                "{drive} was a member of \"{name}\", {what}: nothing was written; {remedy}, or overwrite it with --force"
+            );
+            Err(JoinError::Unsafe(text))
+        };
+        if held_slot && !force && array.status().health == Health::Failed {
+            return unsafe_as(
+                "which has failed, and it may hold what the others lack",
+                "stop the array, and serve it again with this drive",
+            );
+        }
         let returnable = array.recorder().returnable(superblock);
         let why = match returnable {
             _ if array.was_cut_short(&new.identity) => "it was cut short while in use, so nothing that it holds counts".into(),
@@ -181,6 +202,14 @@ impl<D: MemberDrive> Tree<D> {
             Ok(_) => "its slot has a member".into(),
             Err(error) => error.to_string(),
         };
+        let lacks_data =
+            |member: &MemberStatus| member.state != MemberState::Failed && array.recorder().has_bad_blocks(member.id);
+        if held_slot && !force && array.status().members.iter().any(lacks_data) {
+            return unsafe_as(
+                "whose members have bad blocks, and it may alone hold what they lack",
+                "save what you need from it first",
+            );
+        }
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a new spare ({why})", array.name()))
     }
 

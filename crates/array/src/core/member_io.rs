@@ -363,13 +363,10 @@ impl Core {
         if self.fail_member(id, reason) {
             return;
         }
-        let mut members = self.members.borrow_mut();
-        let member = members.get_mut(id);
-        if !std::mem::replace(&mut member.is_gone, true) {
-            member.failure = Some(reason.to_string());
-            let (slot, reason) = (member.slot, reason.to_string());
-            drop(members);
-            self.event(Event::MemberGone { member: id, slot, reason });
+        let is_new = self.members.borrow_mut().set_gone(id, reason);
+        if is_new {
+            let slot = self.members.borrow().get(id).slot;
+            self.event(Event::MemberGone { member: id, slot, reason: reason.to_string() });
         }
     }
 

@@ -250,10 +250,12 @@ impl<R: Recorder> Driver<R> {
 
     fn note_rebuilt(&mut self, lane: usize, member: MemberId) {
         let lane_count = self.others().partition.lane_count;
+        // A member that is gone may hold what this one could not be given.
+        let has_failed = self.engine.has_failed();
         let rebuilt = &mut self.coordinator_lane().rebuilt;
         let lanes = rebuilt.entry(member).or_default();
         lanes.insert(lane);
-        if lanes.len() == lane_count {
+        if lanes.len() == lane_count && !has_failed {
             rebuilt.remove(&member);
             self.others().tell_all(|| Message::AllRebuilt(member));
             self.engine.all_rebuilt(member);

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::action::Action;
+use crate::member::Slot;
 use crate::{Command, CommandId, Health, MemberConfig, MemberId, MemberState, Refusal, Step};
 use std::rc::Rc;
 use stria_block::Limits;
@@ -143,12 +144,18 @@ impl Engine {
         if state != MemberState::Spare {
             return Err(Refusal(format!("{name} is not a spare: `add` one first")));
         }
-        if core.partition.lane > 0 && core.slot_to_replace(member).is_err() {
+        if core.partition.lane == 0 {
+            core.slot_to_replace(member)?;
+        } else if core.state_of(member)?.0 == MemberState::Failed {
             // This lane has dropped the member, and the coordinator will too: the spare takes the slot on every lane.
             self.assign_spare(spare, slot);
             return Ok(());
+        } else {
+            // The coordinator knows the member alone in its slot. Whoever else is there it has dropped, or that member has replaced it.
+            let Slot { member: holder, replacement } = core.members.borrow().slots()[slot];
+            let others = [holder, replacement].into_iter().flatten().filter(|&other| other != member);
+            others.for_each(|other| core.drop_as_others_did(other));
         }
-        core.slot_to_replace(member)?;
         core.members.borrow_mut().replace(slot, spare);
         core.request_commit();
         core.sweep_changed.wake_all(&core.ready);

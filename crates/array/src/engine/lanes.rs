@@ -12,7 +12,7 @@
 use super::Engine;
 use crate::core::{Core, FailedPart};
 use crate::sweep::take_slots;
-use crate::{ArraySector, Family, MemberId, MemberSector, Synced, hedge, parity};
+use crate::{ArraySector, Family, Health, MemberId, MemberSector, Synced, hedge, parity};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
@@ -52,6 +52,10 @@ impl Engine {
 
     pub(crate) fn knows_all_resynced(&self) -> bool {
         self.core.peers.is_resynced()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.core.health() == Health::Failed
     }
 
     /// Every lane has rebuilt its partition of a member: it takes its slot.

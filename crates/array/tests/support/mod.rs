@@ -5,6 +5,7 @@
 pub mod nowhere;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::Synced;
 use stria_array::address::SyncSpace;
@@ -138,18 +139,27 @@ impl World {
         synced: Synced<SyncSpace>,
         lane_count: usize,
     ) -> Self {
-        let mut chance = Chance::from_state(seed);
-        let sectors: Vec<u64> = (0..geometry.slot_count() + spares)
-            .map(|index| if index < geometry.slot_count() { geometry.member_sectors(index) } else { geometry.member_sectors(0) })
-            .collect();
-        let rams: Vec<SharedRam> = sectors.iter().map(|&sectors| SharedRam::new(sectors)).collect();
-        let faults: Vec<Rc<RefCell<FaultPlan>>> = sectors.iter().map(|_| Rc::default()).collect();
+        let sectors = geometry.member_sectors(0);
         let config = ArrayConfig {
-            spares: (geometry.slot_count()..sectors.len()).map(|id| MemberConfig::in_sync(MemberId(id), sectors[id])).collect(),
+            spares: (geometry.slot_count()..geometry.slot_count() + spares)
+                .map(|id| MemberConfig::in_sync(MemberId(id), sectors))
+                .collect(),
             synced,
             intent,
-            ..ArrayConfig::optimal("test", geometry.clone())
+            ..ArrayConfig::optimal("test", geometry)
         };
+        Self::of(&config, seed, lane_count)
+    }
+
+    /// An array as it is described, on members of zeros.
+    pub fn of(config: &ArrayConfig, seed: u64, lane_count: usize) -> Self {
+        let mut chance = Chance::from_state(seed);
+        let geometry = config.geometry.clone();
+        let in_slots = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
+        let sizes: BTreeMap<MemberId, u64> =
+            in_slots.chain(&config.spares).map(|member| (member.id, member.data_sectors)).collect();
+        let rams: Vec<SharedRam> = sizes.values().map(|&sectors| SharedRam::new(sectors)).collect();
+        let faults: Vec<Rc<RefCell<FaultPlan>>> = sizes.values().map(|_| Rc::default()).collect();
         let mut devices = || {
             let device = |(ram, plan): (&SharedRam, &Rc<RefCell<FaultPlan>>)| {
                 let faulty = FaultDevice::new(ram.clone(), Rc::clone(plan));
@@ -159,7 +169,7 @@ impl World {
         };
         // Small arrays have several groups all the same.
         let ports = Ports::new(lane_count).with_groups(8);
-        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
+        let lane = |lane| ArrayDevice::on_lane(config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes: Vec<_> = (0..lane_count).map(lane).collect();
         let array = lanes[0].clone();
         let model = vec![0; bytes(geometry.capacity_sectors())];

@@ -394,6 +394,11 @@ impl MdRecorder {
         self.keepers.iter().find(|(_, keeper)| same(keeper)).map(|(member, _)| *member)
     }
 
+    /// True if a member lacks data: it has bad blocks.
+    pub fn has_bad_blocks(&self, member: MemberId) -> bool {
+        self.keepers.get(&member).is_some_and(|keeper| !keeper.bad_blocks.is_empty())
+    }
+
     /// The slot to which a member that was away may return by the bitmap.
     ///
     /// # Errors

@@ -1,0 +1,139 @@
+//! Goal: a sweep loses nothing that a member still holds, whatever fails beside it.
+//! Method: members of noise are filled and compared while others cannot be read or are pulled.
+
+mod support;
+use stria_array::*;
+use stria_block::*;
+use support::*;
+
+const SECTORS: u64 = 16384;
+const STRIP: u64 = 16;
+const PAGE: u64 = 8;
+
+fn config(level: Level, members: usize) -> ArrayConfig {
+    let geometry = Geometry::new(level, level.default_layout(), STRIP, &vec![SECTORS; members]).expect("good");
+    ArrayConfig::optimal("test", geometry)
+}
+
+/// Empties slot 1, and has slot `replaced` replaced by another member. The handles then are those of the slots that are left, in their order.
+fn replacing(mut config: ArrayConfig, replaced: usize) -> (ArrayConfig, MemberId, MemberId) {
+    config.slots[1].member = None;
+    let members = config.slots.iter_mut().filter_map(|slot| slot.member.as_mut());
+    let count = members.zip(0..).map(|(member, id)| member.id = MemberId(id)).count();
+    let source = config.slots[replaced].member.as_ref().expect("it is there").id;
+    let replacement = MemberConfig { recovered: Synced::up_to(0), ..MemberConfig::in_sync(MemberId(count), SECTORS) };
+    config.slots[replaced].replacement = Some(replacement);
+    (config, source, MemberId(count))
+}
+
+fn fill_with_noise(world: &mut World, member: MemberId) {
+    let noise = world.pattern(SECTORS);
+    world.rams[member.0].0.borrow_mut().memory_mut().copy_from_slice(&noise);
+}
+
+fn content(world: &World, member: MemberId) -> Vec<u8> {
+    world.rams[member.0].0.borrow().memory().to_vec()
+}
+
+fn state(world: &World, member: MemberId) -> (MemberState, u64) {
+    let status = world.status();
+    (status.members[member.0].state, status.members[member.0].bad_sectors)
+}
+
+fn unreadable(rows: std::ops::Range<u64>) -> FaultPlan {
+    FaultPlan { bad: vec![(rows, FaultKind::Read)], gone: false }
+}
+
+#[test]
+fn a_replacement_is_copied_where_another_slot_is_unreadable() {
+    for level in [Level::Raid4, Level::Raid5] {
+        let (config, source, copy) = replacing(config(level, 4), 2);
+        let mut world = World::of(&config, 1, 1);
+        fill_with_noise(&mut world, source);
+        let other = config.slots[3].member.as_ref().expect("it is there").id;
+        *world.faults[other.0].borrow_mut() = unreadable(5 * PAGE..7 * PAGE);
+        world.run_until("copied", |status| status.slots[2] == Some(copy) && status.sweep.is_none());
+        assert_eq!(state(&world, copy), (MemberState::InSync, 0), "{level}");
+        assert!(content(&world, copy) == content(&world, source), "{level}: the copy is one");
+    }
+}
+
+/// Runs until the sweep has read an eighth of a member, pulls it, and runs on until the sweep has stopped.
+fn pull_during_sweep(world: &mut World, member: MemberId) {
+    world.run_until("an eighth", |status| status.members[member.0].read_sectors > SECTORS / 8);
+    world.faults[member.0].borrow_mut().gone = true;
+    world.run_until("ended", |status| status.health == Health::Failed && status.sweep.is_none());
+    while world.now < 100_000_000_000 && world.step() {}
+}
+
+/// The array is served again with the member that was pulled: what it holds must not count as lost.
+#[test]
+fn a_rebuild_ends_when_a_member_that_it_needs_is_pulled() {
+    for (level, lanes) in [(Level::Raid1, 1), (Level::Raid5, 1), (Level::Raid1, 2), (Level::Raid5, 2), (Level::Raid6, 1)] {
+        let slots = 2 + level.parity_count();
+        let mut config = config(level, slots);
+        for filled in 1..2.max(1 + level.parity_count()) {
+            config.slots[filled].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+        }
+        let mut world = World::of(&config, 1, lanes);
+        (0..slots).for_each(|member| fill_with_noise(&mut world, MemberId(member)));
+        pull_during_sweep(&mut world, MemberId(0));
+        let what = format!("{level} on {lanes} lanes");
+        assert_eq!(state(&world, MemberId(1)), (MemberState::Rebuilding, 0), "{what}");
+        assert_eq!(state(&world, MemberId(0)), (MemberState::InSync, 0), "{what}");
+    }
+}
+
+#[test]
+fn a_replaced_member_that_is_pulled_keeps_its_slot() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let (config, source, copy) = replacing(config(level, members), 0);
+        let mut world = World::of(&config, 1, 1);
+        fill_with_noise(&mut world, source);
+        pull_during_sweep(&mut world, source);
+        assert_eq!(state(&world, copy), (MemberState::Replacing, 0), "{level}");
+        assert_eq!(state(&world, source), (MemberState::InSync, 0), "{level}");
+    }
+}
+
+#[test]
+fn a_resync_ends_when_too_many_members_are_pulled() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let mut world = World::of(&ArrayConfig { synced: Synced::up_to(0), ..config(level, members) }, 1, 1);
+        world.faults[1].borrow_mut().gone = true;
+        pull_during_sweep(&mut world, MemberId(0));
+        assert_ne!(world.status().synced, Synced::All, "{level}");
+    }
+}
+
+#[test]
+fn what_a_replaced_member_could_not_read_is_read_again_before_it_is_let_go() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        let (config, source, copy) = replacing(config(level, members), 0);
+        let mut world = World::of(&config, 1, 1);
+        fill_with_noise(&mut world, source);
+        *world.faults[source.0].borrow_mut() = unreadable(5 * PAGE..7 * PAGE);
+        world.run_until("passed over", |status| status.members[copy.0].bad_sectors == 2 * PAGE);
+        *world.faults[source.0].borrow_mut() = FaultPlan::default();
+        world.run_until("copied", |status| status.slots[0] == Some(copy) && status.sweep.is_none());
+        assert_eq!(state(&world, copy), (MemberState::InSync, 0), "{level}");
+        assert!(content(&world, copy) == content(&world, source), "{level}: the copy is one");
+    }
+}
+
+/// Rows of a member that is back by the bitmap were bad before it left, and what lies there has not changed since.
+#[test]
+fn bad_blocks_of_a_member_that_is_back_are_filled_once_it_is_in_sync() {
+    for (level, members, lanes) in [(Level::Raid1, 2, 1), (Level::Raid5, 3, 1), (Level::Raid5, 3, 2)] {
+        let mut config = config(level, members);
+        config.intent = Some(IntentConfig { chunk_sectors: 128, dirty: Vec::new() });
+        let back = config.slots[1].member.as_mut().expect("it is there");
+        (back.recovered, back.by_bitmap) = (Synced::up_to(0), true);
+        back.bad_blocks = vec![MemberSector::new(5 * PAGE)..MemberSector::new(7 * PAGE)];
+        let mut world = World::of(&config, 1, lanes);
+        fill_with_noise(&mut world, MemberId(0));
+        world.run_until("filled", |status| status.members[1].state == MemberState::InSync && status.members[1].bad_sectors == 0);
+        let at = bytes(5 * PAGE)..bytes(7 * PAGE);
+        assert!(content(&world, MemberId(1))[at.clone()] == content(&world, MemberId(0))[at], "{level} on {lanes} lanes");
+    }
+}
