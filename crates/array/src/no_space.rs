@@ -15,19 +15,19 @@
 //!   parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for nothing:
-//!   these rows become bad blocks there.
+//!   these rows become bad blocks there, and are filled from what counts.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).
 //!
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
-use crate::address::Sectors;
+use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, MemberIo, write_io};
 use crate::mirror_io::{alike_runs, read_any, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
-use crate::parity_io::{read_units, reconstruct};
+use crate::parity_io::{read_units, reconstruct, recover_rows};
 use crate::plan::{Presence, Rectangle, Strips};
 use crate::segments::one_piece;
 use crate::{ArraySector, Copy, Flaw, MemberId, MemberSector, MemberState};
@@ -36,19 +36,23 @@ use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation};
 
 /// Makes bad blocks of these rows on members that are being rebuilt: what they hold must not count instead of what members in sync hold.
-async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) {
+/// Returns their slots.
+async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) -> SmallVec<[usize; 2]> {
+    let mut slots = SmallVec::new();
     for (slot, rows) in rows {
         let rebuilding = {
             let members = core.members.borrow();
             let is_rebuilding = |member: &MemberId| members.get(*member).state == MemberState::Rebuilding;
             members.slots()[slot].member.filter(is_rebuilding).filter(|_| members.presence(slot, &rows) == Presence::Readable)
         };
-        if let Some(member) = rebuilding
-            && !core.mark_bad(member, rows).await
-        {
-            core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
+        if let Some(member) = rebuilding {
+            slots.push(slot);
+            if !core.mark_bad(member, rows).await {
+                core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
+            }
         }
     }
+    slots
 }
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
@@ -106,10 +110,26 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     if core.has(Flaw::LackOfSpaceIgnored) {
         return Ok(());
     }
-    let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
+    let (map, rows) = (core.map(stripe), core.geometry.rows_of_strip(stripe, &part.rows));
     let is_dropped = |ended: &Ended| core.members.borrow().get(ended.member).state == MemberState::Failed;
     let failed: SmallVec<[&Ended; 4]> = failed.iter().copied().filter(|ended| !is_dropped(ended)).collect();
-    discount_rebuilding(core, map.parity.iter().chain(&map.data).map(|&slot| (usize::from(slot), rows.clone()))).await;
+    let all = map.parity.iter().chain(&map.data).map(|&slot| (usize::from(slot), rows.clone()));
+    let discounted = discount_rebuilding(core, all).await;
+    let result = reconcile_in_sync(core, stripe, part, &failed).await;
+    // Until a resync that is due, parity may give other bytes than they had.
+    let is_known = core.consistency.covers(&sync_of_rows(&rows));
+    for slot in discounted.into_iter().filter(|_| is_known) {
+        let member = core.members.borrow().slots()[slot].member;
+        if let (Some(member), Some(right)) = (member, recover_rows(core, slot, &rows).await) {
+            // Without space for it, it stays a bad block.
+            let _ = write_back(core, member, &rows, right).await;
+        }
+    }
+    result
+}
+
+async fn reconcile_in_sync(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<(), IoError> {
+    let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
@@ -129,7 +149,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
         }
     };
     let Some(data) = read else {
-        if reconcile_without_strip(core, stripe, part, &failed).await? {
+        if reconcile_without_strip(core, stripe, part, failed).await? {
             return Ok(());
         }
         let mut result = Ok(());
