@@ -457,9 +457,19 @@ impl Members {
         self.assign(id, slot).then_some((id, slot))
     }
 
+    /// True if there is an empty slot, and a spare for it.
+    pub fn wants_spare(&self) -> bool {
+        !self.spares.is_empty() && self.slots.iter().any(|slot| slot.member.is_none())
+    }
+
+    /// True if it is a spare, and the slot is empty.
+    pub fn may_assign(&self, id: MemberId, slot: usize) -> bool {
+        self.spares.contains(&id) && self.slots[slot].member.is_none()
+    }
+
     /// Gives an empty slot to a spare. Returns `false` if it is no spare any more, or the slot is not empty.
     pub fn assign(&mut self, id: MemberId, slot: usize) -> bool {
-        let fits = self.spares.contains(&id) && self.slots[slot].member.is_none();
+        let fits = self.may_assign(id, slot);
         if fits {
             self.spares.retain(|&spare| spare != id);
             self.slots[slot].member = Some(id);

@@ -63,6 +63,12 @@ impl Peers {
         self.assigned.borrow_mut().push((member, slot));
     }
 
+    /// True if there is a spare that [`Peers::take_assigned`] would give a slot.
+    pub fn has_assigned(&self, members: &Members) -> bool {
+        let may_take = |&(member, slot): &(MemberId, usize)| member.0 < members.count() && members.may_assign(member, slot);
+        self.assigned.borrow().iter().any(may_take)
+    }
+
     /// Gives a spare its slot, if the coordinator gave one. The spare, or that the slot is empty, may not be known here yet.
     pub fn take_assigned(&self, members: &mut Members) -> Option<(MemberId, usize)> {
         let mut assigned = self.assigned.borrow_mut();

@@ -340,6 +340,8 @@ pub enum Event {
         kind: SweepKind,
         /// The cause.
         reason: String,
+        /// True if it goes on from there by itself, once it is resumed or a rebuild has ended.
+        goes_on: bool,
     },
     /// A sweep found sectors that no member can read and redundancy cannot recover.
     Unreadable {

@@ -102,8 +102,6 @@ pub(crate) struct Sweeper {
     next_allowed: Cell<Nanos>,
     /// Counts changes of the speed bounds.
     bounds: Cell<u64>,
-    /// Windows that wait for their turn; woken when they must not wait any longer.
-    pace_changed: Waiters,
     /// The speed that is kept to because clients work.
     held: Cell<Option<u64>>,
     /// A rebuild that failed is not tried again with the same members.
@@ -123,7 +121,6 @@ impl Sweeper {
             speed_max: Cell::new(UNBOUNDED),
             next_allowed: Cell::new(0),
             bounds: Cell::new(0),
-            pace_changed: Waiters::default(),
             held: Cell::new(None),
             gave_up: RefCell::default(),
         }
@@ -192,12 +189,25 @@ impl Sweeper {
         self.speed_max.set(max.unwrap_or(self.speed_max.get()).max(1));
         self.next_allowed.set(0);
         self.bounds.set(self.bounds.get() + 1);
-        self.pace_changed.wake_all(&core.ready);
+        core.sweep_changed.wake_all(&core.ready);
     }
 
     /// True if the running sweep must end after its current windows.
-    fn halts(&self, core: &Core) -> bool {
-        self.paused.get() || self.cancelled.get() || core.run.is_stopping()
+    fn halts(&self, core: &Core, kind: SweepKind) -> bool {
+        self.paused.get() || self.cancelled.get() || core.run.is_stopping() || self.gives_way(core, kind)
+    }
+
+    /// True if this is a scrub, and there is a member to fill: redundancy must not wait for hours until all is compared.
+    fn gives_way(&self, core: &Core, kind: SweepKind) -> bool {
+        match kind {
+            SweepKind::Scrub { .. } => may_rebuild(core) && (core.wants_spare() || self.has_new(&rebuild_targets(core).0)),
+            SweepKind::Resync | SweepKind::Rebuild => false,
+        }
+    }
+
+    /// True if one of these was not tried in vain.
+    fn has_new(&self, targets: &[RebuildTarget]) -> bool {
+        targets.iter().any(|target| !self.gave_up.borrow().contains(&target.member))
     }
 
     /// Whether a scrub may start.
@@ -233,17 +243,16 @@ impl Sweeper {
     pub fn cancel_scrub(&self, core: &Core) {
         if let Some((repair, from, _)) = self.ordered.take() {
             let reason = format!("cancelled; --from {from}s goes on from there");
-            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason });
+            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason, goes_on: false });
         }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
         self.cancelled.set(scrubs);
-        self.pace_changed.wake_all(&core.ready);
+        core.sweep_changed.wake_all(&core.ready);
     }
 
     /// Pauses the running sweep at the end of its windows, or resumes it there.
     pub fn pause(&self, core: &Core, pause: bool) {
         self.paused.set(pause);
-        self.pace_changed.wake_all(&core.ready);
         core.sweep_changed.wake_all(&core.ready);
     }
 }
@@ -274,6 +283,11 @@ fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced<SweepSp
     (found, from.map(SweepSector::of_row), by_bitmap)
 }
 
+/// True if members may be filled.
+fn may_rebuild(core: &Core) -> bool {
+    !core.run.is_read_only() && core.log.stage() >= crate::log::StartStage::Replayed
+}
+
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
 type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool, u64);
 
@@ -288,7 +302,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if core.run.is_read_only() {
         return ordered_scrub(sweeper).filter(|(kind, ..)| *kind == SweepKind::Scrub { repair: false });
     }
-    if core.log.stage() < crate::log::StartStage::Replayed {
+    if !may_rebuild(core) {
         return None;
     }
     while let Some((member, slot)) = core.take_spare() {
@@ -296,8 +310,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
         core.request_commit();
     }
     let (targets, from, by_bitmap) = rebuild_targets(core);
-    let is_new = || targets.iter().any(|target| !sweeper.gave_up.borrow().contains(&target.member));
-    if !targets.is_empty() && is_new() {
+    if sweeper.has_new(&targets) {
         return Some((SweepKind::Rebuild, targets, from, by_bitmap, 0));
     }
     let resync = core.consistency.resync_from();
@@ -432,7 +445,7 @@ async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
     let gives_up = kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space;
     let targets = sweep.targets.iter().map(|target| target.member).filter(|_| gives_up);
     *sweeper.gave_up.borrow_mut() = targets.collect();
-    core.event(Event::SweepStopped { kind, reason });
+    core.event(Event::SweepStopped { kind, reason, goes_on: false });
     let due = core.now() + AGAIN_AFTER;
     let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
     while again && core.now() < due && !core.run.is_stopping() {
@@ -445,16 +458,21 @@ fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     let (kind, at) = (sweep.kind, sweep.watermark());
     let percent = at.get() * 100 / sweep.end.get().max(1);
     let mut reason = format!("paused at {percent} %");
+    let mut goes_on = !core.run.is_stopping();
     if let SweepKind::Scrub { repair } = kind {
         if sweeper.cancelled.replace(false) {
             reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
+            goes_on = false;
         } else if core.run.is_stopping() {
             reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
         } else {
+            if !sweeper.paused.get() {
+                reason = format!("paused at {percent} % for a rebuild, and goes on after it");
+            }
             sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
         }
     }
-    core.event(Event::SweepStopped { kind, reason });
+    core.event(Event::SweepStopped { kind, reason, goes_on });
 }
 
 async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
@@ -542,7 +560,7 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     let mut skips = 0u32;
     loop {
-        let stop = sweeper.halts(&core) || sweep.error.borrow().is_some();
+        let stop = sweeper.halts(&core, sweep.kind) || sweep.error.borrow().is_some();
         if !stop && let Err(failed) = check_health(&core) {
             sweep.error.borrow_mut().get_or_insert(failed);
             break;
@@ -575,7 +593,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         }
         sweep.next.set(window.end);
         sweep.running.borrow_mut().insert(start);
-        if !pace(&core, &sweeper, window.end - before).await {
+        if !pace(&core, &sweeper, sweep.kind, window.end - before).await {
             // The window stays in `running`: a resumed sweep begins with it.
             break;
         }
@@ -643,16 +661,16 @@ fn skipped(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> Option<Sw
 }
 
 /// Waits for the window's turn under the speed bounds. Returns `false` if the sweep must end, which waits for no bound.
-async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
+async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, kind: SweepKind, sectors: u64) -> bool {
     loop {
         let Some(due) = turn(core, sweeper, sectors) else { return true };
         let bounds = sweeper.bounds.get();
         if core.now() < due {
             core.clock.wake_at(&core.ready, due);
         }
-        let goes_on = || core.now() >= due || sweeper.halts(core) || sweeper.bounds.get() != bounds;
-        core.ready.until(&sweeper.pace_changed, goes_on).await;
-        if sweeper.halts(core) {
+        let goes_on = || core.now() >= due || sweeper.halts(core, kind) || sweeper.bounds.get() != bounds;
+        core.ready.until(&core.sweep_changed, goes_on).await;
+        if sweeper.halts(core, kind) {
             return false;
         }
         if core.now() >= due {

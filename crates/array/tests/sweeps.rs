@@ -137,3 +137,42 @@ fn bad_blocks_of_a_member_that_is_back_are_filled_once_it_is_in_sync() {
         assert!(content(&world, MemberId(1))[at.clone()] == content(&world, MemberId(0))[at], "{level} on {lanes} lanes");
     }
 }
+
+/// A monthly scrub may take days. A second failure in that time would lose data.
+#[test]
+fn a_scrub_gives_way_to_a_rebuild_and_goes_on_after_it() {
+    for lanes in [1, 2] {
+        for replaces in [false, true] {
+            let mut config = config(Level::Raid5, 3);
+            config.spares = vec![MemberConfig::in_sync(MemberId(3), SECTORS)];
+            let mut world = World::of(&config, 1, lanes);
+            world.rams[0].0.borrow_mut().memory_mut()[..bytes(PAGE)].fill(0xaa);
+            world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_speed(None, Some(SECTORS / 64))));
+            world.carry_out(Command::Scrub { repair: false, from_sector: 0 }).expect("nothing else runs");
+            world.run_until("a quarter", |status| status.members[1].read_sectors > SECTORS / 4);
+            let command = match replaces {
+                false => Command::Fail(MemberId(1)),
+                true => Command::Replace { member: MemberId(1), spare: MemberId(3) },
+            };
+            world.carry_out(command).expect("it can be spared");
+            let (mut merged, mut told) = (LaneEvents::new(lanes), Vec::new());
+            for _ in 0..1_000_000 {
+                let goes_on = world.step();
+                for (lane, device) in world.lanes.iter().enumerate() {
+                    told.extend(device.take_events().into_iter().flat_map(|event| merged.merge(lane, event, false)));
+                }
+                if told.iter().any(|event| matches!(event, Event::SweepFinished { kind: SweepKind::Scrub { .. }, .. })) {
+                    break;
+                }
+                assert!(goes_on, "nothing happens any more: {told:?}");
+            }
+            let place =
+                |what: &dyn Fn(&Event) -> bool| told.iter().position(what).unwrap_or_else(|| panic!("missing in {told:?}"));
+            let stopped = place(&|event| matches!(event, Event::SweepStopped { goes_on: true, .. }));
+            let in_sync = place(&|event| matches!(event, Event::MemberInSync { member: MemberId(3), slot: 1 }));
+            let finished = place(&|event| matches!(event, Event::SweepFinished { kind: SweepKind::Scrub { .. }, .. }));
+            assert!(stopped < in_sync && in_sync < finished, "{lanes} lanes: {told:?}");
+            assert_eq!(world.status().mismatch_sectors, Some(PAGE), "{lanes} lanes: what was found before it gave way counts");
+        }
+    }
+}

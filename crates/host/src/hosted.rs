@@ -448,7 +448,7 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
             let wrong: String = wrong.iter().map(|(member, sectors)| format!("; {sectors} wrong on {}", name(member))).collect();
             format!("{} finished in {ms} ms, {mismatch_sectors} sectors with mismatches{wrong}", sweep(kind))
         }
-        Event::SweepStopped { kind, reason } => format!("{} stopped: {reason}", sweep(kind)),
+        Event::SweepStopped { kind, reason, .. } => format!("{} stopped: {reason}", sweep(kind)),
         Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
             let outcome = match (culprit, repaired) {
                 (Some((member, slot)), false) => format!("{} (slot {slot}) is wrong", name(member)),

@@ -40,6 +40,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
                 gave_up = true;
                 break array;
             }
+            None if kinds.contains(&"scrub") && is_filling(&array) && gave_way(&self::ends(client, sequence, kinds)?) => {}
             None if array.measuring || kinds.contains(&"rebuild") && is_filling(&array) => {}
             None => break array,
         }
@@ -68,6 +69,12 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         _ if gave_up => Err(Failure::Failed(format!("array \"{name}\": {GAVE_UP}"))),
         _ => Ok(ends),
     }
+}
+
+/// True if a sweep has paused and not gone on yet: a scrub does for a rebuild. `ends`: those of its kind.
+fn gave_way(ends: &[EventView]) -> bool {
+    let is_last = |index: usize, end: &EventView| ends[index + 1..].iter().all(|later| later.array != end.array);
+    ends.iter().enumerate().any(|(index, end)| is_held(end) && is_last(index, end))
 }
 
 /// How sweeps of these kinds ended after event `sequence`.
@@ -188,6 +195,18 @@ mod tests {
 
     fn of(view: serde_json::Value) -> ArrayView {
         serde_json::from_value(view).expect("a view")
+    }
+
+    #[test]
+    fn a_scrub_that_gave_way_goes_on_until_it_has_ended() {
+        let end = |array: &str, kind: &str, text: &str| crate::view::plain_event(array, kind, text.into());
+        let held = end("tank", "sweep_stopped", "scrub stopped: paused at 40 % for a rebuild, and goes on after it");
+        let over = end("tank", "sweep_finished", "");
+        assert!(gave_way(&[held.clone()]) && gave_way(&[over.clone(), held.clone()]));
+        assert!(gave_way(&[held.clone(), end("lake", "sweep_finished", "")]), "another array's");
+        assert!(
+            !gave_way(&[held.clone(), over]) && !gave_way(&[held, end("tank", "sweep_stopped", "cancelled")]) && !gave_way(&[])
+        );
     }
 
     #[test]

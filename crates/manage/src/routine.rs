@@ -16,7 +16,7 @@ use crate::config::{Config, ReplacementConfig, RoutineConfig};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::view::{all_members, plain_event};
+use crate::view::{all_members, is_held, plain_event};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -229,7 +229,8 @@ impl Work {
         if finished.len() == names.len() {
             self.note_scrub(&view.uuid, |job| job.position = None);
             self.scrubs.remove(&view.uuid);
-        } else if let Some(stopped) = ends.iter().rfind(|event| event.kind == "sweep_stopped" && !view.paused) {
+        } else if let Some(stopped) = ends.iter().rfind(|event| event.kind == "sweep_stopped" && !view.paused && !is_held(event))
+        {
             self.scrubs.remove(&view.uuid);
             if stopped.text.contains("cancelled") {
                 self.note_scrub(&view.uuid, |job| job.position = None);

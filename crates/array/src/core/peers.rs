@@ -18,6 +18,12 @@ impl Core {
         self.peers.is_replayed()
     }
 
+    /// True if there is a spare that is to take a slot now.
+    pub fn wants_spare(&self) -> bool {
+        let members = self.members.borrow();
+        if self.partition.lane > 0 { self.peers.has_assigned(&members) } else { members.wants_spare() }
+    }
+
     /// A spare that is to take a slot now, and the slot.
     pub fn take_spare(&self) -> Option<(MemberId, usize)> {
         let mut members = self.members.borrow_mut();

@@ -42,7 +42,8 @@ enum Part {
         wrong: Vec<(MemberId, u64)>,
         duration: Nanos,
     },
-    Stopped(String),
+    /// The cause, and whether it goes on by itself.
+    Stopped(String, bool),
 }
 
 fn place_of(kind: SweepKind) -> usize {
@@ -85,7 +86,7 @@ impl LaneEvents {
             Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
                 self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
             }
-            Event::SweepStopped { kind, reason } => self.ended(kind, lane, Part::Stopped(reason), paused),
+            Event::SweepStopped { kind, reason, goes_on } => self.ended(kind, lane, Part::Stopped(reason, goes_on), paused),
             Event::ReadCorrected { .. }
             | Event::NoSpace { .. }
             | Event::SuperblockRefused { .. }
@@ -109,12 +110,15 @@ impl LaneEvents {
     /// The end of a sweep, if that was the last lane's.
     fn end(&mut self, kind: SweepKind, paused: bool) -> Option<Event> {
         let round = self.rounds[place_of(kind)].as_mut()?;
-        let (mut idle, mut stopped, mut all) = (false, None, (0, BTreeMap::new(), 0));
+        let (mut idle, mut stopped, mut goes_on, mut all) = (false, None, true, (0, BTreeMap::new(), 0));
         for part in &round.lanes {
             match part {
                 Part::Runs => return None,
                 Part::Idle => idle = true,
-                Part::Stopped(reason) => stopped = stopped.or(Some(reason.clone())),
+                Part::Stopped(reason, this_goes_on) => {
+                    stopped = stopped.or(Some(reason.clone()));
+                    goes_on &= this_goes_on;
+                }
                 Part::Finished { mismatch_sectors, wrong, duration } => {
                     all.0 += mismatch_sectors;
                     wrong.iter().for_each(|&(member, sectors)| *all.1.entry(member).or_insert(0) += sectors);
@@ -129,13 +133,13 @@ impl LaneEvents {
         match stopped {
             Some(reason) => {
                 // The progress of a lane counts, if the others go on.
-                let goes_on = |part: &mut Part| match part {
-                    Part::Finished { .. } if paused => {}
+                let begin_anew = |part: &mut Part| match part {
+                    Part::Finished { .. } if paused || goes_on => {}
                     _ => *part = Part::Idle,
                 };
-                round.lanes.iter_mut().for_each(goes_on);
+                round.lanes.iter_mut().for_each(begin_anew);
                 (round.is_reported, round.rebuilt) = (false, false);
-                Some(Event::SweepStopped { kind, reason })
+                Some(Event::SweepStopped { kind, reason, goes_on })
             }
             None => {
                 self.rounds[place_of(kind)] = None;
@@ -164,7 +168,7 @@ mod tests {
     }
 
     fn stopped(kind: SweepKind) -> Event {
-        Event::SweepStopped { kind, reason: "paused".into() }
+        Event::SweepStopped { kind, reason: "paused".into(), goes_on: false }
     }
 
     #[test]
@@ -195,6 +199,17 @@ mod tests {
         (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
         assert_eq!(events.merge(0, finished(SCRUB, 1, 5), true), []);
         assert_eq!(events.merge(1, stopped(SCRUB), true), [stopped(SCRUB)]);
+        assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1);
+        assert_eq!(events.merge(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
+    }
+
+    #[test]
+    fn lanes_that_were_through_before_a_scrub_gave_way_count_when_the_others_go_on() {
+        let mut events = LaneEvents::new(2);
+        (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
+        assert_eq!(events.merge(0, finished(SCRUB, 1, 5), false), []);
+        let gives_way = Event::SweepStopped { kind: SCRUB, reason: "paused".into(), goes_on: true };
+        assert_eq!(events.merge(1, gives_way.clone(), false), [gives_way]);
         assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1);
         assert_eq!(events.merge(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
     }

@@ -266,7 +266,8 @@ impl Jobs {
             let view = rest.service.array(array)?;
             let ends = ends(&view, rest.service.events().since(sequence), kinds);
             let runs = running(&view, kinds).is_some();
-            let is_held = view.paused || view.measuring;
+            // A scrub gives way to a rebuild.
+            let is_held = view.paused || view.measuring || has_targets(&view);
             let is_rebuild = kinds.contains(&"rebuild");
             let is_open = if is_rebuild { has_targets(&view) } else { ended_count(&ends) < redundant_count(&view) };
             if is_held {
