@@ -155,11 +155,9 @@ impl Core {
     pub async fn write_begin(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
-        if !self.metadata.is_dirty_durable() {
-            if !self.metadata.dirty(&self.ready).await {
-                self.activity.end_write(self.now());
-                return Err(lost("write", "no member takes a superblock that says \"dirty\""));
-            }
+        if !self.metadata.is_dirty_durable() && !self.metadata.dirty(&self.ready).await {
+            self.activity.end_write(self.now());
+            return Err(lost("write", "no member takes a superblock that says \"dirty\""));
         }
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {
