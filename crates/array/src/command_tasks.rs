@@ -190,7 +190,11 @@ impl Core {
                 Ok(())
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
-            Step::CommitDrops => match self.wait_at_most(PATIENCE, |core| core.is_serving() && !core.acks_are_held()).await {
+            // Where no member takes a superblock, one that is added will, once it is in sync.
+            Step::CommitDrops => match self
+                .wait_at_most(PATIENCE, |core| core.is_serving() && (!core.acks_are_held() || core.metadata.refuses_acks()))
+                .await
+            {
                 true => Ok(()),
                 false => Err(Refusal(
                     "the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into(),

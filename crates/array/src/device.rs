@@ -175,7 +175,7 @@ impl<R: Recorder> ArrayDevice<R> {
             log: R::Log::default(),
             relay: several.then(|| Relay::new(ports.partition(&config.geometry, lane), ports.clone())),
             is_divided,
-            coordinator_lane: (is_divided && lane == 0).then(|| CoordinatorLane::new(config, ports)),
+            coordinator_lane: (is_divided && lane == 0).then(|| CoordinatorLane::new(config, &member_limits, ports)),
             elsewhere: Vec::new(),
             members,
             update: None,

@@ -359,9 +359,8 @@ impl Engine {
     /// The metadata update has ended, with failures on these members.
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
         let dropped = self.drop_unrecorded(failures);
-        // After a crash a superblock that one member took outvotes those of the others.
         let is_unwritten = match self.core.metadata.is_of_state() {
-            true => self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member)),
+            true => self.refuses_state(failures),
             false => dropped.len() < failures.len(),
         };
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
@@ -371,6 +370,11 @@ impl Engine {
         }
         let update = self.core.metadata.end(end);
         self.core.wake_updater(&update);
+    }
+
+    /// True if no member in sync took a superblock update. After a crash one that was taken outvotes those of the others.
+    pub(crate) fn refuses_state(&self, failures: &IoFailures) -> bool {
+        self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member))
     }
 
     /// An append to a member's log has ended.

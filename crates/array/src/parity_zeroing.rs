@@ -40,8 +40,10 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
             let fua = zeroing.fua || core.has_volatile_members() && core.log.config.is_some();
             core.wait_for_ack_barrier().await;
             core.gate_client_write(&sync);
-            let result = match core.health() {
-                Health::Failed => Err(lost("write", "no member is left to take a part of it")),
+            // R10: a member dropped meanwhile has no record of this.
+            let result = match (core.drops_are_recorded(), core.health()) {
+                (Err(error), _) => Err(error),
+                (_, Health::Failed) => Err(lost("write", "no member is left to take a part of it")),
                 _ => zero_members(&core, &stripes, &rows, Zeroing { fua, fast: false, ..zeroing }).await,
             };
             core.wait_for_ack_barrier().await;

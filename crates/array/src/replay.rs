@@ -24,11 +24,15 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Data, IoError, bytes};
+use stria_block::{Buffer, Data, IoError, Nanos, bytes};
 use stria_parity::{PARITY_COUNT_MAX, Strip};
 
 /// Pieces of the overlay written at once.
 const BATCH: usize = 64;
+/// 1 s: the pause after a superblock that no member took.
+const REFUSAL_PAUSE: Nanos = 1_000_000_000;
+/// After so many the array becomes read-only.
+const REFUSALS_MAX: u32 = 5;
 
 /// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `unsynced`: some slot
 /// is empty, rebuilding, or has a replacement.
@@ -61,13 +65,19 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, unsynced: bo
     }
     let mut left = core.log.overlay.pieces();
     let has_holders = || core.has(Flaw::ReplayWaitsInVain) || core.log.replay_has_holders(&core.members.borrow());
+    let mut refusals = 0;
     while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() {
         if has_holders() {
             core.wait_for_ack_barrier_or(|| !has_holders()).await;
             match core.drops_are_recorded() {
-                Err(error) if has_holders() => return give_up(&core, &error),
-                _ => continue,
+                Err(error) if has_holders() && refusals == REFUSALS_MAX => return give_up(&core, &error),
+                Err(_) if has_holders() => {
+                    refusals += 1;
+                    core.sleep_until(core.now() + REFUSAL_PAUSE).await;
+                }
+                _ => {}
             }
+            continue;
         }
         let has_no_holder = |row: MemberSector| {
             let (stripe, row) = core.geometry.stripe_of_row(row);

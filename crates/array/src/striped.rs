@@ -50,8 +50,9 @@ fn send_run(core: &Rc<Core>, parent: usize, run: Run, operation: Operation) {
     match member {
         Some(member) => {
             let io = MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation };
-            let is_bad = core.members.borrow().get(member).has_bad(&run.start_sector.run(run.sectors));
-            match is_bad {
+            // Also where the list is due that no longer names its sectors.
+            let have_bad = core.members.borrow().have_bad_blocks();
+            match have_bad {
                 true => core.ready.spawn(write_over_bad_blocks(Rc::clone(core), parent, io)),
                 false => core.send_part(parent, run.pieces, io),
             }
@@ -82,7 +83,9 @@ impl Personality for Striped {
         let members = core.members.borrow();
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
         let rows = member_sector.run(request.sectors);
-        (members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
+        let writes = matches!(request.operation, Operation::Write { .. });
+        let waits = writes && members.have_bad_blocks();
+        (!waits && members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
     }
 
     fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs> {

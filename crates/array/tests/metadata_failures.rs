@@ -205,6 +205,12 @@ fn without_redundancy_it_waits_as_well() {
     world.wait(1000).expect("it ends").expect("all is well");
     assert_eq!(world.recorder.lists.borrow().last().map(Vec::len), Some(0));
     read(&mut world).expect("written");
+    // The second write to bad blocks, whose list cannot be written.
+    let mut world = World::of(Level::Raid0, vec![MemberSector::new(32)..MemberSector::new(40)]);
+    world.faults[1].set(Fault::Refuses);
+    world.write(80, 1000).expect("it ends").expect("a flush will tell");
+    let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+    world.ask(80, 8, Operation::Write { from, fua: true }, 1000).expect("it ends").expect_err("FUA promises what a flush does");
 }
 
 #[test]

@@ -66,7 +66,14 @@ impl<R> Plan<R> {
 
     /// The most lanes that all arrays of the tree can have.
     pub fn lanes_max(&self) -> usize {
-        let own = self.start.recorder.lanes_max().min(LANES_MAX);
+        let config = &self.start.config;
+        let has_bad_blocks =
+            config.slots.iter().filter_map(|slot| slot.member.as_ref()).any(|member| !member.bad_blocks.is_empty());
+        // Without redundancy each lane has an engine of the whole array, and only the first one records metadata.
+        let own = match has_bad_blocks && !config.geometry.level().is_redundant() {
+            true => 1,
+            false => self.start.recorder.lanes_max().min(LANES_MAX),
+        };
         self.spans().map(Self::lanes_max).fold(own, Ord::min)
     }
 

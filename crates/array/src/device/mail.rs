@@ -6,7 +6,7 @@ use crate::member::Members;
 use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, Recorder, Synced, UpdateEnd};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-use stria_block::{Completion, Request};
+use stria_block::{Completion, Limits, Request};
 
 /// The state that the coordinator keeps for all lanes.
 pub(super) struct CoordinatorLane {
@@ -18,15 +18,17 @@ pub(super) struct CoordinatorLane {
 }
 
 impl CoordinatorLane {
-    pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
+    pub fn new<P>(config: &ArrayConfig, limits: &[Limits], ports: &Ports<P>) -> Self {
         let replaying = replaying(config, ports);
-        let coordinator = coordinator(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
+        let replays: Vec<bool> = (0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect();
+        let coordinator = coordinator(config, limits, &replays);
         Self { coordinator, rebuilt: BTreeMap::new(), replaying }
     }
 }
 
-fn coordinator(config: &ArrayConfig, replays: &[bool]) -> Coordinator {
-    let members = Members::new(config);
+fn coordinator(config: &ArrayConfig, limits: &[Limits], replays: &[bool]) -> Coordinator {
+    let mut members = Members::new(config);
+    members.set_limits(limits);
     let state = members.state(!config.suspects_parity, config.synced);
     let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
     Coordinator::new(&state, replays, config.intent.as_ref(), bad)
@@ -196,7 +198,8 @@ impl<R: Recorder> Driver<R> {
         }
         let instructions = lane.coordinator.drop_members(0, &dropped);
         self.give(instructions);
-        let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All);
+        let is_taken = !self.engine.refuses_state(failures);
+        let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All && is_taken);
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
             self.others().tell_all(|| Message::AllResynced);

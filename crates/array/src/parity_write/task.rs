@@ -265,6 +265,12 @@ async fn try_write(
         // else.
         _ => core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await,
     }
+    if behind.is_none()
+        && let Err(error) = core.drops_are_recorded()
+    {
+        core.log_forget(logged);
+        return Some(Err(error));
+    }
     let batch = core.batch();
     for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
         send(core, stripe, part, plan, &written, parity, write.fua, |io| core.send_in(batch, io));
