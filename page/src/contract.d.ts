@@ -2132,7 +2132,7 @@ export interface components {
         LatencyView: {
             /**
              * Format: uint64
-             * @description The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+             * @description The recent requests that median and 99th percentile are of. All members begin anew when a resync or rebuild of the array ends.
              * @default 0
              */
             count: number;

@@ -325,7 +325,7 @@ pub struct MemberView {
 /// How long requests of one kind take, exact to 12 %.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyView {
-    /// The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+    /// The recent requests that median and 99th percentile are of. All members begin anew when a resync or rebuild of the array ends.
     #[serde(default)]
     pub count: u64,
     /// Half of the recent ones took no longer.

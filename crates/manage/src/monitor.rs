@@ -14,8 +14,9 @@ mod metrics;
 mod observer;
 mod options;
 mod page;
+mod slow;
 
-pub use board::{DriveEntry, ask, slow};
+pub use board::{DriveEntry, ask};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
@@ -30,6 +31,7 @@ use board::Board;
 use observer::Observer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use slow::SlowWatch;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -71,6 +73,7 @@ pub struct Monitor {
     messenger: Messenger,
     board: Board,
     health: Mutex<HealthConfig>,
+    slow: Mutex<SlowWatch>,
     tracker: Mutex<Tracker>,
     /// The arrays of the configuration, where there is one.
     adopted: OnceLock<Adopted>,
@@ -92,6 +95,7 @@ impl Monitor {
             messenger: plan.messenger,
             board: Board::default(),
             health: Mutex::new(plan.health),
+            slow: Mutex::default(),
             adopted: OnceLock::new(),
             drives: OnceLock::new(),
             patience: Mutex::new(NOT_SERVED_FOR),
@@ -176,6 +180,11 @@ impl Monitor {
         }
     }
 
+    /// The members of an array and its spans that are slow beside the others of theirs.
+    pub fn slow(&self, array: &str) -> Vec<SlowMember> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).of(array)
+    }
+
     /// Asks all drives of the machine for their health, too.
     pub fn ask_all_drives(&self, drives: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) {
         let _ = self.drives.set(Box::new(drives));
@@ -222,7 +231,8 @@ impl Monitor {
             let events = service.events().since(sequence);
             let views = service.arrays();
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
-            let mut seen = observer.look(now, &views, &events, &self.board.entries(), &self.health());
+            self.slow.lock().unwrap_or_else(PoisonError::into_inner).look(&views, &self.health());
+            let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             observer.look_for_missing(now, &self.missing(), patience, &mut seen);
             std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
@@ -339,8 +349,7 @@ fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
 async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {
     let page = off_thread(move || {
         let views = views(&monitor)?;
-        let config = monitor.health();
-        let slow = views.iter().flat_map(|view| slow(view, &config)).collect();
+        let slow = views.iter().flat_map(|view| monitor.slow(&view.name)).collect();
         Ok(HealthPage { drives: monitor.board.entries(), slow })
     });
     page.await.map(Json)

@@ -142,7 +142,7 @@ impl Rest {
 
     /// The arrays. `is_fresh`: as they are now, rather than within the last second.
     fn entries(&self, is_fresh: bool) -> Vec<ArrayEntry> {
-        self.looks.arrays(is_fresh, &self.monitor.health(), || (self.service.arrays(), self.keeper.adopted()))
+        self.looks.arrays(is_fresh, |array| self.monitor.slow(array), || (self.service.arrays(), self.keeper.adopted()))
     }
 
     fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {

@@ -1,12 +1,12 @@
 //! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it has seen.
 
-use super::board::{DriveEntry, slow};
+use super::board::DriveEntry;
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
 use crate::view::{all_members, found_mismatch, is_lost, is_unseen, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
-use stria_health::{DriveHealth, HealthConfig, Verdict};
+use stria_health::{DriveHealth, SlowMember, Verdict};
 use stria_terminal::size;
 
 /// A member or an array that has not answered for so long is told.
@@ -88,14 +88,14 @@ impl Observer {
         }
     }
 
-    /// Takes the views of all arrays, the events since the last look, and what is known of drives.
+    /// Takes the views of all arrays, the events since the last look, and what is known of drives. `slow`: the slow members of an array.
     pub fn look(
         &mut self,
         now: Instant,
         views: &[ArrayView],
         events: &[EventView],
         drives: &[DriveEntry],
-        config: &HealthConfig,
+        slow: impl Fn(&str) -> Vec<SlowMember>,
     ) -> Seen {
         let mut seen = Seen::default();
         for view in views {
@@ -106,7 +106,7 @@ impl Observer {
             if !is_unseen(view) {
                 self.look_at(now, view, events, &mut seen);
             }
-            lasting(view, config, &mut seen.conditions);
+            lasting(view, &slow(&view.name), &mut seen.conditions);
             health(view, drives, &mut seen);
         }
         let is_here = |name: &String| views.iter().any(|view| view.name == *name);
@@ -268,8 +268,8 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
     }
 }
 
-/// The causes that the view alone shows.
-fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Condition>) {
+/// The causes that the view shows, and slow members.
+fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition>) {
     let name = &view.name;
     let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
     if let Some(seconds) = view.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
@@ -304,7 +304,7 @@ fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Conditi
             so(Event::MemberSilent, Some(path), format!("member {path} of array \"{name}\" has not answered for {time}"));
         }
     }
-    for member in slow(view, config) {
+    for member in slow {
         let path = &member.path;
         let text = format!("member {path} of array \"{name}\" {}; it slows all of them", member.words());
         so(Event::SlowMember, Some(path), text);
@@ -340,6 +340,7 @@ mod tests {
     use super::*;
 
     const NOTHING: &[EventView] = &[];
+    const NONE_SLOW: fn(&str) -> Vec<SlowMember> = |_| Vec::new();
 
     /// An array with these members: path and role.
     fn array(members: &[(&str, &str)]) -> ArrayView {
@@ -361,7 +362,7 @@ mod tests {
     }
 
     fn look(observer: &mut Observer, view: &ArrayView) -> (Vec<String>, Vec<String>) {
-        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], NONE_SLOW);
         (names(&seen.conditions), names(&seen.happenings))
     }
 
@@ -394,7 +395,7 @@ mod tests {
             look(&mut observer, &before);
             let failed = lose(before, "a");
             for _ in 0..2 {
-                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], &HealthConfig::default());
+                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], NONE_SLOW);
                 let told: Vec<(&Event, &str)> =
                     seen.conditions.iter().map(|cause| (&cause.event, cause.component.as_deref().unwrap_or_default())).collect();
                 assert_eq!(told, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());
@@ -432,7 +433,7 @@ mod tests {
         assert_eq!(look(&mut observer, &array(WELL)).0, [""; 0]);
         // It loses a member later: that is another cause.
         assert_eq!(look(&mut observer, &array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")])).0, ["Fail"]);
-        let seen = observer.look(Instant::now(), &[], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[], NOTHING, &[], NONE_SLOW);
         assert_eq!((names(&seen.happenings), seen.gone), (vec!["DeviceDisappeared".into()], vec!["tank".to_owned()]));
     }
 
@@ -469,18 +470,18 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         let mut full = array(WELL);
         full.members[0].no_room = true;
-        let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["NoSpace"]);
         let cause = seen.conditions[0].clone();
         assert!(!seen.is_unknown(&cause));
         full.silent_s = Some(6);
-        let seen = observer.look(Instant::now(), &[full], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[full], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["ArraySilent"]);
         assert!(seen.is_unknown(&cause) && !seen.is_unknown(&seen.conditions[0]));
         // Nothing is made up of one that has never answered, and it hides no other.
         let unseen = crate::view::unseen("lake", &[1; 16], 9);
         let failed = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
-        let seen = observer.look(Instant::now(), &[unseen, failed], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[unseen, failed], NOTHING, &[], NONE_SLOW);
         assert_eq!((names(&seen.conditions), names(&seen.happenings)), (vec!["ArraySilent".into(), "Fail".into()], vec![]));
     }
 
@@ -516,7 +517,7 @@ mod tests {
         let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into() };
         let health = DriveHealth { verdict: Verdict::Replace, findings: vec![finding], ..DriveHealth::default() };
         let entry = DriveEntry { path: "b".into(), read_at_s: 0, health: Some(health), error: None, seat: None };
-        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["DriveReplace"]);
         assert!(seen.conditions[0].text.contains("it expects to fail"));
         // A drive that sleeps or does not answer is not well again for that.
@@ -524,7 +525,7 @@ mod tests {
         let asleep = DriveHealth { asleep: true, ..DriveHealth::default() };
         for (health, is_unknown) in [(None, true), (Some(asleep), true), (Some(DriveHealth::default()), false)] {
             let entry = DriveEntry { path: "b".into(), read_at_s: 0, health, error: None, seat: None };
-            let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
+            let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);
             assert_eq!((names(&seen.conditions), seen.is_unknown(cause)), (vec![], is_unknown));
         }
     }
