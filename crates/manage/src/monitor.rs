@@ -239,6 +239,7 @@ impl Monitor {
             let messages = {
                 let mut tracker = self.lock();
                 seen.gone.iter().for_each(|array| tracker.forget(array));
+                seen.anew.iter().for_each(|cause| tracker.renew(cause));
                 tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
             messages.into_iter().for_each(|message| self.tell(&service, message));
