@@ -1377,6 +1377,8 @@ export interface components {
              * @default []
              */
             lanes: components["schemas"]["LaneView"][];
+            /** @description The drives that last had these slots, as the daemon remembers them over restarts. */
+            last_drives?: components["schemas"]["LastDrive"][];
             /** @description The last complete scrub, as the daemon remembers it over restarts. */
             last_scrub?: components["schemas"]["ScrubView"] | null;
             /** @description In mdadm's words; `plain` if a level has only one. */
@@ -2096,6 +2098,20 @@ export interface components {
             /** @description Its settings and their reasons, in words. */
             setup: string;
         };
+        /** @description The drive that last had a slot. */
+        LastDrive: {
+            /** @description Its path then. */
+            path: string;
+            /** @description Where it sits, in words: `slot 7 of enclosure 3`. */
+            place?: string | null;
+            /** @description Its serial number. */
+            serial?: string | null;
+            /**
+             * Format: uint
+             * @description The slot.
+             */
+            slot: number;
+        };
         /**
          * @description So many percent of clients' requests end within a time while sweeps run; otherwise sweeps slow down, to `min_bytes_per_s` at
          *     the least.
@@ -2375,6 +2391,11 @@ export interface components {
             lost: boolean;
             /** @description The model that the drive reports. */
             model: string | null;
+            /**
+             * @description The array's data is not complete without it, so that it cannot be failed.
+             * @default false
+             */
+            needed: boolean;
             /**
              * @description It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
              * @default false

@@ -272,6 +272,8 @@ impl Monitor {
                 others_due = if self.board.is_expired() { Instant::now() } else { others_due };
                 let views = service.arrays();
                 self.board.refresh(&views, &self.health());
+                let entries = self.board.entries();
+                service.note_drives(&views, |path| place(&entries, path));
                 if let Some(drives) = self.drives.get().filter(|_| Instant::now() >= others_due) {
                     self.board.refresh_others(drives(), &self.health());
                     others_due = Instant::now() + board::EVERY;
@@ -331,6 +333,11 @@ impl Monitor {
         let text = "this is a test: alarms of this kind reach you".into();
         Ok(self.messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
     }
+}
+
+/// Where a drive sits, in words.
+fn place(entries: &[DriveEntry], path: &str) -> Option<String> {
+    entries.iter().find(|entry| entry.path.as_os_str() == path)?.seat.as_ref()?.words()
 }
 
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {

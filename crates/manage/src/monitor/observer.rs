@@ -2,7 +2,7 @@
 
 use super::board::DriveEntry;
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
-use crate::view::{all_members, found_mismatch, is_lost, is_unseen, was_replaced};
+use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
@@ -203,7 +203,7 @@ impl Observer {
         sweeps(known, view, events, self.rebuild_step, seen);
         known.came_degraded &= view.health != HealthView::Optimal;
         if known.came_degraded {
-            let text = format!("array \"{name}\" was degraded when it was first seen: {}", view.headline);
+            let text = format!("array \"{name}\" was degraded when it was first seen: {}{}", view.headline, last_drives(view));
             seen.conditions.push(condition(Event::DegradedArray, name, None, text));
         }
         let spare_count = all_members(view).iter().filter(|member| member.role == "spare").count();
