@@ -1853,7 +1853,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */

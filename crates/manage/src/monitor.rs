@@ -45,6 +45,8 @@ use tokio::sync::watch;
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 /// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// The array of a message that is about none.
+const NO_ARRAY: &str = "none";
 /// An array of the configuration that is not served for so long is told, unless `degraded-after` says otherwise.
 const NOT_SERVED_FOR: Duration = Duration::from_secs(30);
 
@@ -74,6 +76,8 @@ pub struct Monitor {
     board: Board,
     health: Mutex<HealthConfig>,
     slow: Mutex<SlowWatch>,
+    /// Parts of the configuration that do not hold, until this process ends.
+    faults: Mutex<Vec<Condition>>,
     tracker: Mutex<Tracker>,
     /// The arrays of the configuration, where there is one.
     adopted: OnceLock<Adopted>,
@@ -96,6 +100,7 @@ impl Monitor {
             board: Board::default(),
             health: Mutex::new(plan.health),
             slow: Mutex::default(),
+            faults: Mutex::default(),
             adopted: OnceLock::new(),
             drives: OnceLock::new(),
             patience: Mutex::new(NOT_SERVED_FOR),
@@ -185,6 +190,13 @@ impl Monitor {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner).of(array)
     }
 
+    /// Raises the alarm that a part of the configuration does not hold. It lasts until this process ends.
+    pub fn stand(&self, part: &str, text: String) {
+        let array = NO_ARRAY.to_owned();
+        let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text: format!("{part}: {text}") };
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
     /// Asks all drives of the machine for their health, too.
     pub fn ask_all_drives(&self, drives: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) {
         let _ = self.drives.set(Box::new(drives));
@@ -235,6 +247,7 @@ impl Monitor {
             let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             observer.look_for_missing(now, &self.missing(), patience, &mut seen);
+            seen.conditions.extend(self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
             std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
             let messages = {
                 let mut tracker = self.lock();
@@ -329,7 +342,7 @@ impl Monitor {
         }
         let service = self.service.upgrade().ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?;
         let arrays = service.about().arrays;
-        let array = arrays.first().cloned().unwrap_or_else(|| "none".into());
+        let array = arrays.first().cloned().unwrap_or_else(|| NO_ARRAY.into());
         let text = "this is a test: alarms of this kind reach you".into();
         Ok(self.messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
     }

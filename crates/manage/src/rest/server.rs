@@ -15,6 +15,7 @@ use super::types::{Action, Login, LoginWays, Via};
 use super::{Rest, page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
+use crate::nbd::no_tls;
 use crate::view;
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -128,7 +129,7 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
     let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
     let tls = options.server_config().unwrap_or_else(|error| {
-        warn(error);
+        rest.monitor.stand("[api]", format!("{error}: {}", no_tls("the API")));
         None
     });
     if let Err(fault) = options.check_service() {
