@@ -3,6 +3,7 @@
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
 use crate::keeper::Keeper;
+use crate::order_words::order_words;
 use crate::routine::Routine;
 use crate::service::Service;
 use crate::view;
@@ -54,9 +55,11 @@ pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
         let user = user.map_or_else(|| format!("user {uid}"), |user| format!("{} (user {uid})", user.name));
         let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
         let outcome = if status < 300 { "done".to_owned() } else { format!("refused or failed (status {status})") };
+        let (method, path) = what.split_once(' ').unwrap_or(("", what.as_str()));
+        let words = order_words(method, path, &body);
         let array = what.split('/').skip_while(|part| *part != "arrays" && *part != "adopted").nth(1).unwrap_or_default();
         let array = percent_encoding::percent_decode_str(array).decode_utf8_lossy().into_owned();
-        let text = format!("{user}{process} ordered {what} {body}: {outcome}");
+        let text = format!("{user}{process} ordered: {words}; {outcome}");
         service.events().push(view::plain_event(&array, "ordered", text));
     })
 }

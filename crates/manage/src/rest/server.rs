@@ -16,6 +16,7 @@ use super::{Rest, page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
 use crate::nbd::no_tls;
+use crate::order_words::order_words;
 use crate::view;
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -495,7 +496,8 @@ impl Server {
                 forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word()));
             // Nothing that the caller has written.
             if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
-                let text = format!("{by} was refused {method} /api/v1{}: {}", route.path, error.message);
+                let words = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
+                let text = format!("{by} was refused: {words}; {}", error.message);
                 self.rest.service.events().push(view::plain_event("", "ordered", text));
             }
             return error.into_response();
@@ -513,7 +515,11 @@ impl Server {
         let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
         let outcome = blocking(move || (server.routes[index].work)(call)).await;
         let note = |outcome: &str| {
-            let text = format!("{by} ordered {method} {} {order}: {outcome}", cut(path, SHOWN_BYTES_MAX));
+            let words = match path {
+                "/api/v1/actions" => format!("an action {order}"),
+                path => order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), ""),
+            };
+            let text = format!("{by} ordered: {words}; {outcome}");
             self.rest.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
         };
         match &outcome {
