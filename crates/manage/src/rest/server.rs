@@ -66,6 +66,8 @@ const ARRAY_BYTES_MAX: usize = 64;
 /// The time for which refusals of one origin are counted: one event tells of requests without the right, so that they cannot drive orders out of the
 /// record.
 const REFUSALS_EVERY: Duration = Duration::from_secs(60);
+/// Orders of a user within [`REFUSALS_EVERY`].
+const ORDERS_MAX: u32 = 300;
 /// The refused orders of one user with the right that have an event within that time.
 const REFUSED_ORDERS_MAX: u32 = 30;
 /// Origins whose refusals are remembered.
@@ -96,11 +98,13 @@ struct Server {
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
     refusals: Mutex<Refusals>,
+    /// Orders, by user: each is an event, and may take a lane's time.
+    orders: Mutex<Refusals>,
     /// The threads on which callers are looked up.
     callers: Handle,
 }
 
-/// Refusals that have an event, counted by origin.
+/// Refusals that have an event, or orders, counted by origin.
 #[derive(Default)]
 struct Refusals(HashMap<String, (Instant, u32)>);
 
@@ -182,7 +186,16 @@ async fn serve(
     let over = rest.service.shutdown().subscribe();
     let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
     let document = super::document().to_string();
-    let server = Arc::new(Server { routes: super::routes(), document, hosts, seen, refusals: Mutex::default(), callers, rest });
+    let server = Arc::new(Server {
+        routes: super::routes(),
+        document,
+        hosts,
+        seen,
+        refusals: Mutex::default(),
+        orders: Mutex::default(),
+        callers,
+        rest,
+    });
     let mut tasks = Vec::new();
     if let Some(listener) = unix.and_then(|unix| unix.listener().try_clone().and_then(UnixListener::from_std).ok()) {
         tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
@@ -501,6 +514,11 @@ impl Server {
                 self.rest.service.events().push(view::plain_event("", "ordered", text));
             }
             return error.into_response();
+        }
+        if is_order && self.orders.lock().unwrap_or_else(PoisonError::into_inner).count(origin.clone(), ORDERS_MAX).is_none() {
+            let text =
+                format!("{} gave more than {ORDERS_MAX} orders within a minute: wait, and give them more slowly", caller.name);
+            return ApiError::new(ApiErrorKind::TooMany, text).into_response();
         }
         // Bodies with tokens or a configuration stay out of the record.
         let (order, array) = match path {
