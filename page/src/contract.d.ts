@@ -1377,6 +1377,8 @@ export interface components {
              * @default []
              */
             lanes: components["schemas"]["LaneView"][];
+            /** @description The drives that last had these slots, as the daemon remembers them over restarts. */
+            last_drives?: components["schemas"]["LastDrive"][];
             /** @description The last complete scrub, as the daemon remembers it over restarts. */
             last_scrub?: components["schemas"]["ScrubView"] | null;
             /** @description In mdadm's words; `plain` if a level has only one. */
@@ -1851,7 +1853,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -2096,6 +2098,20 @@ export interface components {
             /** @description Its settings and their reasons, in words. */
             setup: string;
         };
+        /** @description The drive that last had a slot. */
+        LastDrive: {
+            /** @description Its path then. */
+            path: string;
+            /** @description Where it sits, in words: `slot 7 of enclosure 3`. */
+            place?: string | null;
+            /** @description Its serial number. */
+            serial?: string | null;
+            /**
+             * Format: uint
+             * @description The slot.
+             */
+            slot: number;
+        };
         /**
          * @description So many percent of clients' requests end within a time while sweeps run; otherwise sweeps slow down, to `min_bytes_per_s` at
          *     the least.
@@ -2132,7 +2148,7 @@ export interface components {
         LatencyView: {
             /**
              * Format: uint64
-             * @description The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+             * @description The recent requests that median and 99th percentile are of. All members begin anew when a resync or rebuild of the array ends.
              * @default 0
              */
             count: number;
@@ -2375,6 +2391,11 @@ export interface components {
             lost: boolean;
             /** @description The model that the drive reports. */
             model: string | null;
+            /**
+             * @description The array's data is not complete without it, so that it cannot be failed.
+             * @default false
+             */
+            needed: boolean;
             /**
              * @description It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
              * @default false

@@ -58,6 +58,8 @@ pub enum Event {
     ReadOnly,
     /// A member is far slower than the others.
     SlowMember,
+    /// A part of the configuration does not hold: a file that it names cannot be used.
+    ConfigFault,
     /// A drive's health calls for attention.
     DriveWatch,
     /// A drive's health calls for its replacement.
@@ -87,6 +89,7 @@ impl Event {
             Self::Unreadable => "Unreadable".into(),
             Self::ReadOnly => "ReadOnly".into(),
             Self::SlowMember => "SlowMember".into(),
+            Self::ConfigFault => "ConfigFault".into(),
             Self::DriveWatch => "DriveWatch".into(),
             Self::DriveReplace => "DriveReplace".into(),
         }
@@ -126,6 +129,7 @@ impl Event {
             | Self::NotServed
             | Self::Unreadable
             | Self::ReadOnly
+            | Self::ConfigFault
             | Self::DriveReplace => Severity::Critical,
         }
     }

@@ -63,6 +63,11 @@ impl Tracker {
         messages
     }
 
+    /// Forgets a cause that has begun anew, so that the next update reports it. Sends no message, as it is not over.
+    pub fn renew(&mut self, cause: &Condition) {
+        self.standing.retain(|standing| !standing.cause.is_same_cause(cause));
+    }
+
     /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over.
     pub fn forget(&mut self, array: &str) {
         self.standing.retain(|standing| standing.cause.array != array);

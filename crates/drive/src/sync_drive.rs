@@ -446,7 +446,7 @@ fn inspect(
     };
     if limits.size_sectors == 0 {
         let reason = match kind {
-            DriveKind::File => "it is empty; a member file is made with its full size first: truncate -s 10G FILE",
+            DriveKind::File => "it is an empty file, which carries no array and has no space for one",
             DriveKind::BlockDevice => "it has no sectors: no medium is in it, or nothing is attached to it",
         };
         return Err(unfit(path, reason.into()));

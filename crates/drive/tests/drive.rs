@@ -103,7 +103,7 @@ fn what_cannot_be_a_member_is_refused_with_words() {
         format!("{} cannot be a member: it is a directory; give a block device or a regular file", folder.0.display())
     );
     assert!(refusal("/dev/null".as_ref()).contains("it is a character device"));
-    assert!(refusal(&folder.file("empty", 0)).contains("it is empty; a member file is made with its full size first"));
+    assert!(refusal(&folder.file("empty", 0)).contains("it is an empty file, which carries no array"));
     assert!(refusal(&folder.0.join("nothing")).ends_with("does not exist: check the name"));
     let fifo = folder.0.join("fifo");
     run("mkfifo", &[fifo.to_str().unwrap()]).unwrap();

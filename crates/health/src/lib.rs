@@ -27,7 +27,7 @@ pub use erase::{
 };
 pub use firmware::{Activation, Firmware, FirmwareError, firmware, open_image, others_touched, read_image, reset, update};
 pub use judge::{HealthConfig, judge};
-pub use peers::{PeerLatency, SlowMember, slow_members};
+pub use peers::{PeerLatency, REQUESTS_MIN, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};
 pub use seat::{LocateError, Seat};
 

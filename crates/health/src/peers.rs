@@ -13,8 +13,9 @@ use crate::HealthConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The least requests for a median, and for a tail.
-const REQUESTS_MIN: u64 = 200;
+/// The least requests for a median.
+pub const REQUESTS_MIN: u64 = 200;
+/// The least for a tail.
 const TAIL_REQUESTS_MIN: u64 = 2000;
 /// A tail is slow from this many times [`HealthConfig::slow_factor`] and [`HealthConfig::slow_least_us`] on.
 const TAIL_FACTOR: u64 = 2;

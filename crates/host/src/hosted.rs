@@ -150,15 +150,25 @@ impl HostedArray {
                 }
             }
             for event in array.take_events() {
-                // A rebuild queues far more than clients do: beside members that were only read the new one would look slow.
-                if let Event::MemberInSync { member, .. } = event
-                    && let Some(drive) = array.members().get(member.0).and_then(Member::drive)
-                {
-                    drive.watch.forget_recent();
-                }
                 reporter.merger.merge(self.lane, array.uuid(), event).into_iter().for_each(say);
             }
         }
+        self.forget_mixed_times(reporter);
+    }
+
+    /// Has drives forget their recent times once a resync or rebuild has ended: it asked members unevenly and queued far more than clients
+    /// do, so that beside the others one would look slow.
+    fn forget_mixed_times(&self, reporter: &EventSender) {
+        for array in self.tree() {
+            if reporter.merger.take_mixed(self.lane, array.uuid()) {
+                array.members().iter().filter_map(Member::drive).for_each(|drive| drive.watch.forget_recent());
+            }
+        }
+    }
+
+    /// The same before a report: a lane that sleeps has not been told.
+    pub(crate) fn settle_times(&self) {
+        self.reporter.iter().for_each(|reporter| self.forget_mixed_times(reporter));
     }
 
     /// Reports drives of the whole tree that leave requests unanswered, and those that have answered after that.

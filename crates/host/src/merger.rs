@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use stria_array::{Event, LaneEvents};
+use stria_array::{Event, LaneEvents, SweepKind};
 use stria_block::Nanos;
 
 /// Reports of the lanes of one array and its spans.
@@ -15,6 +15,8 @@ pub(crate) struct EventMerger {
     heard: Mutex<Heard>,
     /// True if sweeps are paused: a sweep that stops then will continue.
     paused: AtomicBool,
+    /// True if `Heard::mixed` is not empty.
+    is_mixed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -22,6 +24,8 @@ struct Heard {
     /// The reports by array.
     events: BTreeMap<[u8; 16], LaneEvents>,
     silent: BTreeMap<PathBuf, Silent>,
+    /// Lanes and arrays whose recent times mix clients' requests with those of a resync or rebuild that has ended.
+    mixed: BTreeSet<(usize, [u8; 16])>,
 }
 
 /// A drive with an unanswered request: how long it took when that was last reported, and on which lanes.
@@ -42,7 +46,7 @@ pub(crate) enum Hush {
 
 impl EventMerger {
     pub fn new(lane_count: usize) -> Self {
-        Self { lane_count, heard: Mutex::default(), paused: AtomicBool::new(false) }
+        Self { lane_count, heard: Mutex::default(), paused: AtomicBool::new(false), is_mixed: AtomicBool::new(false) }
     }
 
     /// Records whether sweeps are paused.
@@ -63,7 +67,23 @@ impl EventMerger {
     pub fn merge(&self, lane: usize, array: [u8; 16], event: Event) -> Vec<Event> {
         let paused = self.is_paused();
         let mut heard = self.lock();
-        heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).merge(lane, event, paused)
+        let events = heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).merge(lane, event, paused);
+        if events.iter().any(ends_uneven_work) {
+            heard.mixed.extend((0..self.lane_count).map(|lane| (lane, array)));
+            self.is_mixed.store(true, Ordering::SeqCst);
+        }
+        events
+    }
+
+    /// True once on each lane after a resync or rebuild of the array has ended on every lane.
+    pub fn take_mixed(&self, lane: usize, array: [u8; 16]) -> bool {
+        if !self.is_mixed.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut heard = self.lock();
+        let was_mixed = heard.mixed.remove(&(lane, array));
+        self.is_mixed.store(!heard.mixed.is_empty(), Ordering::SeqCst);
+        was_mixed
     }
 
     /// On this lane the drive's oldest request has waited for `silent`. It is reported once it has waited for `after`.
@@ -98,6 +118,13 @@ impl EventMerger {
     pub fn knows_silent(&self) -> bool {
         !self.lock().silent.is_empty()
     }
+}
+
+/// True if members did unlike work until now.
+fn ends_uneven_work(event: &Event) -> bool {
+    let is_uneven = |kind: SweepKind| matches!(kind, SweepKind::Rebuild | SweepKind::Resync);
+    matches!(event, Event::SweepFinished { kind, .. } | Event::SweepStopped { kind, .. } if is_uneven(*kind))
+        || matches!(event, Event::MemberInSync { .. })
 }
 
 #[cfg(test)]

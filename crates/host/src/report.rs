@@ -62,6 +62,7 @@ impl DriveReport {
 
 impl ArrayReport {
     pub(crate) fn of(array: &HostedArray) -> Self {
+        array.settle_times();
         Self::of_tree(array, array.is_coordinator())
     }
 

@@ -303,6 +303,47 @@ fn an_array_is_the_same_on_any_number_of_lanes() {
     }
 }
 
+/// The reads of a rebuild of one member and of a copy of another stayed in the times by which members are compared: beside the reads of
+/// clients, which are smaller and fewer at a time, one looked slow.
+#[test]
+fn times_of_a_rebuild_or_copy_are_not_left_in_the_recent_ones() {
+    for lanes in [1, 2] {
+        let mut tank = Tank::make("6", 5, 1, LogChoice::Auto);
+        let running = tank.open(lanes);
+        running.settle();
+        let (first, second) = (tank.paths[0].clone(), tank.paths[1].clone());
+        running.array.fail(first.clone()).expect("redundant");
+        running.settle();
+        let read_by_rebuild = reads(&running);
+        assert!(read_by_rebuild > 0);
+        forgets(&running);
+        running.array.remove(first.clone()).expect("it has failed");
+        running.array.add(|| NewDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
+        running.array.replace_by_spare(second, first).expect("both are there");
+        running.settle();
+        assert!(reads(&running) > read_by_rebuild);
+        forgets(&running);
+    }
+}
+
+/// Reads of members since the start.
+fn reads(running: &Running) -> u64 {
+    running.array.report().expect("it runs").status.members.iter().map(|member| member.read_count).sum()
+}
+
+#[track_caller]
+fn forgets(running: &Running) {
+    let recent = || {
+        let report = running.array.report().expect("it runs");
+        report.drives().filter_map(|drive| drive.timings.read.latency()).map(|latency| latency.count).sum::<u32>()
+    };
+    let end = Instant::now() + Duration::from_secs(10);
+    while recent() > 0 {
+        assert!(Instant::now() < end, "{} recent reads of an array without clients", recent());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
     for (level, count, lanes) in [("1", 2, 2), ("5", 4, 3), ("10", 4, 3), ("6", 5, 2), ("50", 6, 2)] {

@@ -160,6 +160,9 @@ pub struct ArrayView {
     pub members: Vec<MemberView>,
     /// Slots without a member.
     pub missing_slots: Vec<usize>,
+    /// The drives that last had these slots, as the daemon remembers them over restarts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_drives: Vec<LastDrive>,
     /// Arrays among the members.
     pub spans: Vec<ArrayView>,
     /// The sweep that runs.
@@ -222,6 +225,21 @@ pub struct ArrayView {
     /// The threads that it runs on, the coordinator first; empty for a span, which runs on the threads of its array.
     #[serde(default)]
     pub lanes: Vec<LaneView>,
+}
+
+/// The drive that last had a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LastDrive {
+    /// The slot.
+    pub slot: usize,
+    /// Its path then.
+    pub path: String,
+    /// Its serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Where it sits, in words: `slot 7 of enclosure 3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// A scrub that has ended.
@@ -325,7 +343,7 @@ pub struct MemberView {
 /// How long requests of one kind take, exact to 12 %.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyView {
-    /// The recent requests that median and 99th percentile are of. A member that was just rebuilt begins anew.
+    /// The recent requests that median and 99th percentile are of. All members begin anew when a resync or rebuild of the array ends.
     #[serde(default)]
     pub count: u64,
     /// Half of the recent ones took no longer.

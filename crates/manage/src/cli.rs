@@ -23,8 +23,10 @@ use crate::settings::{self, WriteMode};
 use crate::tools;
 use crate::ublk::UblkCopy;
 use crate::vhost_user::VhostUserOptions;
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
@@ -189,7 +191,7 @@ pub struct Create {
     /// The array's name: up to 31 bytes.
     pub name: String,
     /// RAID level: jbod, 0, 1, 4, 5, 6, 10, 50 or 60.
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = LevelParser, hide_possible_values = true)]
     pub level: ArrayLevel,
     /// Layout, named as in mdadm: left-symmetric or ls, la, rs, ra, parity-first …; n2, f2, o2 … for RAID 10.
     #[arg(long)]
@@ -384,7 +386,44 @@ fn lanes(text: &str) -> Result<u8, String> {
     count.ok_or_else(|| format!("{text:?} is no count of lanes; write 1 to 64"))
 }
 
+/// Levels, which completions list; `raid5` is one, too.
+#[derive(Clone)]
+struct LevelParser;
+
+impl TypedValueParser for LevelParser {
+    type Value = ArrayLevel;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<ArrayLevel, clap::Error> {
+        let parse: fn(&str) -> Result<ArrayLevel, String> = str::parse;
+        parse.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(["0", "1", "4", "5", "6", "10", "50", "60", "jbod"].into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// The processors that are named, all of which this machine has.
 fn cpus(text: &str) -> Result<Cpus, String> {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    cpus_of(text, online.trim())
+}
+
+fn cpus_of(text: &str, online: &str) -> Result<Cpus, String> {
+    let cpus = cpu_list(text)?;
+    let here = cpu_list(online).unwrap_or_default();
+    match cpus.iter().find(|cpu| !here.is_empty() && !here.contains(cpu)) {
+        Some(cpu) => {
+            let (count, has) = (here.len(), if here.len() == 1 { "processor" } else { "processors" });
+            Err(format!(
+                "processor {cpu} is not there, as this machine has {count} {has} ({online}): name some of these, or leave --cpus out"
+            ))
+        }
+        None => Ok(cpus),
+    }
+}
+
+fn cpu_list(text: &str) -> Result<Cpus, String> {
     let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{text:?} is no processor; write 2 or 0-3,6"));
     let mut cpus = Vec::new();
     for part in text.split(',') {

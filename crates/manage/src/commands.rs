@@ -210,6 +210,12 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect();
     let spares: Vec<PathBuf> = create.spare.iter().map(|path| absolute(path)).collect();
     let paths: Vec<PathBuf> = drives.iter().flatten().chain(&spares).cloned().collect();
+    if let Some(empty) = paths.iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)) {
+        let empty = empty.display();
+        return Err(Failure::Failed(format!(
+            "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {empty}`"
+        )));
+    }
     let mut spec = CreateSpec {
         name: create.name,
         level,

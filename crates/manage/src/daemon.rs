@@ -49,7 +49,7 @@ pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     let path = config::path(command.config.config.as_deref());
     // A fault in the configuration has an exit code of its own: another start is of no use (`RestartPreventExitStatus=` of the unit).
     let config = Config::read(&path).map_err(|failure| Failure::Usage(failure.to_string()))?;
-    config.nbd.options()?.check()?;
+    config.nbd.options()?.check_keys()?;
     let watching = config.monitor_plan()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let outcome = runtime.block_on(run(path, config, watching, command, json));
@@ -65,7 +65,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         None => sockets::for_daemon()?,
     };
     sockets::check(&socket)?;
-    let (service, event_file, ledger) = new_service(&config, &socket)?;
+    let NewService { service, event_file, ledger, no_tls } = new_service(&config, &socket)?;
     let control = sockets::listen(&socket)?;
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
@@ -75,6 +75,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
+    no_tls.into_iter().for_each(|text| monitor.stand("[nbd]", text));
     let routine = Routine::start(&service, &monitor, &ledger, &config);
     let followed = Arc::clone(&routine);
     let first_look_ends = move || {
@@ -94,7 +95,10 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let witness = api::witness(Arc::clone(&service));
     let server = tokio::spawn(control::listen(listener, router, Some(witness), service.shutdown().subscribe()));
     if let Some(address) = metrics {
-        monitor.listen(address, service.shutdown().subscribe()).await?;
+        // Arrays do not wait for who looks at figures.
+        if let Err(failure) = monitor.listen(address, service.shutdown().subscribe()).await {
+            monitor.stand("[metrics]", failure.to_string());
+        }
     }
     let parts = rest::Parts {
         service: Arc::clone(&service),
@@ -125,14 +129,24 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     }
 }
 
+/// A service without arrays, and what belongs to it.
+struct NewService {
+    service: Arc<Service>,
+    event_file: EventFile,
+    ledger: Arc<Ledger>,
+    /// Why NBD clients on TCP are not served although they should be.
+    no_tls: Option<String>,
+}
+
 /// A service without arrays, which stores its events and remembers arrays over restarts.
-fn new_service(config: &Config, socket: &Path) -> Result<(Arc<Service>, EventFile, Arc<Ledger>), Failure> {
+fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     let (group, no_group) = match config.nbd.group() {
         Ok(group) => (group, None),
         Err(error) => (None, Some(error)),
     };
     let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
-    let service = Service::new(options.server(&socket.with_extension("nbd"))?);
+    let (server, no_tls) = options.server_anyhow(&socket.with_extension("nbd"))?;
+    let service = Service::new(server);
     service.stay();
     let event_file = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);
@@ -141,7 +155,7 @@ fn new_service(config: &Config, socket: &Path) -> Result<(Arc<Service>, EventFil
     for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
-    Ok((service, event_file, ledger))
+    Ok(NewService { service, event_file, ledger, no_tls })
 }
 
 /// A daemon that has begun, and obeys signals.

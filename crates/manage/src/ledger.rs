@@ -4,7 +4,7 @@
 //! daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
 //! are those of the start.
 
-use crate::api::{ArrayView, LatencyBound, ScrubView, SpeedRequest};
+use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
 use crate::atomic_file::replace;
 use crate::mounts::awaited;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub struct ArrayNotes {
     pub last_scrub: Option<ScrubView>,
     /// Its scrubs by schedule.
     pub scrub: JobNotes,
+    /// The drive that each slot has or had last.
+    pub drives: BTreeMap<usize, LastDrive>,
 }
 
 /// Notes of a drive, by its serial number, or else its path.
@@ -165,6 +167,11 @@ impl Ledger {
         is_any.then_some(SpeedRequest { min_bytes_per_s: speed_min, max_bytes_per_s: speed_max, latency })
     }
 
+    /// Notes which drives have the slots of arrays. `place`: where a drive sits, in words.
+    pub fn note_drives(&self, views: &[ArrayView], place: impl Fn(&str) -> Option<String>) {
+        self.change(|notes| views.iter().for_each(|view| note_drives(notes, view, &place)));
+    }
+
     /// Says when an array is to be scrubbed next.
     pub fn set_next_scrub(&self, next_scrub_s: BTreeMap<String, u64>) {
         self.lock().next_scrub_s = next_scrub_s;
@@ -177,7 +184,26 @@ impl Ledger {
     }
 }
 
+fn note_drives(notes: &mut Notes, view: &ArrayView, place: &impl Fn(&str) -> Option<String>) {
+    for member in view.members.iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some() && !member.lost) {
+        let Some(slot) = member.slot else { continue };
+        let known = notes.arrays.entry(view.uuid.clone()).or_default().drives.entry(slot).or_default();
+        let is_same = known.path == member.path && (known.serial == member.serial || member.serial.is_none());
+        let before = if is_same { std::mem::take(known) } else { LastDrive::default() };
+        *known = LastDrive {
+            slot,
+            path: member.path.clone(),
+            serial: member.serial.clone().or(before.serial),
+            place: place(&member.path).or(before.place),
+        };
+    }
+    view.spans.iter().for_each(|span| note_drives(notes, span, place));
+}
+
 fn fill(kept: &Kept, view: &mut ArrayView) {
+    if let Some(notes) = kept.notes.arrays.get(&view.uuid) {
+        view.last_drives = view.missing_slots.iter().filter_map(|slot| notes.drives.get(slot)).cloned().collect();
+    }
     view.next_scrub_s = kept.next_scrub_s.get(&view.uuid).copied();
     view.last_scrub = kept.notes.arrays.get(&view.uuid).and_then(|notes| notes.last_scrub);
     if let (None, Some(last)) = (view.mismatch_sectors, view.last_scrub) {
@@ -228,6 +254,49 @@ mod tests {
         let (anew, told) = Ledger::open(&state);
         assert!(anew.speed("u").is_none() && told.is_some_and(|told| told.contains("routine.json.damaged")));
         assert!(state.join("routine.json.damaged").exists());
+    }
+
+    /// A drive that is gone is in no view any more after a restart, and sysfs does not know where it was.
+    #[test]
+    fn the_drive_of_an_empty_slot_and_its_place_outlive_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let view = |members: serde_json::Value, missing: &[usize]| -> ArrayView {
+            let view = serde_json::json!({"name": "tank", "full_name": "tank", "uuid": "u", "level": "5", "layout": "", "size_bytes": 1, "health": "degraded",
+                "state": "", "clean": true, "read_only": false, "paused": false, "members": members, "missing_slots": missing, "spans": [],
+                "resync_pending": false, "in_flight": 0, "events": 1, "created_s": 0, "exports": [], "clients": []});
+            serde_json::from_value(view).expect("a view")
+        };
+        let member = |slot: usize, path: &str, serial: Option<&str>, role: &str| {
+            serde_json::json!({"slot": slot, "path": path, "role": role, "serial": serial, "size_bytes": 1, "read_errors": 0, "hedged_reads": 0,
+                "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        let (ledger, _) = Ledger::open(folder.path());
+        let well = view(
+            serde_json::json!([member(0, "/dev/sda", Some("S0"), "in sync"), member(1, "/dev/sdb", Some("S1"), "in sync")]),
+            &[],
+        );
+        ledger.note_drives(&[well], |path| (path == "/dev/sdb").then(|| "slot 7 of enclosure 3".into()));
+        // It fails, and sysfs loses it.
+        let failed =
+            view(serde_json::json!([member(0, "/dev/sda", Some("S0"), "in sync"), member(1, "/dev/sdb", None, "failed")]), &[1]);
+        ledger.note_drives(&[failed], |_| None);
+        let mut after = view(serde_json::json!([member(0, "/dev/sda", Some("S0"), "in sync")]), &[1]);
+        let (again, _) = Ledger::open(folder.path());
+        again.note_drives(&[after.clone()], |_| None);
+        again.fill(&mut after);
+        let last = LastDrive {
+            slot: 1,
+            path: "/dev/sdb".into(),
+            serial: Some("S1".into()),
+            place: Some("slot 7 of enclosure 3".into()),
+        };
+        assert_eq!(after.last_drives, [last]);
+        // Another drive takes the slot.
+        let filled = view(serde_json::json!([member(1, "/dev/sdc", Some("S2"), "in sync")]), &[]);
+        again.note_drives(&[filled], |_| None);
+        again.fill(&mut after);
+        let last = LastDrive { slot: 1, path: "/dev/sdc".into(), serial: Some("S2".into()), place: None };
+        assert_eq!(after.last_drives, [last]);
     }
 
     #[test]

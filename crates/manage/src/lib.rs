@@ -33,6 +33,7 @@ mod meant;
 mod monitor;
 mod mounts;
 mod nbd;
+mod order_words;
 mod ownership;
 mod plain_status;
 mod pool;

@@ -278,6 +278,11 @@ impl Collector<'_> {
         self.paths(|member| is_missed(self.array, member))
     }
 
+    /// The state, and where to look for the drives that are not listed any more.
+    fn headline(&self) -> String {
+        self.array.headline.clone() + &view::last_drives(self.array)
+    }
+
     /// True if a member is being filled. A resync comes before the rebuild, and a measurement holds both for a moment.
     fn fills_one(&self) -> bool {
         has_target(self.array) && (restores(self.array) || self.is_measuring && !self.is_paused)
@@ -351,7 +356,7 @@ impl Collector<'_> {
                 format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
             )
         };
-        let (missed, what) = (self.missed(), self.array.headline.clone());
+        let (missed, what) = (self.missed(), self.headline());
         self.push(MatterKind::Paused, missed, what, means, action, "do not leave it paused over night");
     }
 
@@ -360,7 +365,7 @@ impl Collector<'_> {
         self.push(
             MatterKind::Degraded,
             self.missed(),
-            self.array.headline.clone(),
+            self.headline(),
             match (self.array.losses_survived, self.fills_one()) {
                 (0, false) => "data is complete, and the loss of another drive loses data",
                 (0, true) => "the loss of another drive loses data, and the rebuild does not fill every gap",
@@ -399,7 +404,7 @@ impl Collector<'_> {
         self.push(
             MatterKind::Failed,
             self.missed(),
-            self.array.headline.clone(),
+            self.headline(),
             "more drives are lost than redundancy covers; reads and writes of what they held fail",
             format!(
                 "stop clients, `stria stop {name}`, bring the lost drives back, and see `stria assemble DRIVE…` for what would start"
@@ -680,6 +685,16 @@ mod tests {
         // Another gap takes a drive, and no rebuild runs that could fill one.
         let gap = matters(serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding", "/missing_slots": [3]}));
         assert!(gap[0].action.starts_with("`stria add tank DRIVE`") && !gap[0].means.contains("the rebuild"), "{gap:?}");
+    }
+
+    #[test]
+    fn the_last_drive_of_an_empty_slot_is_named_with_its_place() {
+        let last = serde_json::json!([{"slot": 2, "path": "/dev/sdc", "serial": "S2", "place": "slot 7 of enclosure 3"}]);
+        let degraded = matters(
+            serde_json::json!({"/health": "degraded", "/headline": "DEGRADED: slot 2 missing", "/missing_slots": [2], "/last_drives": last}),
+        );
+        let what = "DEGRADED: slot 2 missing; slot 2 last had /dev/sdc (serial S2, slot 7 of enclosure 3)";
+        assert_eq!(degraded[0].what, what);
     }
 
     #[test]

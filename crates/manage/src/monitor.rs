@@ -14,8 +14,9 @@ mod metrics;
 mod observer;
 mod options;
 mod page;
+mod slow;
 
-pub use board::{DriveEntry, ask, slow};
+pub use board::{DriveEntry, ask};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
@@ -30,6 +31,7 @@ use board::Board;
 use observer::Observer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use slow::SlowWatch;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -43,6 +45,8 @@ use tokio::sync::watch;
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 /// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// The array of a message that is about none.
+const NO_ARRAY: &str = "none";
 /// An array of the configuration that is not served for so long is told, unless `degraded-after` says otherwise.
 const NOT_SERVED_FOR: Duration = Duration::from_secs(30);
 
@@ -71,6 +75,9 @@ pub struct Monitor {
     messenger: Messenger,
     board: Board,
     health: Mutex<HealthConfig>,
+    slow: Mutex<SlowWatch>,
+    /// Parts of the configuration that do not hold, until this process ends.
+    faults: Mutex<Vec<Condition>>,
     tracker: Mutex<Tracker>,
     /// The arrays of the configuration, where there is one.
     adopted: OnceLock<Adopted>,
@@ -92,6 +99,8 @@ impl Monitor {
             messenger: plan.messenger,
             board: Board::default(),
             health: Mutex::new(plan.health),
+            slow: Mutex::default(),
+            faults: Mutex::default(),
             adopted: OnceLock::new(),
             drives: OnceLock::new(),
             patience: Mutex::new(NOT_SERVED_FOR),
@@ -176,6 +185,18 @@ impl Monitor {
         }
     }
 
+    /// The members of an array and its spans that are slow beside the others of theirs.
+    pub fn slow(&self, array: &str) -> Vec<SlowMember> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).of(array)
+    }
+
+    /// Raises the alarm that a part of the configuration does not hold. It lasts until this process ends.
+    pub fn stand(&self, part: &str, text: String) {
+        let array = NO_ARRAY.to_owned();
+        let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text: format!("{part}: {text}") };
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
     /// Asks all drives of the machine for their health, too.
     pub fn ask_all_drives(&self, drives: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) {
         let _ = self.drives.set(Box::new(drives));
@@ -222,13 +243,16 @@ impl Monitor {
             let events = service.events().since(sequence);
             let views = service.arrays();
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
-            let mut seen = observer.look(now, &views, &events, &self.board.entries(), &self.health());
+            self.slow.lock().unwrap_or_else(PoisonError::into_inner).look(&views, &self.health());
+            let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             observer.look_for_missing(now, &self.missing(), patience, &mut seen);
+            seen.conditions.extend(self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
             std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
             let messages = {
                 let mut tracker = self.lock();
                 seen.gone.iter().for_each(|array| tracker.forget(array));
+                seen.anew.iter().for_each(|cause| tracker.renew(cause));
                 tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
             messages.into_iter().for_each(|message| self.tell(&service, message));
@@ -261,6 +285,8 @@ impl Monitor {
                 others_due = if self.board.is_expired() { Instant::now() } else { others_due };
                 let views = service.arrays();
                 self.board.refresh(&views, &self.health());
+                let entries = self.board.entries();
+                service.note_drives(&views, |path| place(&entries, path));
                 if let Some(drives) = self.drives.get().filter(|_| Instant::now() >= others_due) {
                     self.board.refresh_others(drives(), &self.health());
                     others_due = Instant::now() + board::EVERY;
@@ -316,10 +342,15 @@ impl Monitor {
         }
         let service = self.service.upgrade().ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?;
         let arrays = service.about().arrays;
-        let array = arrays.first().cloned().unwrap_or_else(|| "none".into());
+        let array = arrays.first().cloned().unwrap_or_else(|| NO_ARRAY.into());
         let text = "this is a test: alarms of this kind reach you".into();
         Ok(self.messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
     }
+}
+
+/// Where a drive sits, in words.
+fn place(entries: &[DriveEntry], path: &str) -> Option<String> {
+    entries.iter().find(|entry| entry.path.as_os_str() == path)?.seat.as_ref()?.words()
 }
 
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
@@ -339,8 +370,7 @@ fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
 async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {
     let page = off_thread(move || {
         let views = views(&monitor)?;
-        let config = monitor.health();
-        let slow = views.iter().flat_map(|view| slow(view, &config)).collect();
+        let slow = views.iter().flat_map(|view| monitor.slow(&view.name)).collect();
         Ok(HealthPage { drives: monitor.board.entries(), slow })
     });
     page.await.map(Json)

@@ -84,6 +84,26 @@ impl NbdOptions {
     /// # Errors
     /// [`Failure::Usage`] with the remedy.
     pub fn check(&self) -> Result<(), Failure> {
+        self.check_keys()?;
+        // Unusable files are reported before drives are opened.
+        self.tls_config().map(|_| ())
+    }
+
+    /// The same for the daemon's configuration: says what follows there.
+    ///
+    /// # Errors
+    /// The option or file that is wrong.
+    pub fn check_for_daemon(&self) -> Result<(), Failure> {
+        self.check_keys()?;
+        let told = |failure| Failure::Failed(format!("[nbd]: {failure}: {}", no_tls("NBD")));
+        self.tls_config().map(|_| ()).map_err(told)
+    }
+
+    /// The same without reading files.
+    ///
+    /// # Errors
+    /// The option that is wrong, and the remedy.
+    pub fn check_keys(&self) -> Result<(), Failure> {
         self.check_insecure(self.listen.iter().map(|listen| &listen.0))?;
         let (clients, memory, least) = (self.nbd_clients, self.nbd_memory, (self.nbd_clients as u64) << 20);
         if memory < least {
@@ -93,8 +113,7 @@ impl NbdOptions {
                 size::show(least)
             )));
         }
-        // Unusable files are reported before drives are opened.
-        self.tls_config().map(|_| ())
+        Ok(())
     }
 
     fn check_insecure<'a>(&self, mut listeners: impl Iterator<Item = &'a Listener>) -> Result<(), Failure> {
@@ -136,7 +155,24 @@ impl NbdOptions {
     /// # Errors
     /// When it cannot listen.
     pub fn server(&self, own: &Path) -> Result<ServerHandle, Failure> {
-        let inherited = inherited()?;
+        self.server_on(own, inherited()?)
+    }
+
+    /// The same for a process that serves arrays all the same if certificate, key or authorities cannot be used: then it has no TCP clients, as
+    /// they would connect without encryption. Returns also what that is to be told by.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub fn server_anyhow(&self, own: &Path) -> Result<(ServerHandle, Option<String>), Failure> {
+        let Err(failure) = self.tls_config() else { return Ok((self.server(own)?, None)) };
+        let mut local = Self { tls_cert: None, tls_key: None, tls_ca: None, tls: None, ..self.clone() };
+        local.listen.retain(|listen| matches!(listen.0, Listener::Unix(_)));
+        let inherited = inherited()?.into_iter().filter(|socket| matches!(socket, Inherited::Unix(_)));
+        let server = local.server_on(own, inherited.collect())?;
+        Ok((server, Some(format!("{failure}: {}", no_tls("NBD")))))
+    }
+
+    fn server_on(&self, own: &Path, inherited: Vec<Inherited>) -> Result<ServerHandle, Failure> {
         let listeners = match self.listen.is_empty() {
             true if inherited.is_empty() => vec![Listener::Unix(own.to_owned())],
             _ => self.listen.iter().map(|listen| listen.0.clone()).collect(),
@@ -153,6 +189,11 @@ impl NbdOptions {
         self.check_insecure(server.listeners().iter())?;
         Ok(server)
     }
+}
+
+/// What follows for the daemon if files for TLS cannot be used.
+pub fn no_tls(of: &str) -> String {
+    format!("arrays and unix sockets are served, and {of} over TCP is not, until the file is good and the daemon restarts")
 }
 
 /// The listening sockets that systemd passes to this process (`sd_listen_fds(3)`). They outlive it, so clients that connect while

@@ -142,7 +142,7 @@ impl Rest {
 
     /// The arrays. `is_fresh`: as they are now, rather than within the last second.
     fn entries(&self, is_fresh: bool) -> Vec<ArrayEntry> {
-        self.looks.arrays(is_fresh, &self.monitor.health(), || (self.service.arrays(), self.keeper.adopted()))
+        self.looks.arrays(is_fresh, |array| self.monitor.slow(array), || (self.service.arrays(), self.keeper.adopted()))
     }
 
     fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
@@ -424,13 +424,14 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
         let fault = fault.trim_start_matches(": ");
         ApiError::new(ApiErrorKind::Invalid, format!("the configuration was not changed, as it would be invalid: {fault}"))
     })?;
-    // The lock of the configuration's folder keeps commands from changing it meanwhile.
-    let edit = edit::Edit::open(&rest.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    // The lock of the configuration's folder keeps commands from changing it meanwhile. The text that is replaced may be invalid.
+    let file = edit::Replacement::open(&rest.config_path);
+    let file = file.map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     if config_text(rest)?.tag != tag {
         let text = "the configuration was changed by somebody else since it was read: read it again";
         return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
     }
-    edit.replace_with(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    file.write(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     Ok(Told { message: rest.keeper.reload()? })
 }
 

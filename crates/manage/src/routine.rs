@@ -271,8 +271,8 @@ impl Work {
 
     /// Copies members that are about to fail.
     fn foresee(&mut self, service: &Service, views: &[ArrayView]) {
-        let health = self.monitor.health();
-        let forecasts = self.foresight.look(Instant::now(), views, &self.monitor.drives(), &self.replacement, &health);
+        let slow: Vec<_> = views.iter().flat_map(|view| self.monitor.slow(&view.name)).collect();
+        let forecasts = self.foresight.look(Instant::now(), views, &self.monitor.drives(), &self.replacement, &slow);
         for forecast in forecasts {
             let foresight::Forecast { array, member, spare, reason } = forecast;
             // The copy is more urgent than a scrub.

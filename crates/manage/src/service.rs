@@ -604,6 +604,13 @@ impl Service {
         Ok(())
     }
 
+    /// Remembers which drives have the slots of arrays, where the process remembers anything. `place`: where a drive sits, in words.
+    pub fn note_drives(&self, views: &[ArrayView], place: impl Fn(&str) -> Option<String>) {
+        if let Some(ledger) = self.ledger.get() {
+            ledger.note_drives(views, place);
+        }
+    }
+
     /// Bounds the speed of sweeps. A daemon remembers that.
     pub fn speed(&self, name: &str, request: &SpeedRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());

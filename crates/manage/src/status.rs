@@ -2,7 +2,7 @@
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
 use crate::progress::sweep_line;
-use crate::view::{is_lost, was_replaced};
+use crate::view::{is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
 use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table};
@@ -85,7 +85,7 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut say = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     say(if is_top { "array" } else { "span" }, view.name.clone());
-    say("state", view.headline.clone());
+    say("state", view.headline.clone() + &last_drives(view));
     if let Some(sweep) = &view.sweep {
         say("sweep", sweep_line(sweep));
     }

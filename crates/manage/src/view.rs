@@ -1,6 +1,8 @@
 //! Turns the report of a running array into the view that `status` shows.
 
-use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
+use crate::api::{
+    ArrayView, BitmapView, ChecksumView, EventView, HealthView, LastDrive, LatencyView, LogView, MemberView, SweepView,
+};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
@@ -50,6 +52,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         measuring: false,
         members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
         missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
+        last_drives: Vec::new(),
         spans,
         sweep: status.sweep.as_ref().map(sweep_view),
         resync_pending,
@@ -118,6 +121,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         measuring: false,
         members: Vec::new(),
         missing_slots: Vec::new(),
+        last_drives: Vec::new(),
         spans: Vec::new(),
         sweep: None,
         resync_pending: false,
@@ -324,6 +328,17 @@ fn gaps(view: &ArrayView) -> Vec<String> {
         gaps.extend(self::gaps(span).into_iter().map(|gap| format!("{} {gap}", span.name)));
     }
     gaps
+}
+
+/// Which drives the empty slots had last, in words that follow a sentence; empty if nothing is remembered.
+pub fn last_drives(view: &ArrayView) -> String {
+    let of = |last: &LastDrive| {
+        let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
+        let more: Vec<String> = serial.into_iter().chain(last.place.clone()).collect();
+        let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+        format!("; slot {} last had {}{more}", last.slot, last.path)
+    };
+    view.last_drives.iter().map(of).chain(view.spans.iter().map(last_drives)).collect()
 }
 
 fn spare_count(view: &ArrayView) -> usize {

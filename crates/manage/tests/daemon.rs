@@ -109,7 +109,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     let user = rustix::process::geteuid().as_raw();
     let orders = place.ok(&["events", "--orders"]);
     let words = format!("(user {user})");
-    assert!(orders.contains(&words) && orders.contains("members/fail") && orders.contains("process "), "{orders}");
+    assert!(orders.contains(&words) && orders.contains("dropping of member ") && orders.contains("process "), "{orders}");
     assert!(orders.contains("refused or failed (status 404)"), "{orders}");
 }
 
@@ -367,4 +367,42 @@ fn an_image_file_that_joined_an_array_is_found_at_the_next_start() {
     for name in ["tank", "pool"] {
         assert!(is_served(&wait_for(&place, name, "its start", |view| view["health"].is_string())), "{name}");
     }
+}
+
+/// A certificate that cannot be read kept the daemon, and with it every array, from starting.
+#[test]
+fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
+    let (place, ..) = machine();
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let files = |name: &str| format!("tls-cert = \"/nowhere/{name}.pem\"\ntls-key = \"/nowhere/{name}-key.pem\"\n");
+    let listen = "listen = [\"tcp:127.0.0.1:0\"]\n";
+    let api = "[api]\nlisten = [\"127.0.0.1:0\"]\n";
+    fs::write(place.config(), format!("{text}\n[nbd]\n{listen}{}{api}{}", files("nbd"), files("api"))).expect("a file");
+    place.run(&["config", "check"]).refused(1, &["[nbd]", "/nowhere/nbd.pem", "NBD over TCP is not"]);
+    let daemon = Daemon::start(&place);
+    wait_for(&place, "tank", "the array", |view| view["state"] == "served" || view["health"] == "optimal");
+    let uri = daemon.uri(&place, "tank");
+    assert!(uri.starts_with("nbd+unix:"), "{uri}");
+    let end = Instant::now() + support::PATIENCE;
+    let alarms = loop {
+        let told = place.ok(&["alarm"]);
+        if told.matches("ConfigFault").count() == 2 {
+            break support::unwrapped(&told);
+        }
+        assert!(Instant::now() < end, "{told}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(alarms.contains("/nowhere/nbd.pem") && alarms.contains("/nowhere/api.pem"), "{alarms}");
+    let explained = place.run(&["explain"]);
+    assert_eq!(explained.code, 3, "{explained:?}");
+    assert!(
+        explained.stdout.contains("configuration: [nbd]: ") && explained.stdout.contains("configuration: [api]: "),
+        "{explained:?}"
+    );
+    place.ok(&["reload"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    // Orders are words in the events.
+    let orders = support::unwrapped(&place.ok(&["events", "--orders"]));
+    assert!(orders.contains("ordered: reload of the configuration; done") && !orders.contains("/v1/"), "{orders}");
 }

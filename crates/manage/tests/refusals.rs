@@ -208,6 +208,15 @@ fn drives_of_a_wrong_size_are_refused() {
     let before = contents(&[small.clone(), tiny.clone()]);
     place.run(&["create", "x", "--level", "1", &tiny, &small]).refused(1, &["too small"]);
     place.run(&["create", "x", "--level", "1", "--size", "1GiB", &small, "missing"]).refused(1, &["asked for"]);
+    place.run(&["create", "x", "--level", "1", "--size", "4K", &small, "missing"]).refused(1, &["a size of 4 KiB", "ask for"]);
+    // An empty file is named as what it is; its size matters to `create` only.
+    let empty = place.path("nothing").display().to_string();
+    std::fs::File::create(&empty).expect("a file");
+    place.run(&["create", "x", "--level", "1", &small, &empty]).refused(1, &["empty file", "truncate -s"]);
+    let served = place.run(&["serve", &empty]);
+    served.refused(1, &["empty file, which carries no array"]);
+    assert!(!served.stderr.contains("truncate"), "{served:?}");
+    place.run(&["serve", "--cpus", "1023", &small]).refused(2, &["--cpus", "processor 1023 is not there", "name some of these"]);
     let serve = place.serve(&[&images[0], &images[1], &images[2]]);
     place.run(&["add", "tank", &small]).refused(1, &["small", "needs"]);
     assert!(before == contents(&[small.clone(), tiny]));
@@ -408,6 +417,19 @@ fn completions_and_help_are_there() {
         let text = place.ok(&["completions", shell]);
         assert!(text.contains("scrub") && text.contains("assume-clean"), "{shell}: {} bytes", text.len());
     }
+    // After `--level` the shells offer levels, no file names.
+    let offered = |shell: &str, words: &[&str]| {
+        let text = place.ok(&["completions", shell]);
+        assert!(words.iter().all(|word| text.contains(word)), "{shell} offers no levels");
+    };
+    offered("zsh", &["LEVEL:(0 1 4 5 6 10 50 60 jbod)"]);
+    offered("fish", &["-s l -l level", "jbod"]);
+    let script = format!(
+        "source <({} completions bash); COMP_WORDS=(stria create --level ''); COMP_CWORD=3; _stria stria '' --level; echo \"${{COMPREPLY[@]}}\"",
+        env!("CARGO_BIN_EXE_stria")
+    );
+    let listed = run_tool("bash", &["-c", &script]).expect("bash is there");
+    assert_eq!(listed.trim(), "0 1 4 5 6 10 50 60 jbod");
     place.run(&["completions", "dos"]).refused(2, &["bash"]);
     let script = format!("source <({} completions bash) && complete -p stria", env!("CARGO_BIN_EXE_stria"));
     run_tool("bash", &["-c", &script]);

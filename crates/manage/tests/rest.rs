@@ -190,6 +190,12 @@ fn what_was_planned_is_done_and_nothing_else() {
     assert_eq!(put(json!({"text": text, "tag": "0"})).kind(), (409, "plan_changed"));
     assert_eq!(put(json!({"text": text, "tag": config["tag"]})).status, 200);
     assert!(fs::read_to_string(place.config()).is_ok_and(|text| text.starts_with("# a comment\n")));
+    // A file that somebody broke by hand is repaired in the same way.
+    fs::write(place.config(), "[daemn]\n").expect("a file");
+    let config = ask(&place, "/config", None).body;
+    assert_eq!(config["text"], "[daemn]\n");
+    assert_eq!(put(json!({"text": text, "tag": config["tag"]})).status, 200);
+    assert!(fs::read_to_string(place.config()).is_ok_and(|now| now == text));
 
     // The end of the array, by its name.
     let stopped = ended(&place, &ask(&place, "/actions", Some(json!({"action": "stop", "array": "tank"}))).body);

@@ -17,7 +17,7 @@ fn of_the_program() {
         "crates/manage",
         "
         settings api log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
-        client progress matter plain_status status nbd vhost_user
+        client progress order_words matter plain_status status nbd vhost_user
         service signals control monitor
         wipe cli config mdadm meant event_file attach ownership foreign
         routine serve keeper pool rest daemon

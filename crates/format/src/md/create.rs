@@ -348,6 +348,13 @@ impl Create {
             )));
         }
         let size = self.member_sectors_max.unwrap_or(smallest);
+        if let Some(limit) = self.member_sectors_max.filter(|&limit| limit < unit) {
+            return Err(CreateError::Refused(format!(
+                "a size of {} KiB on each member does not hold one strip of {} KiB: ask for at least that, or for a smaller strip",
+                limit / 2,
+                unit / 2
+            )));
+        }
         Ok(size / unit * unit)
     }
 

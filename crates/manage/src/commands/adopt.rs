@@ -93,7 +93,7 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
         cli::ConfigAction::Check => {
             // Groups are looked up, and certificates and keys are read, too.
             config.check_groups().map_err(Failure::Failed)?;
-            config.nbd.options()?.check()?;
+            config.nbd.options()?.check_for_daemon()?;
             let api = config.api.options().map_err(Failure::Failed)?;
             api.check().map_err(Failure::Failed)?;
             read_tokens(&api.tokens).map_err(Failure::Failed)?;

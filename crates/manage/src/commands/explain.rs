@@ -3,7 +3,9 @@
 use crate::matter::{Matter, MatterKind, Urgency, not_served, of_array};
 use crate::monitor::StandingView;
 use crate::{cli, client};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
+use stria_alarm::Event;
 use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{print, print_json};
 use stria_terminal::{Failure, NOT_WELL};
@@ -16,6 +18,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     let socket = command.control.socket.as_deref();
     let mut well = "nothing is wrong".to_owned();
     let adopted = client::adopted(socket);
+    let mut faults = Vec::new();
     let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
     if let (Some(name), []) = (&command.name, &matters[..]) {
@@ -30,12 +33,10 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             };
             well = format!("no array is served, so there is nothing to explain: {how}");
         }
-        let alarm_count: usize = services
-            .iter()
-            .filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok())
-            .map(|open| open.len())
-            .sum();
-        if alarm_count > 0 {
+        let open = services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
+        let (of_config, others): (Vec<_>, Vec<_>) = open.partition(|alarm| alarm.cause.event == Event::ConfigFault);
+        faults = of_config;
+        if !others.is_empty() {
             well = "nothing is wrong with the arrays; `stria alarm` lists the open alarms".into();
         }
         matters.extend(services.iter().flat_map(|(_, arrays)| arrays).flat_map(of_array));
@@ -54,12 +55,37 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     }
     matters.sort_by_key(Matter::order);
     if json {
-        print_json(&matters);
+        let mut values: Vec<Value> = matters.iter().map(|matter| json!(matter)).collect();
+        values.extend(faults.iter().map(|fault| {
+            let (means, action, avoid) = OF_CONFIG;
+            json!({"array": null, "kind": "config_fault", "urgency": Urgency::Critical, "what": fault.cause.text, "means": means,
+                "action": action, "avoid": avoid, "drives": [], "reason": null})
+        }));
+        print_json(&values);
     } else {
-        print(&words(&matters, &well));
+        let mut text = String::new();
+        for fault in &faults {
+            let _ = writeln!(text, "configuration: {}", shown_sentence(&fault.cause.text));
+            let (means, action, avoid) = OF_CONFIG;
+            for (title, sentence) in [("means", means), ("do", action), ("not now", avoid)] {
+                let _ = writeln!(text, "  {title:>7}  {sentence}");
+            }
+        }
+        if faults.is_empty() || !matters.is_empty() {
+            text.insert_str(0, &words(&matters, &well));
+        }
+        print(&text);
     }
-    Ok(if matters.is_empty() { 0 } else { NOT_WELL })
+    Ok(if matters.is_empty() && faults.is_empty() { 0 } else { NOT_WELL })
 }
+
+/// What a part of the configuration that does not hold means, what to do, and what not to do.
+const OF_CONFIG: (&str, &str, &str) = (
+    "this part of the configuration does not work; the arrays are served without it",
+    "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
+     which is a pause for clients",
+    "do not open the port without TLS in its place: whoever reaches it could read and write",
+);
 
 /// True if two matters differ in their drive only.
 fn is_alike(one: &Matter, other: &Matter) -> bool {

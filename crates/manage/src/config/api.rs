@@ -167,7 +167,7 @@ impl ApiOptions {
     /// # Errors
     /// The file that cannot be used.
     pub fn server_config(&self) -> Result<Option<Arc<ServerConfig>>, String> {
-        let load = |tls: &ServerTls| server_tls(tls, false).map_err(|error| format!("[api]: {error}"));
+        let load = |tls: &ServerTls| server_tls(tls, false).map_err(|error| error.to_string());
         let config = self.tls.as_ref().map(load).transpose()?;
         Ok(config.map(|mut config| {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -191,7 +191,7 @@ impl ApiOptions {
     /// # Errors
     /// The file that cannot be used.
     pub fn check(&self) -> Result<(), String> {
-        self.server_config()?;
+        self.server_config().map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))?;
         self.check_service()
     }
 }

@@ -17,12 +17,46 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value, value};
 /// A new configuration: everything in comments.
 pub const TEMPLATE: &str = include_str!("../../../../packaging/stria.toml");
 
+/// The right to replace the configuration, valid or not, as no command changes it meanwhile.
+pub struct Replacement {
+    path: PathBuf,
+    _lock: OwnedFd,
+}
+
+impl Replacement {
+    /// Locks the file.
+    ///
+    /// # Errors
+    /// When its folder cannot be made or locked.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        // The file may be a link into a repository: its target is changed.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder).map_err(|error| cannot_change(&path, &error))?;
+        let lock = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let lock = lock.map_err(|error| cannot_change(&path, &error))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|error| cannot_change(&path, &error))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Writes a text, which the caller has checked, in place of the whole file.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub fn write(self, text: &str) -> Result<(), Failure> {
+        replace(&self.path, text)
+    }
+}
+
+fn cannot_change(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{} cannot be changed: {error}", path.display()))
+}
+
 /// The configuration while a command changes it.
 pub struct Edit {
-    path: PathBuf,
+    file: Replacement,
     document: DocumentMut,
     before: Config,
-    _lock: OwnedFd,
 }
 
 impl Edit {
@@ -31,22 +65,16 @@ impl Edit {
     /// # Errors
     /// When it is invalid or cannot be read.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        // The file may be a link into a repository: its target is changed.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
-        let told = |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be changed: {error}", path.display()));
-        std::fs::create_dir_all(folder).map_err(|error| told(&error))?;
-        let lock = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let lock = lock.map_err(|error| told(&error))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|error| told(&error))?;
-        let before = Config::read(&path)?;
-        let text = match std::fs::read_to_string(&path) {
+        let file = Replacement::open(path)?;
+        let path = &file.path;
+        let before = Config::read(path)?;
+        let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => TEMPLATE.into(),
-            Err(error) => return Err(told(&error)),
+            Err(error) => return Err(cannot_change(path, &error)),
         };
-        let document = text.parse::<DocumentMut>().map_err(|error| told(&error))?;
-        Ok(Self { path, document, before, _lock: lock })
+        let document = text.parse::<DocumentMut>().map_err(|error| cannot_change(path, &error))?;
+        Ok(Self { file, document, before })
     }
 
     /// The text as it was read.
@@ -55,7 +83,7 @@ impl Edit {
     }
 
     fn arrays(&mut self) -> Result<&mut ArrayOfTables, Failure> {
-        let path = self.path.display().to_string();
+        let path = self.file.path.display().to_string();
         let arrays = self.document.entry("array").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         arrays.as_array_of_tables_mut().ok_or_else(|| {
             Failure::Failed(format!(
@@ -83,11 +111,19 @@ impl Edit {
             return Ok(());
         }
         fill(&mut table, array);
-        // Text at the end of the file, such as examples, stays above the new part.
-        let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
-        self.document.set_trailing("");
-        let gap = if self.document.is_empty() && end.is_empty() { "" } else { "\n" };
-        table.decor_mut().set_prefix(end + gap);
+        let end_of_file = positions(&self.document).into_iter().max();
+        let last_array = self.arrays()?.iter().last().map(Table::position);
+        // Beside the other arrays, if there are any: what follows them stays below.
+        if last_array.is_some_and(|position| position.is_some() && position < end_of_file) {
+            table.decor_mut().set_prefix("\n");
+        } else {
+            // Text at the end of the file, such as examples, stays above the new part.
+            let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
+            self.document.set_trailing("");
+            let gap = if self.document.is_empty() && end.is_empty() { "" } else { "\n" };
+            table.decor_mut().set_prefix(end + gap);
+            table.set_position(end_of_file.map_or(0, |position| position + 1));
+        }
         self.arrays()?.push(table);
         Ok(())
     }
@@ -105,7 +141,7 @@ impl Edit {
         if new.is_empty() {
             return Ok(false);
         }
-        let path = self.path.display().to_string();
+        let path = self.file.path.display().to_string();
         let daemon = self.document.entry("daemon").or_insert_with(|| Item::Table(Table::new()));
         let search = daemon.as_table_mut().map(|daemon| daemon.entry("search").or_insert_with(|| value(toml_edit::Array::new())));
         let Some(search) = search.and_then(Item::as_array_mut) else {
@@ -122,7 +158,7 @@ impl Edit {
     /// # Errors
     /// When the file is written in a way that commands cannot change.
     pub fn spares(&mut self, drives: &[PathBuf]) -> Result<(), Failure> {
-        let path = self.path.display().to_string();
+        let path = self.file.path.display().to_string();
         let part = self.document.entry("spares").or_insert_with(|| Item::Table(Table::new()));
         let Some(part) = part.as_table_mut() else {
             return Err(Failure::Failed(format!("{path}: write [spares] as a part of its own, then commands can change it")));
@@ -137,7 +173,7 @@ impl Edit {
     /// # Errors
     /// When the file is written in a way that commands cannot change.
     pub fn routine(&mut self, keys: &[(&str, &str)], scrubs: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let path = self.path.display().to_string();
+        let path = self.file.path.display().to_string();
         let part = self.document.entry("routine").or_insert_with(|| Item::Table(Table::new()));
         let Some(part) = part.as_table_mut() else {
             return Err(Failure::Failed(format!("{path}: write [routine] as a part of its own, then commands can change it")));
@@ -175,12 +211,14 @@ impl Edit {
     /// The errors of [`Edit::put`].
     pub fn remove(&mut self, uuid: Uuid) -> Result<bool, Failure> {
         let Some(index) = self.index_of(uuid)? else { return Ok(false) };
-        let arrays = self.arrays()?;
         let prefix = |table: &Table| table.decor().prefix().and_then(|text| text.as_str()).unwrap_or_default().to_owned();
-        let above = prefix(arrays.get(index).expect("it was just found")).trim_end_matches('\n').to_owned();
+        let table = self.arrays()?.get(index).expect("it was just found");
+        let (position, above) = (table.position(), prefix(table).trim_end_matches('\n').to_owned());
         let above = if above.is_empty() { above } else { above + "\n" };
-        arrays.remove(index);
-        match arrays.get_mut(index) {
+        self.arrays()?.remove(index);
+        // The comments, which may be the head of the file, stay where they are: above the part that follows, whatever it is.
+        let next = positions(&self.document).into_iter().filter(|next| Some(*next) > position).min();
+        match next.and_then(|next| table_at(&mut self.document, next)) {
             Some(next) => {
                 let own = prefix(next);
                 next.decor_mut().set_prefix(above + &own);
@@ -201,8 +239,9 @@ impl Edit {
     /// # Errors
     /// When it would be invalid.
     pub fn check(&self) -> Result<Config, Failure> {
-        Config::parse(&self.document.to_string())
-            .map_err(|error| Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.path.display())))
+        Config::parse(&self.document.to_string()).map_err(|error| {
+            Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.file.path.display()))
+        })
     }
 
     /// Checks and writes the file. Returns the new configuration.
@@ -212,17 +251,44 @@ impl Edit {
     pub fn save(self) -> Result<Config, Failure> {
         let config = self.check()?;
         let text = self.document.to_string();
-        replace(&self.path, &text)?;
+        self.file.write(&text)?;
         Ok(config)
     }
+}
 
-    /// Writes a text, which the caller has checked, in place of the whole file.
-    ///
-    /// # Errors
-    /// When it cannot be written; then nothing has changed.
-    pub fn replace_with(self, text: &str) -> Result<(), Failure> {
-        replace(&self.path, text)
+/// The places in the file of all parts that are written there.
+fn positions(table: &Table) -> Vec<isize> {
+    let of = |table: &Table| {
+        let own = table.position().filter(|_| !table.is_implicit() && !table.is_dotted());
+        own.into_iter().chain(positions(table)).collect::<Vec<_>>()
+    };
+    let of_item = |(_, item): (&str, &Item)| match item {
+        Item::Table(table) => of(table),
+        Item::ArrayOfTables(tables) => tables.iter().flat_map(of).collect(),
+        Item::None | Item::Value(_) => Vec::new(),
+    };
+    table.iter().flat_map(of_item).collect()
+}
+
+/// The part at this place of the file.
+fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
+    let found = |table: &'_ Table| table.position() == Some(position) && !table.is_implicit() && !table.is_dotted();
+    for (_, item) in table.iter_mut() {
+        let tables: Vec<&mut Table> = match item {
+            Item::Table(table) => vec![table],
+            Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+            Item::None | Item::Value(_) => Vec::new(),
+        };
+        for table in tables {
+            if found(table) {
+                return Some(table);
+            }
+            if let Some(table) = table_at(table, position) {
+                return Some(table);
+            }
+        }
     }
+    None
 }
 
 /// Writes the keys of an array that differ from their defaults; removes the others, which commands may have set before.

@@ -1,4 +1,4 @@
-use super::edit::{Edit, TEMPLATE};
+use super::edit::{Edit, Replacement, TEMPLATE};
 use super::*;
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn a_file_behind_a_link_is_replaced_and_the_link_stays() {
     let (path, link) = (folder.path().join("in-a-repository.toml"), folder.path().join("stria.toml"));
     std::fs::write(&path, "").expect("a file");
     std::os::unix::fs::symlink(&path, &link).expect("a link");
-    Edit::open(&link).expect("it is valid").replace_with("# new\n").expect("it is written");
+    Replacement::open(&link).expect("it is there").write("# new\n").expect("it is written");
     assert!(link.is_symlink());
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), "# new\n");
 }
@@ -139,6 +139,47 @@ fn changes_keep_comments_and_order() {
     assert!(edit.save().expect_err("too many lanes").to_string().contains("was not changed"));
     assert_eq!(std::fs::read_to_string(&path).expect("a text"), same);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left behind");
+}
+
+/// The comments above an array are often the head of the file. They went to its end with the array, below all other parts.
+#[test]
+fn comments_stay_where_they_are_when_an_array_is_released_and_adopted_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("stria.toml");
+    let change = |work: &dyn Fn(&mut Edit)| {
+        let mut edit = Edit::open(&path).expect("it is valid");
+        work(&mut edit);
+        edit.save().expect("it stays valid");
+        std::fs::read_to_string(&path).expect("a text")
+    };
+    let adopt = |edit: &mut Edit| {
+        edit.put(&Array::new(uuid(UUID))).expect("it takes one");
+        edit.search(std::iter::once(&PathBuf::from("/srv/d0"))).expect("it takes one");
+    };
+    let release = |edit: &mut Edit| assert!(edit.remove(uuid(UUID)).expect("it can be changed"));
+    // An array of image files: `search` stands behind it.
+    for _ in 0..3 {
+        let adopted = change(&adopt);
+        assert!(adopted.starts_with(TEMPLATE.trim_end()), "{adopted}");
+        assert_eq!((adopted.matches("[[array]]\nuuid").count(), adopted.matches("\n[daemon]").count()), (1, 1), "{adopted}");
+        let released = change(&release);
+        assert!(released.starts_with(TEMPLATE.trim_end()), "{released}");
+    }
+    // In the middle of a file that a person wrote, beside another one and alone.
+    let head = "# This machine is in rack 7.\n# Ask Ann.\n";
+    let other = UUID.replace('3', "4");
+    let rest = "\n# mail\n[alarms]\nrepeat = \"2days\" # not more\n\n# the end\n";
+    for middle in [String::new(), format!("\n# the other one\n[[array]]\nuuid = \"{other}\"\n")] {
+        std::fs::write(&path, format!("{head}[[array]]\nuuid = \"{UUID}\"\n{middle}{rest}")).expect("a file");
+        let released = change(&release);
+        assert_eq!(released, format!("{head}{middle}{rest}"));
+        for _ in 0..2 {
+            let adopted = change(&|edit| edit.put(&Array::new(uuid(UUID))).expect("it takes one"));
+            let part = format!("\n[[array]]\nuuid = \"{UUID}\"\n");
+            assert_eq!(adopted.replacen(&part, "", 1), released, "{adopted}");
+            assert!(change(&release).starts_with(head));
+        }
+    }
 }
 
 #[test]

@@ -144,8 +144,11 @@ async fn carry_out(
     let what = format!("{} {}", head.method, head.uri.path());
     let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
     let answer = router.call(Request::from_parts(head, Body::from(body))).await;
-    if let (Some(witness), Ok(answer)) = (witness, &answer) {
-        witness(Order { uid, pid, what, body: text, status: answer.status().as_u16() });
+    let status = answer.as_ref().map(|answer| answer.status().as_u16());
+    if let (Some(witness), Ok(status)) = (witness, status) {
+        // It looks up a name, for which the machine's directory may wait: other connections go on meanwhile.
+        let order = Order { uid, pid, what, body: text, status };
+        let _ = tokio::task::spawn_blocking(move || witness(order)).await;
     }
     works.store(false, Ordering::Relaxed);
     answer

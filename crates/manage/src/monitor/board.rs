@@ -2,7 +2,7 @@
 //!
 //! A drive may hang when it is asked, so each is asked on a thread of its own, and the board shows what was read last.
 
-use crate::api::{ArrayView, LatencyView, MemberView};
+use crate::api::ArrayView;
 use crate::view::all_members;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stria_drive::within_each;
-use stria_health::{DriveHealth, HealthConfig, PeerLatency, Seat, SlowMember, read, slow_members};
+use stria_health::{DriveHealth, HealthConfig, Seat, read};
 
 /// The pause between two questions to the drives.
 pub const EVERY: Duration = Duration::from_secs(300);
@@ -167,26 +167,6 @@ pub fn ask(paths: Vec<PathBuf>, thresholds: &HealthConfig) -> Vec<DriveEntry> {
         DriveEntry { path, read_at_s: now_s(), health, error, seat }
     };
     paths.into_iter().zip(asked).map(entry).collect()
-}
-
-/// The members of an array and its spans that are slow beside the others of theirs.
-pub fn slow(view: &ArrayView, config: &HealthConfig) -> Vec<SlowMember> {
-    let in_sync = || view.members.iter().filter(|member| member.role == "in sync");
-    let peer = |member: &MemberView, latency: &LatencyView| PeerLatency {
-        path: member.path.clone(),
-        count: latency.count,
-        median_us: latency.median_us,
-        p99_us: latency.p99_us,
-    };
-    let reads = in_sync().filter_map(|member| Some(peer(member, member.read_latency.as_ref()?)));
-    let writes = in_sync().filter_map(|member| Some(peer(member, member.write_latency.as_ref()?)));
-    let mut slow = slow_members(&reads.collect::<Vec<_>>(), config);
-    for member in slow_members(&writes.collect::<Vec<_>>(), config) {
-        if !slow.iter().any(|known| known.path == member.path) {
-            slow.push(member);
-        }
-    }
-    slow.into_iter().chain(view.spans.iter().flat_map(|span| self::slow(span, config))).collect()
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it has seen.
 
-use super::board::{DriveEntry, slow};
+use super::board::DriveEntry;
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
-use crate::view::{all_members, found_mismatch, is_lost, is_unseen, was_replaced};
+use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
-use stria_health::{DriveHealth, HealthConfig, Verdict};
+use stria_health::{DriveHealth, SlowMember, Verdict};
 use stria_terminal::size;
 
 /// A member or an array that has not answered for so long is told.
 const SILENT: Duration = Duration::from_secs(5);
 /// The time that an array may take to start when it no longer waits.
 const STARTING: Duration = Duration::from_secs(5);
+/// A member that waits for so long while others on its link are silent is silent, too.
+const WAITS: Duration = Duration::from_secs(1);
+/// A lost member whose link has further members is told after so long, or with all of them: one cause is one message.
+const HOLD: Duration = Duration::from_secs(3);
 /// So long after the last data was lost that is told as a cause that lasts.
 const UNREADABLE_LASTS: Duration = Duration::from_secs(3600);
 
@@ -25,6 +29,8 @@ pub struct Seen {
     pub happenings: Vec<Condition>,
     /// Arrays that are no longer served.
     pub gone: Vec<String>,
+    /// Causes that have begun anew, even if they have not ended in between.
+    pub anew: Vec<Condition>,
     /// Arrays that do not answer: what was last known of them is old.
     silent: Vec<String>,
     /// Drives that reported nothing about themselves: array and path.
@@ -45,6 +51,44 @@ impl Seen {
 struct Lost {
     path: String,
     was_spare: bool,
+    since: Instant,
+    /// The cause by which it is told; `None`: it is not told yet.
+    told: Option<Cause>,
+    is_anew: bool,
+}
+
+impl Lost {
+    fn new(path: &str, was_spare: bool, since: Instant) -> Self {
+        Self { path: path.to_owned(), was_spare, since, told: None, is_anew: false }
+    }
+}
+
+/// What a member has in common with others that fail or fall silent with it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// Nothing.
+    Own,
+    /// Every member on this link does.
+    Link(String),
+}
+
+/// The link of each drive that is known.
+struct Links<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Links<'a> {
+    fn of(drives: &'a [DriveEntry]) -> Self {
+        Self(drives.iter().filter_map(|entry| Some((entry.path.to_str()?, entry.seat.as_ref()?.link.as_deref()?))).collect())
+    }
+
+    fn link(&self, path: &str) -> Option<&'a str> {
+        self.0.get(path).copied()
+    }
+
+    /// The members that share the link of this one, itself among them. Empty if the link is not known.
+    fn sharers<'m>(&self, path: &str, members: &[&'m MemberView]) -> Vec<&'m MemberView> {
+        let Some(link) = self.link(path) else { return Vec::new() };
+        members.iter().copied().filter(|member| self.link(&member.path) == Some(link)).collect()
+    }
 }
 
 /// The memory of one array.
@@ -58,6 +102,8 @@ struct Known {
     /// The progress of a sweep that was told last, in per cent, by span and kind.
     progress: BTreeMap<(String, String), u8>,
     unreadable: Option<(Instant, String)>,
+    /// The members that do not answer, each with the cause by which it is told.
+    silent: BTreeMap<String, Cause>,
 }
 
 /// Looks at arrays.
@@ -88,25 +134,26 @@ impl Observer {
         }
     }
 
-    /// Takes the views of all arrays, the events since the last look, and what is known of drives.
+    /// Takes the views of all arrays, the events since the last look, and what is known of drives. `slow`: the slow members of an array.
     pub fn look(
         &mut self,
         now: Instant,
         views: &[ArrayView],
         events: &[EventView],
         drives: &[DriveEntry],
-        config: &HealthConfig,
+        slow: impl Fn(&str) -> Vec<SlowMember>,
     ) -> Seen {
         let mut seen = Seen::default();
+        let links = Links::of(drives);
         for view in views {
             if view.silent_s.is_some() {
                 seen.silent.push(view.name.clone());
             }
             // Of an array that has never answered nothing else is known.
             if !is_unseen(view) {
-                self.look_at(now, view, events, &mut seen);
+                self.look_at(now, view, events, &links, &mut seen);
             }
-            lasting(view, config, &mut seen.conditions);
+            lasting(view, &slow(&view.name), &mut seen.conditions);
             health(view, drives, &mut seen);
         }
         let is_here = |name: &String| views.iter().any(|view| view.name == *name);
@@ -140,22 +187,23 @@ impl Observer {
         }
     }
 
-    fn look_at(&mut self, now: Instant, view: &ArrayView, events: &[EventView], seen: &mut Seen) {
+    fn look_at(&mut self, now: Instant, view: &ArrayView, events: &[EventView], links: &Links, seen: &mut Seen) {
         let name = &view.name;
         let is_new = !self.arrays.contains_key(name);
         let known = self.arrays.entry(name.clone()).or_default();
         if is_new {
             // Only what fails during this run is listed as failed.
             let failed = present(view).into_iter().filter(|member| has_failed(member));
-            known.lost = failed.map(|member| Lost { path: member.path.clone(), was_spare: false }).collect();
+            known.lost = failed.map(|member| Lost::new(&member.path, false, now)).collect();
             known.came_degraded = view.health != HealthView::Optimal && known.lost.is_empty();
             seen.happenings.push(condition(Event::NewArray, name, None, format!("array \"{name}\" is served")));
         }
-        members(known, view, seen);
+        members(known, now, view, links, seen);
+        silent_members(known, view, links, &mut seen.conditions);
         sweeps(known, view, events, self.rebuild_step, seen);
         known.came_degraded &= view.health != HealthView::Optimal;
         if known.came_degraded {
-            let text = format!("array \"{name}\" was degraded when it was first seen: {}", view.headline);
+            let text = format!("array \"{name}\" was degraded when it was first seen: {}{}", view.headline, last_drives(view));
             seen.conditions.push(condition(Event::DegradedArray, name, None, text));
         }
         let spare_count = all_members(view).iter().filter(|member| member.role == "spare").count();
@@ -201,39 +249,151 @@ fn has_failed(member: &MemberView) -> bool {
 }
 
 /// Members that were dropped or lost since the last look, and those that have become active.
-fn members(known: &mut Known, view: &ArrayView, seen: &mut Seen) {
+fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, seen: &mut Seen) {
     let present = present(view);
     for (path, role) in &known.roles {
-        let now = present.iter().find(|member| member.path == *path);
-        let is_gone = match now {
+        let member = present.iter().find(|member| member.path == *path);
+        let is_gone = match member {
             Some(member) => has_failed(member) && role != "failed",
             // Dropped and removed between two looks. Only a spare may be removed while it works.
             None => role != "spare" && role != "failed" && view.health != HealthView::Optimal,
         };
-        if is_gone && !known.lost.iter().any(|lost| lost.path == *path) {
-            known.lost.push(Lost { path: path.clone(), was_spare: role != "in sync" });
+        if is_gone {
+            let mut new = Lost { is_anew: true, ..Lost::new(path, role != "in sync", now) };
+            // It was added again and fails again, and its first failure still stands, as the array has not been optimal since.
+            if let Some(old) = known.lost.extract_if(.., |lost| lost.path == *path).next() {
+                new.was_spare &= old.was_spare;
+            }
+            known.lost.push(new);
         }
-        if now.is_some_and(|member| member.role == "in sync") && role != "in sync" {
+        if member.is_some_and(|member| member.role == "in sync" && !is_lost(member)) && role != "in sync" {
             let text = format!("{path} is an active member of array \"{}\"", view.name);
             seen.happenings.push(condition(Event::SpareActive, &view.name, Some(path), text));
         }
     }
-    for lost in &known.lost {
-        let member = present.iter().find(|member| member.path == lost.path);
-        let why = member.and_then(|member| member.failure.as_deref()).map_or_else(String::new, |failure| format!(": {failure}"));
-        let (name, path, headline) = (&view.name, &lost.path, &view.headline);
-        // More than the level survives: it still has the slot.
-        let verb = if member.is_some_and(|member| is_lost(member)) { "was lost" } else { "was dropped" };
-        let (event, kind) = if lost.was_spare { (Event::FailSpare, "spare") } else { (Event::Fail, "member") };
-        let text = format!("{kind} {path} of array \"{name}\" {verb}{why}; the array now: {headline}");
-        seen.conditions.push(condition(event, name, Some(path), text));
-    }
+    decide_causes(known, now, &present, links);
+    lost_members(known, view, &present, seen);
     // Told at least once, even if a spare has already taken over.
-    known.lost.retain(|lost| match lost.was_spare {
-        true => present.iter().any(|member| member.path == lost.path && member.role == "failed"),
-        false => view.health != HealthView::Optimal,
+    known.lost.retain(|lost| {
+        let member = present.iter().find(|member| member.path == lost.path);
+        let is_active = member.is_some_and(|member| member.role == "in sync" && !is_lost(member));
+        match lost.was_spare {
+            _ if lost.told.is_none() => true,
+            true => member.is_some_and(|member| member.role == "failed"),
+            // A link's cause is over as a whole.
+            false => view.health != HealthView::Optimal && !(is_active && lost.told == Some(Cause::Own)),
+        }
     });
-    known.roles = present.iter().map(|member| (member.path.clone(), member.role.clone())).collect();
+    let role = |member: &MemberView| if has_failed(member) { "failed".to_owned() } else { member.role.clone() };
+    known.roles = present.iter().map(|member| (member.path.clone(), role(member))).collect();
+}
+
+/// Decides by which cause the members are told that were just lost. What was decided stays, so that no cause ends by the loss of another member.
+fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links: &Links) {
+    let is_new = |lost: &Lost| lost.told.is_none();
+    let new: Vec<String> = known.lost.iter().filter(|lost| is_new(lost)).map(|lost| lost.path.clone()).collect();
+    for path in new {
+        let sharers = links.sharers(&path, present);
+        let is_lost = |member: &&&MemberView| known.lost.iter().any(|lost| lost.path == member.path && is_new(lost));
+        let (lost_count, all_lost) = (sharers.iter().filter(is_lost).count(), sharers.iter().all(|member| has_failed(member)));
+        let cause = match links.link(&path) {
+            Some(link) if all_lost && lost_count > 1 => Cause::Link(link.to_owned()),
+            _ => Cause::Own,
+        };
+        let others_work = sharers.iter().any(|member| !has_failed(member));
+        let together: Vec<String> = match &cause {
+            Cause::Link(_) => sharers.iter().map(|member| member.path.clone()).collect(),
+            Cause::Own => vec![path],
+        };
+        for lost in known.lost.iter_mut().filter(|lost| is_new(lost) && together.contains(&lost.path)) {
+            let may_follow = others_work && !lost.was_spare && now.duration_since(lost.since) < HOLD;
+            lost.told = (!may_follow).then(|| cause.clone());
+        }
+    }
+}
+
+/// The causes of members that were dropped or lost.
+fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], seen: &mut Seen) {
+    let (name, headline) = (&view.name, &view.headline);
+    let why = |member: Option<&MemberView>| {
+        member.and_then(|member| member.failure.as_deref()).map_or_else(String::new, |failure| format!(": {failure}"))
+    };
+    let mut links: BTreeMap<String, (Vec<&str>, bool)> = BTreeMap::new();
+    let mut causes: Vec<(Condition, bool)> = Vec::new();
+    for lost in &known.lost {
+        let (path, member) = (&lost.path, present.iter().copied().find(|member| member.path == lost.path));
+        match &lost.told {
+            None => {}
+            Some(Cause::Link(link)) => {
+                let (paths, is_anew) = links.entry(link.clone()).or_default();
+                paths.push(path);
+                *is_anew |= lost.is_anew;
+            }
+            Some(Cause::Own) => {
+                // More than the level survives: it still has the slot.
+                let verb = if member.is_some_and(is_lost) { "was lost" } else { "was dropped" };
+                let (event, kind) = if lost.was_spare { (Event::FailSpare, "spare") } else { (Event::Fail, "member") };
+                let text = format!("{kind} {path} of array \"{name}\" {verb}{}; the array now: {headline}", why(member));
+                causes.push((condition(event, name, Some(path), text), lost.is_anew));
+            }
+        }
+    }
+    for (link, (paths, is_anew)) in links {
+        let first = present.iter().copied().find(|member| member.path == paths[0]);
+        let text = format!(
+            "members {} of array \"{name}\", all on one link ({link}), were lost{}; look at its controller, cable, enclosure and power; the array now: {headline}",
+            paths.join(", "),
+            why(first)
+        );
+        causes.push((condition(Event::Fail, name, Some(&link), text), is_anew));
+    }
+    seen.anew.extend(causes.iter().filter(|(_, is_anew)| *is_anew).map(|(cause, _)| cause.clone()));
+    seen.conditions.extend(causes.into_iter().map(|(cause, _)| cause));
+    known.lost.iter_mut().filter(|lost| lost.told.is_some()).for_each(|lost| lost.is_anew = false);
+}
+
+/// Members that do not answer. All of one link that have requests to answer are one cause.
+fn silent_members(known: &mut Known, view: &ArrayView, links: &Links, conditions: &mut Vec<Condition>) {
+    // All that is known of a silent array is old.
+    if view.silent_s.is_some_and(|seconds| seconds >= SILENT.as_secs()) {
+        return;
+    }
+    let (name, mut present) = (&view.name, present(view));
+    present.retain(|member| member.role != "failed");
+    let waits =
+        |member: &MemberView, time: Duration| member.waiting_ms.is_some_and(|waiting| u128::from(waiting) >= time.as_millis());
+    let silent: Vec<&MemberView> = present.iter().copied().filter(|member| waits(member, SILENT)).collect();
+    known.silent.retain(|path, _| silent.iter().any(|member| member.path == *path));
+    for member in &silent {
+        let sharers = links.sharers(&member.path, &present);
+        let asked: Vec<&&MemberView> = sharers.iter().filter(|member| member.waiting_ms.is_some()).collect();
+        let are_all = asked.len() > 1 && asked.iter().all(|member| waits(member, WAITS));
+        let of_link = links.link(&member.path).map(|link| Cause::Link(link.to_owned()));
+        let cause = of_link.filter(|cause| are_all || known.silent.values().any(|known| known == cause)).unwrap_or(Cause::Own);
+        known.silent.entry(member.path.clone()).or_insert(cause);
+    }
+    let mut together: BTreeMap<&str, Vec<&MemberView>> = BTreeMap::new();
+    for member in silent {
+        match &known.silent[&member.path] {
+            Cause::Link(link) => together.entry(link).or_default().push(member),
+            Cause::Own => {
+                let (path, time) = (&member.path, size::show_duration(member.waiting_ms.unwrap_or(0) / 1000));
+                let text = format!("member {path} of array \"{name}\" has not answered for {time}");
+                conditions.push(condition(Event::MemberSilent, name, Some(path), text));
+            }
+        }
+    }
+    for (link, members) in together {
+        let longest = members.iter().filter_map(|member| member.waiting_ms).max().unwrap_or(0);
+        let sharers = links.sharers(&members[0].path, &present);
+        let paths: Vec<&str> = sharers.iter().filter(|member| waits(member, WAITS)).map(|member| member.path.as_str()).collect();
+        let text = format!(
+            "members {} of array \"{name}\", all on one link ({link}), have not answered for {}; look at its controller, cable, enclosure and power",
+            paths.join(", "),
+            size::show_duration(longest / 1000)
+        );
+        conditions.push(condition(Event::MemberSilent, name, Some(link), text));
+    }
 }
 
 /// Sweeps that began, ended, or have reached the next step.
@@ -268,8 +428,8 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
     }
 }
 
-/// The causes that the view alone shows.
-fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Condition>) {
+/// The causes that the view shows, and slow members.
+fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition>) {
     let name = &view.name;
     let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
     if let Some(seconds) = view.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
@@ -297,14 +457,7 @@ fn lasting(view: &ArrayView, config: &HealthConfig, conditions: &mut Vec<Conditi
         );
         so(Event::Mismatch, None, text);
     }
-    let silent_ms = SILENT.as_millis() as u64;
-    for member in present(view).into_iter().filter(|member| member.role != "failed") {
-        if let Some(waiting) = member.waiting_ms.filter(|&waiting| waiting >= silent_ms) {
-            let (path, time) = (&member.path, size::show_duration(waiting / 1000));
-            so(Event::MemberSilent, Some(path), format!("member {path} of array \"{name}\" has not answered for {time}"));
-        }
-    }
-    for member in slow(view, config) {
+    for member in slow {
         let path = &member.path;
         let text = format!("member {path} of array \"{name}\" {}; it slows all of them", member.words());
         so(Event::SlowMember, Some(path), text);
@@ -340,6 +493,7 @@ mod tests {
     use super::*;
 
     const NOTHING: &[EventView] = &[];
+    const NONE_SLOW: fn(&str) -> Vec<SlowMember> = |_| Vec::new();
 
     /// An array with these members: path and role.
     fn array(members: &[(&str, &str)]) -> ArrayView {
@@ -361,7 +515,7 @@ mod tests {
     }
 
     fn look(observer: &mut Observer, view: &ArrayView) -> (Vec<String>, Vec<String>) {
-        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], NONE_SLOW);
         (names(&seen.conditions), names(&seen.happenings))
     }
 
@@ -394,13 +548,117 @@ mod tests {
             look(&mut observer, &before);
             let failed = lose(before, "a");
             for _ in 0..2 {
-                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], &HealthConfig::default());
+                let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], NONE_SLOW);
                 let told: Vec<(&Event, &str)> =
                     seen.conditions.iter().map(|cause| (&cause.event, cause.component.as_deref().unwrap_or_default())).collect();
                 assert_eq!(told, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());
                 assert!(seen.conditions.last().is_some_and(|cause| cause.text.contains("was lost: I/O error")), "{seen:?}");
             }
         }
+    }
+
+    /// Drives on the link of this name.
+    fn on_link(link: &str, paths: &[&str]) -> Vec<DriveEntry> {
+        let entry = |path: &&str| {
+            let seat = serde_json::from_value(serde_json::json!({"link": link})).expect("a seat");
+            DriveEntry { path: (*path).into(), read_at_s: 0, health: None, error: None, seat: Some(seat) }
+        };
+        paths.iter().map(entry).collect()
+    }
+
+    fn causes(seen: &Seen) -> Vec<(String, String)> {
+        let cause = |cause: &Condition| (cause.event.name().into_owned(), cause.component.clone().unwrap_or_default());
+        seen.conditions.iter().map(cause).collect()
+    }
+
+    fn told(event: &str, component: &str) -> Vec<(String, String)> {
+        vec![(event.into(), component.into())]
+    }
+
+    /// A RAID 6 loses two members, the first returns and is lost once more: it had one message until the next day.
+    #[test]
+    fn a_member_that_fails_again_while_another_is_missing_is_told_again() {
+        let (mut observer, mut tracker) =
+            (Observer::new(&AlarmConfig::default()), stria_alarm::Tracker::new(Duration::from_secs(86400)));
+        let start = Instant::now();
+        let mut at = |second: u64, roles: [&str; 2]| {
+            let (now, view) = (
+                start + Duration::from_secs(second),
+                array(&[("a", roles[0]), ("b", roles[1]), ("c", "in sync"), ("d", "in sync")]),
+            );
+            let view =
+                ArrayView { health: if roles == ["in sync"; 2] { HealthView::Optimal } else { HealthView::Degraded }, ..view };
+            let seen = observer.look(now, std::slice::from_ref(&view), NOTHING, &[], NONE_SLOW);
+            seen.anew.iter().for_each(|cause| tracker.renew(cause));
+            let messages = tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause));
+            messages.into_iter().map(|message| message.subject()).collect::<Vec<_>>()
+        };
+        assert_eq!(at(0, ["in sync", "in sync"]), [""; 0]);
+        assert_eq!(at(1, ["failed", "in sync"]), ["Fail on array tank (a)"]);
+        assert_eq!(at(2, ["failed", "failed"]), ["Fail on array tank (b)"]);
+        assert_eq!(at(3, ["rebuilding", "failed"]), [""; 0]);
+        assert_eq!(at(4, ["failed", "failed"]), ["Fail on array tank (a)"], "during its rebuild");
+        assert_eq!((at(5, ["rebuilding", "failed"]), at(6, ["in sync", "failed"])), (vec![], vec![]));
+        assert_eq!(at(7, ["failed", "failed"]), ["Fail on array tank (a)"], "the cause has not ended in between");
+        assert_eq!((at(8, ["in sync", "failed"]), at(9, ["in sync", "failed"])), (vec![], vec![]));
+        assert_eq!(at(15, ["in sync", "failed"]), ["over: Fail on array tank (a)"]);
+        assert_eq!(at(16, ["failed", "failed"]), ["Fail on array tank (a)"]);
+        assert_eq!(at(90, ["failed", "failed"]), [""; 0], "each once");
+    }
+
+    #[test]
+    fn members_of_one_link_that_are_lost_together_are_one_cause() {
+        let links = [on_link("0000:3a:00.0", &["a", "b"]), on_link("0000:3b:00.0", &["c"])].concat();
+        let roles = |a: &'static str, b: &'static str| array(&[("a", a), ("b", b), ("c", "in sync")]);
+        let start = Instant::now();
+        let at = |observer: &mut Observer, ms: u64, view: ArrayView| {
+            causes(&observer.look(start + Duration::from_millis(ms), &[view], NOTHING, &links, NONE_SLOW))
+        };
+        let mut observer = Observer::new(&AlarmConfig::default());
+        assert_eq!(at(&mut observer, 0, roles("in sync", "in sync")), []);
+        assert_eq!(at(&mut observer, 250, roles("failed", "in sync")), [], "the other one may follow");
+        for ms in [1000, 9000] {
+            assert_eq!(at(&mut observer, ms, roles("failed", "failed")), told("Fail", "0000:3a:00.0"));
+        }
+        let seen = observer.look(start, &[roles("failed", "failed")], NOTHING, &links, NONE_SLOW);
+        assert!(seen.conditions[0].text.contains("members a, b of array \"tank\", all on one link"), "{seen:?}");
+        // One alone is told after some seconds, and stays a cause of its own.
+        let mut observer = Observer::new(&AlarmConfig::default());
+        at(&mut observer, 0, roles("in sync", "in sync"));
+        assert_eq!(at(&mut observer, 250, roles("failed", "in sync")), []);
+        assert_eq!(at(&mut observer, 3250, roles("failed", "in sync")), told("Fail", "a"));
+        assert_eq!(at(&mut observer, 9000, roles("failed", "failed")), [told("Fail", "a"), told("Fail", "b")].concat());
+    }
+
+    #[test]
+    fn members_of_one_link_that_are_silent_together_are_one_cause() {
+        let links = [on_link("0000:3a:00.0", &["a", "b", "s"]), on_link("0000:3b:00.0", &["c"])].concat();
+        let silent = |waiting: [Option<u64>; 3]| {
+            let mut view = array(WELL);
+            view.members.iter_mut().zip(waiting).for_each(|(member, waiting)| member.waiting_ms = waiting);
+            view
+        };
+        let look = |observer: &mut Observer, waiting: [Option<u64>; 3]| {
+            observer.look(Instant::now(), &[silent(waiting)], NOTHING, &links, NONE_SLOW)
+        };
+        let mut observer = Observer::new(&AlarmConfig::default());
+        let seen = look(&mut observer, [Some(5000), Some(1200), Some(3)]);
+        assert_eq!(causes(&seen), told("MemberSilent", "0000:3a:00.0"));
+        assert!(seen.conditions[0].text.contains("members a, b of array \"tank\", all on one link"), "{seen:?}");
+        assert_eq!(causes(&look(&mut observer, [Some(9000), Some(5200), None])), told("MemberSilent", "0000:3a:00.0"));
+        assert_eq!(
+            causes(&look(&mut observer, [Some(9000), Some(10), None])),
+            told("MemberSilent", "0000:3a:00.0"),
+            "the cause stays one"
+        );
+        assert_eq!(causes(&look(&mut observer, [None, None, None])), []);
+        // Another member on the link answers: it is the drive.
+        assert_eq!(causes(&look(&mut observer, [Some(5000), Some(10), None])), told("MemberSilent", "a"));
+        assert_eq!(
+            causes(&look(&mut observer, [Some(9000), Some(5000), None])),
+            [told("MemberSilent", "a"), told("MemberSilent", "0000:3a:00.0")].concat(),
+            "what was told stays"
+        );
     }
 
     #[test]
@@ -432,7 +690,7 @@ mod tests {
         assert_eq!(look(&mut observer, &array(WELL)).0, [""; 0]);
         // It loses a member later: that is another cause.
         assert_eq!(look(&mut observer, &array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")])).0, ["Fail"]);
-        let seen = observer.look(Instant::now(), &[], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[], NOTHING, &[], NONE_SLOW);
         assert_eq!((names(&seen.happenings), seen.gone), (vec!["DeviceDisappeared".into()], vec!["tank".to_owned()]));
     }
 
@@ -469,18 +727,18 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         let mut full = array(WELL);
         full.members[0].no_room = true;
-        let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["NoSpace"]);
         let cause = seen.conditions[0].clone();
         assert!(!seen.is_unknown(&cause));
         full.silent_s = Some(6);
-        let seen = observer.look(Instant::now(), &[full], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[full], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["ArraySilent"]);
         assert!(seen.is_unknown(&cause) && !seen.is_unknown(&seen.conditions[0]));
         // Nothing is made up of one that has never answered, and it hides no other.
         let unseen = crate::view::unseen("lake", &[1; 16], 9);
         let failed = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
-        let seen = observer.look(Instant::now(), &[unseen, failed], NOTHING, &[], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[unseen, failed], NOTHING, &[], NONE_SLOW);
         assert_eq!((names(&seen.conditions), names(&seen.happenings)), (vec!["ArraySilent".into(), "Fail".into()], vec![]));
     }
 
@@ -516,7 +774,7 @@ mod tests {
         let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into() };
         let health = DriveHealth { verdict: Verdict::Replace, findings: vec![finding], ..DriveHealth::default() };
         let entry = DriveEntry { path: "b".into(), read_at_s: 0, health: Some(health), error: None, seat: None };
-        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
+        let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["DriveReplace"]);
         assert!(seen.conditions[0].text.contains("it expects to fail"));
         // A drive that sleeps or does not answer is not well again for that.
@@ -524,7 +782,7 @@ mod tests {
         let asleep = DriveHealth { asleep: true, ..DriveHealth::default() };
         for (health, is_unknown) in [(None, true), (Some(asleep), true), (Some(DriveHealth::default()), false)] {
             let entry = DriveEntry { path: "b".into(), read_at_s: 0, health, error: None, seat: None };
-            let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], &HealthConfig::default());
+            let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);
             assert_eq!((names(&seen.conditions), seen.is_unknown(cause)), (vec![], is_unknown));
         }
     }

@@ -4,11 +4,10 @@
 
 use super::types::{ArrayEntry, ClientRate, MemberRate, Rates, Task};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, SweepView};
-use crate::monitor::slow;
 use crate::view::all_members;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_health::HealthConfig;
+use stria_health::SlowMember;
 
 /// A newer look than this is not repeated.
 const FRESH: Duration = Duration::from_millis(900);
@@ -38,7 +37,7 @@ impl Looks {
     pub fn arrays(
         &self,
         is_fresh: bool,
-        health: &HealthConfig,
+        slow: impl Fn(&str) -> Vec<SlowMember>,
         look: impl FnOnce() -> (Vec<ArrayView>, Vec<AdoptedView>),
     ) -> Vec<ArrayEntry> {
         let mut last = lock(&self.0);
@@ -48,7 +47,7 @@ impl Looks {
         let (views, adopted) = look();
         let at = Instant::now();
         let before = last.as_ref().filter(|last| at - last.at < RECENT);
-        let entries = entries(&views, &adopted, health, |view| {
+        let entries = entries(&views, &adopted, slow, |view| {
             let before = before?;
             if at - before.at < FRESH {
                 return before.entries.iter().find(|entry| entry.uuid == view.uuid)?.rates.clone();
@@ -76,7 +75,7 @@ impl Looks {
 fn entries(
     views: &[ArrayView],
     adopted: &[AdoptedView],
-    health: &HealthConfig,
+    slow: impl Fn(&str) -> Vec<SlowMember>,
     rates: impl Fn(&ArrayView) -> Option<Rates>,
 ) -> Vec<ArrayEntry> {
     let of_view = |view: &ArrayView| ArrayEntry {
@@ -88,7 +87,7 @@ fn entries(
         again_in_s: None,
         tasks: tasks(view),
         rates: rates(view),
-        slow: slow(view, health),
+        slow: slow(&view.name),
         view: Some(view.clone()),
     };
     let of_adopted = |array: &AdoptedView| match views.iter().find(|view| view.uuid == array.uuid) {

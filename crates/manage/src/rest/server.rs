@@ -15,6 +15,8 @@ use super::types::{Action, Login, LoginWays, Via};
 use super::{Rest, page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
+use crate::nbd::no_tls;
+use crate::order_words::order_words;
 use crate::view;
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -64,6 +66,8 @@ const ARRAY_BYTES_MAX: usize = 64;
 /// The time for which refusals of one origin are counted: one event tells of requests without the right, so that they cannot drive orders out of the
 /// record.
 const REFUSALS_EVERY: Duration = Duration::from_secs(60);
+/// Orders of a user within [`REFUSALS_EVERY`].
+const ORDERS_MAX: u32 = 300;
 /// The refused orders of one user with the right that have an event within that time.
 const REFUSED_ORDERS_MAX: u32 = 30;
 /// Origins whose refusals are remembered.
@@ -94,11 +98,13 @@ struct Server {
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
     refusals: Mutex<Refusals>,
+    /// Orders, by user: each is an event, and may take a lane's time.
+    orders: Mutex<Refusals>,
     /// The threads on which callers are looked up.
     callers: Handle,
 }
 
-/// Refusals that have an event, counted by origin.
+/// Refusals that have an event, or orders, counted by origin.
 #[derive(Default)]
 struct Refusals(HashMap<String, (Instant, u32)>);
 
@@ -128,7 +134,7 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
     let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
     let tls = options.server_config().unwrap_or_else(|error| {
-        warn(error);
+        rest.monitor.stand("[api]", format!("{error}: {}", no_tls("the API")));
         None
     });
     if let Err(fault) = options.check_service() {
@@ -180,7 +186,16 @@ async fn serve(
     let over = rest.service.shutdown().subscribe();
     let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
     let document = super::document().to_string();
-    let server = Arc::new(Server { routes: super::routes(), document, hosts, seen, refusals: Mutex::default(), callers, rest });
+    let server = Arc::new(Server {
+        routes: super::routes(),
+        document,
+        hosts,
+        seen,
+        refusals: Mutex::default(),
+        orders: Mutex::default(),
+        callers,
+        rest,
+    });
     let mut tasks = Vec::new();
     if let Some(listener) = unix.and_then(|unix| unix.listener().try_clone().and_then(UnixListener::from_std).ok()) {
         tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
@@ -494,10 +509,16 @@ impl Server {
                 forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word()));
             // Nothing that the caller has written.
             if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
-                let text = format!("{by} was refused {method} /api/v1{}: {}", route.path, error.message);
+                let words = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
+                let text = format!("{by} was refused: {words}; {}", error.message);
                 self.rest.service.events().push(view::plain_event("", "ordered", text));
             }
             return error.into_response();
+        }
+        if is_order && self.orders.lock().unwrap_or_else(PoisonError::into_inner).count(origin.clone(), ORDERS_MAX).is_none() {
+            let text =
+                format!("{} gave more than {ORDERS_MAX} orders within a minute: wait, and give them more slowly", caller.name);
+            return ApiError::new(ApiErrorKind::TooMany, text).into_response();
         }
         // Bodies with tokens or a configuration stay out of the record.
         let (order, array) = match path {
@@ -512,7 +533,11 @@ impl Server {
         let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
         let outcome = blocking(move || (server.routes[index].work)(call)).await;
         let note = |outcome: &str| {
-            let text = format!("{by} ordered {method} {} {order}: {outcome}", cut(path, SHOWN_BYTES_MAX));
+            let words = match path {
+                "/api/v1/actions" => format!("an action {order}"),
+                path => order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), ""),
+            };
+            let text = format!("{by} ordered: {words}; {outcome}");
             self.rest.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
         };
         match &outcome {

@@ -245,7 +245,9 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::NoSpace
         | Event::ReadOnly
         | Event::Mismatch => return None,
-        Event::NewArray
+        // About no array: the alarm says it.
+        Event::ConfigFault
+        | Event::NewArray
         | Event::DeviceDisappeared
         | Event::RebuildStarted
         | Event::Rebuild(_)

@@ -5,10 +5,10 @@
 
 use crate::api::{ArrayView, MemberView};
 use crate::config::ReplacementConfig;
-use crate::monitor::{DriveEntry, slow};
+use crate::monitor::DriveEntry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
-use stria_health::{DriveHealth, HealthConfig, SlowMember, Verdict};
+use stria_health::{DriveHealth, SlowMember, Verdict};
 
 /// The time in which the growth of media errors is counted.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -55,25 +55,24 @@ impl Reason {
 }
 
 impl Foresight {
-    /// Takes the views of all arrays and what is known of their drives. Returns what is to be copied now.
+    /// Takes the views of all arrays, their slow members, and what is known of their drives. Returns what is to be copied now.
     pub fn look(
         &mut self,
         now: Instant,
         views: &[ArrayView],
         drives: &[DriveEntry],
         config: &ReplacementConfig,
-        health: &HealthConfig,
+        slow: &[SlowMember],
     ) -> Vec<Forecast> {
         self.note_errors(now, drives);
-        let slow: Vec<SlowMember> = views.iter().flat_map(|view| slow(view, health)).collect();
         self.slow_since.retain(|path, _| slow.iter().any(|slow| slow.path == *path));
-        for slow in &slow {
+        for slow in slow {
             self.slow_since.entry(slow.path.clone()).or_insert(now);
         }
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
         let mut forecasts = Vec::new();
         for view in views {
-            self.look_at(now, &view.name, view, drives, &slow, config, &mut forecasts);
+            self.look_at(now, &view.name, view, drives, slow, config, &mut forecasts);
         }
         self.tried.extend(forecasts.iter().map(|forecast| (forecast.member.clone(), now)));
         forecasts
@@ -203,7 +202,11 @@ mod tests {
         drives: &[DriveEntry],
         config: &ReplacementConfig,
     ) -> Vec<Forecast> {
-        foresight.look(now, std::slice::from_ref(view), drives, config, &HealthConfig::default())
+        let own_us = |member: &MemberView| member.read_latency.as_ref().map_or(0, |latency| latency.median_us);
+        let slow = view.members.iter().filter(|member| own_us(member) > 1000);
+        let slow =
+            slow.map(|member| SlowMember { path: member.path.clone(), own_us: own_us(member), others_us: 100, tail: false });
+        foresight.look(now, std::slice::from_ref(view), drives, config, &slow.collect::<Vec<_>>())
     }
 
     #[test]
