@@ -16,11 +16,15 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings api log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
+        settings api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress matter plain_status status nbd vhost_user
         service signals control monitor
         wipe cli config mdadm meant event_file attach ownership foreign
-        routine serve keeper pool rest daemon
+        routine serve keeper pool
+        rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
+        rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
+        rest::parts rest::route rest::stream rest::routes rest::server rest
+        daemon
         commands
         ",
     );
