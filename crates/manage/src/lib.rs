@@ -14,6 +14,7 @@ mod atomic_file;
 mod attach;
 pub mod cli;
 pub mod client;
+mod clock;
 mod commands;
 mod config;
 mod control;

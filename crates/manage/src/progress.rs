@@ -202,7 +202,7 @@ mod tests {
         let end = |array: &str, kind: &str, text: &str| crate::view::plain_event(array, kind, text.into());
         let held = end("tank", "sweep_stopped", "scrub stopped: paused at 40 % for a rebuild, and goes on after it");
         let over = end("tank", "sweep_finished", "");
-        assert!(gave_way(&[held.clone()]) && gave_way(&[over.clone(), held.clone()]));
+        assert!(gave_way(std::slice::from_ref(&held)) && gave_way(&[over.clone(), held.clone()]));
         assert!(gave_way(&[held.clone(), end("lake", "sweep_finished", "")]), "another array's");
         assert!(
             !gave_way(&[held.clone(), over]) && !gave_way(&[held, end("tank", "sweep_stopped", "cancelled")]) && !gave_way(&[])

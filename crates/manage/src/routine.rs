@@ -12,6 +12,7 @@
 mod foresight;
 
 use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
+use crate::clock::now_s;
 use crate::config::{Config, ReplacementConfig, RoutineConfig};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use stria_drive::within;
 use stria_health::{Seat, SelfTest, start_self_test};
 use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
@@ -130,7 +131,7 @@ enum Task<'a> {
 }
 
 fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    i64::try_from(now_s()).unwrap_or(i64::MAX)
 }
 
 impl Work {

@@ -3,8 +3,8 @@
 use crate::api::{
     ArrayView, BitmapView, ChecksumView, EventView, HealthView, LastDrive, LatencyView, LogView, MemberView, SweepView,
 };
+use crate::clock::now_ms;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
@@ -527,9 +527,27 @@ pub fn is_replaced(event: &EventView) -> bool {
     event.kind == "member_failed" && event.text.ends_with(" was dropped: replaced")
 }
 
+/// The beginning of a text, of so many bytes at most.
+pub fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// An event of the service itself.
 pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
-    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let (array, kind) = (array.to_owned(), kind.to_owned());
-    EventView { sequence: 0, time_ms, array, kind, text, sweep: None, slot: None, mismatch_sectors: None }
+    EventView { sequence: 0, time_ms: now_ms(), array, kind, text, sweep: None, slot: None, mismatch_sectors: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!([cut("añb", 2), cut("añb", 3), cut("ab", 9)], ["a", "añ", "ab"]);
+    }
 }

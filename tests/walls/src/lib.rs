@@ -143,6 +143,16 @@ impl<'a> Order<'a> {
         module.is_empty() || self.modules.iter().any(|known| parent(known) == module)
     }
 
+    /// What a module uses of the modules in it, which it names without `self`.
+    fn uses_within(&self, module: &str, code: &str) -> Vec<String> {
+        let within = self.modules.iter().filter(|known| !module.is_empty() && parent(known) == module);
+        let names = |name: &str| {
+            let begins = |(at, _): (usize, &str)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            code.match_indices(&format!("{name}::")).any(begins)
+        };
+        within.filter(|known| names(&known[module.len() + 2..])).map(|known| (*known).into()).collect()
+    }
+
     /// What is wrong: modules without a place, places without a module, and each use of a module above, as "low uses high".
     pub fn faults(&self) -> Vec<String> {
         let texts = self.texts();
@@ -161,7 +171,7 @@ impl<'a> Order<'a> {
         faults.extend(gone.map(|module| format!("{module} is gone")));
         for (module, code) in &texts {
             let Some(own) = self.owner(module) else { continue };
-            for used in uses(module, code) {
+            for used in uses(module, code).into_iter().chain(self.uses_within(module, code)) {
                 let beginnings = std::iter::successors(Some(&*used), |path| Some(parent(path)).filter(|path| !path.is_empty()));
                 let path = beginnings.filter_map(|path| exports.get(path)).next().unwrap_or(&used);
                 if let Some(used) = self.owner(path).filter(|used| self.height(used) > self.height(own)) {

@@ -16,11 +16,15 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings api log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
+        settings api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress order_words matter plain_status status nbd vhost_user
         service signals control monitor
         wipe cli config mdadm meant event_file attach ownership foreign
-        routine serve keeper pool rest daemon
+        routine serve keeper pool
+        rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
+        rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
+        rest::parts rest::route rest::stream rest::routes rest::server rest
+        daemon
         commands
         ",
     );
@@ -118,7 +122,10 @@ fn of_tools() {
         "
         image mutant trace power drive swap member_drive ssd modelled beside
         lanes setup partial_parity tree beyond crossed
-        workload hostile_client model reference world
+        workload hostile_client model reference
+        world::tally world::notes world::draws world::clients world::space world::waits world::next_crash world::redundancy world::examination
+        world world::atlas world::requests world::starts world::leaving world::full world::hanging world::faults
+        world::changes world::commands world::members world::crashes world::end
         campaign exhaustive price shrink
         ",
     );

@@ -3,13 +3,14 @@
 //! A drive may hang when it is asked, so each is asked on a thread of its own, and the board shows what was read last.
 
 use crate::api::ArrayView;
+use crate::clock::now_s;
 use crate::view::all_members;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use stria_drive::within_each;
 use stria_health::{DriveHealth, HealthConfig, Seat, read};
 
@@ -133,10 +134,6 @@ impl Board {
 
 fn lock(known: &Mutex<BTreeMap<PathBuf, DriveEntry>>) -> MutexGuard<'_, BTreeMap<PathBuf, DriveEntry>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The drives of arrays and their spans, each once.

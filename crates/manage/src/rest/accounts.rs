@@ -4,8 +4,7 @@
 //! pam-check`: it takes one login, gives one verdict, and has a time to do so. Every refusal has the same words and takes the same time, whether the
 //! name, the password or the role is missing; the record alone has the reason.
 
-use super::Rest;
-use super::auth::{Caller, Peer};
+use super::auth::{Caller, Guard, Peer};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::User;
@@ -31,7 +30,7 @@ const REFUSED_AFTER: Duration = Duration::from_secs(3);
 pub struct Accounts {
     /// The PAM service; `None` if no account may log in.
     service: Option<String>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 /// A refused login.
@@ -52,56 +51,66 @@ impl Accounts {
     /// The accounts of the configuration.
     pub fn new(options: &ApiOptions) -> Self {
         let service = (options.accounts != SystemAccounts::Off).then(|| options.pam_service.clone());
-        Self { service, places: Semaphore::new(CHECKS_MAX) }
+        Self { service, permits: Semaphore::new(CHECKS_MAX) }
     }
 
     /// True if accounts may log in.
     pub fn may_log_in(&self) -> bool {
         self.service.is_some()
     }
-}
 
-/// Begins a session of the account with this name and password. Returns its number, for the cookie, and its caller.
-///
-/// # Errors
-/// When they are wrong, the account has no role, or PAM cannot say.
-pub async fn log_in(rest: &Arc<Rest>, peer: &Peer, user: String, password: String) -> Result<(String, Caller), Refusal> {
-    let begun = Instant::now();
-    let Some(service) = rest.accounts.service.clone() else {
-        let text = "accounts of the system may not log in here: begin the session with a token; [api] system-accounts in stria.toml admits accounts";
-        return Err(ApiError::new(ApiErrorKind::Forbidden, text).into());
-    };
-    let Ok(place) = rest.accounts.places.try_acquire() else {
-        return Err(ApiError::new(ApiErrorKind::TooMany, "other logins are being checked: try again in a moment").into());
-    };
-    rest.guard.suspect(peer)?;
-    let verdict = check(&Login { service, user: user.clone(), password, from: peer.address() }).await;
-    drop(place);
-    let reason = match verdict {
-        Verdict::Right(name) => {
-            let (rest, peer) = (Arc::clone(rest), peer.clone());
-            // A directory on the network may have to be asked for the members of a group.
-            let session =
-                spawn_blocking(move || rest.guard.begin_account(&peer, &name).inspect(|_| rest.guard.forgive(&peer))).await;
-            match session.ok().flatten() {
-                Some(session) => return Ok(session),
-                None => "the password is right, and no group of [api] has the account".to_owned(),
+    /// Begins a session of the account with this name and password. Returns its number, for the cookie, and its caller.
+    ///
+    /// # Errors
+    /// When they are wrong, the account has no role, or PAM cannot say.
+    pub async fn log_in(
+        &self,
+        guard: &Arc<Guard>,
+        peer: &Peer,
+        user: String,
+        password: String,
+    ) -> Result<(String, Caller), Refusal> {
+        let begun = Instant::now();
+        let Some(service) = self.service.clone() else {
+            let text = "accounts of the system may not log in here: begin the session with a token; [api] system-accounts in stria.toml admits accounts";
+            return Err(ApiError::new(ApiErrorKind::Forbidden, text).into());
+        };
+        let Ok(permit) = self.permits.try_acquire() else {
+            return Err(ApiError::new(ApiErrorKind::TooMany, "other logins are being checked: try again in a moment").into());
+        };
+        guard.suspect(peer)?;
+        let verdict = check(&Login { service, user: user.clone(), password, from: peer.address() }).await;
+        drop(permit);
+        let reason = match verdict {
+            Verdict::Right(name) => {
+                let (guard, peer) = (Arc::clone(guard), peer.clone());
+                // A directory on the network may have to be asked for the members of a group.
+                let session = spawn_blocking(move || guard.begin_account(&peer, &name).inspect(|_| guard.forgive(&peer))).await;
+                match session.ok().flatten() {
+                    Some(session) => return Ok(session),
+                    None => "the password is right, and no group of [api] has the account".to_owned(),
+                }
             }
-        }
-        Verdict::Wrong(reason) => reason,
-        Verdict::Failed(text) => {
-            let error =
-                ApiError::new(ApiErrorKind::Failed, "the password cannot be checked: the events of the daemon have the reason");
-            return Err(Refusal { error, record: Some(format!("a login from {} could not be checked: {text}", peer.shown())) });
-        }
-    };
-    // A name that nobody has may be a password in the wrong field.
-    let known = spawn_blocking(move || User::from_name(&user).ok().flatten()).await.ok().flatten();
-    let name = known.map_or_else(|| "an unknown name".to_owned(), |user| user.name);
-    sleep_until(begun + REFUSED_AFTER).await;
-    let text = "the login was refused: name or password is wrong, or the account may not use the API";
-    let record = format!("{} was refused a login as {name}: {reason}", peer.shown());
-    Err(Refusal { error: ApiError::new(ApiErrorKind::Unauthorized, text), record: Some(record) })
+            Verdict::Wrong(reason) => reason,
+            Verdict::Failed(text) => {
+                let error = ApiError::new(
+                    ApiErrorKind::Failed,
+                    "the password cannot be checked: the events of the daemon have the reason",
+                );
+                return Err(Refusal {
+                    error,
+                    record: Some(format!("a login from {} could not be checked: {text}", peer.shown())),
+                });
+            }
+        };
+        // A name that nobody has may be a password in the wrong field.
+        let known = spawn_blocking(move || User::from_name(&user).ok().flatten()).await.ok().flatten();
+        let name = known.map_or_else(|| "an unknown name".to_owned(), |user| user.name);
+        sleep_until(begun + REFUSED_AFTER).await;
+        let text = "the login was refused: name or password is wrong, or the account may not use the API";
+        let record = format!("{} was refused a login as {name}: {reason}", peer.shown());
+        Err(Refusal { error: ApiError::new(ApiErrorKind::Unauthorized, text), record: Some(record) })
+    }
 }
 
 /// PAM's verdict, by a process of its own.

@@ -13,6 +13,7 @@
 
 use super::types::{Role, Via, Who};
 use crate::api::{ApiError, ApiErrorKind};
+use crate::clock::now_ms;
 use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use ring::digest::{Context, SHA256, digest};
@@ -442,8 +443,7 @@ impl Guard {
     fn open(&self, peer: &Peer, by: Bought) -> Option<(String, Caller)> {
         self.holder(&by)?;
         let (number, now) = (secret(), Instant::now());
-        let session =
-            Session { by, csrf: secret(), begun: now, expires_ms: super::now_ms() + LASTS.as_millis() as u64, seen: now };
+        let session = Session { by, csrf: secret(), begun: now, expires_ms: now_ms() + LASTS.as_millis() as u64, seen: now };
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, session| is_alive(session));
         if sessions.len() >= SESSIONS_MAX

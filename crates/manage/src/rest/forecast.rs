@@ -2,7 +2,8 @@
 //!
 //! The planner is a program of its own, `stria-plan`. Its answers are the same every time, so they are kept.
 
-use super::Rest;
+use super::drives;
+use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,7 +113,7 @@ fn laws(text: String, known: Vec<KnownDrive>) -> Forecasts {
 ///
 /// # Errors
 /// When the request makes no sense.
-pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiError> {
+pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) -> Result<Forecasts, ApiError> {
     let invalid = |text: String| ApiError::new(ApiErrorKind::Invalid, text);
     let purpose = wish.purpose.as_deref().unwrap_or("vm");
     if !["database", "vm", "media", "backup", "desktop"].contains(&purpose) {
@@ -121,12 +122,12 @@ pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiErr
     if wish.drives.is_empty() || wish.drives.len() > DRIVES_MAX || wish.spares > DRIVES_MAX {
         return Err(invalid(format!("a forecast is for 1 to {DRIVES_MAX} drives")));
     }
-    let (known, models) = match rest.planner.catalogue() {
+    let (known, models) = match planner.catalogue() {
         Ok(catalogue) => catalogue,
         Err(Silence::Told(text)) => return Ok(laws(text, Vec::new())),
         Err(Silence::Busy) => return Err(busy()),
     };
-    let pages = super::drives::pages(super::drives::paths(&rest.config()?.daemon), &rest.entries(false), &[], &[]);
+    let pages = drives::pages(drives::paths(&machine.config()?.daemon), &machine.entries(false), &[], &[]);
     let model_of = |path: &String| pages.iter().find(|page| page.path == *path).and_then(|page| page.model.clone());
     let mut own: Vec<Option<&str>> = wish
         .drives
@@ -144,7 +145,7 @@ pub fn forecast(rest: &Rest, wish: &ForecastRequest) -> Result<Forecasts, ApiErr
         (None, _) => return Ok(laws("the planner's catalogue has no model of these drives".into(), known)),
     };
     let name = known.iter().find(|drive| drive.key == like).map_or_else(String::new, |drive| drive.name.clone());
-    match rest.planner.advise(wish.drives.len(), &like, wish.spares, purpose) {
+    match planner.advise(wish.drives.len(), &like, wish.spares, purpose) {
         Ok(levels) => Ok(Forecasts { by_plan: true, text: name, like: Some(like), known, levels }),
         Err(Silence::Told(text)) => Ok(laws(text, known)),
         Err(Silence::Busy) => Err(busy()),

@@ -2,15 +2,15 @@
 
 use super::auth::Caller;
 use super::looks::tasks;
-use super::plans::{Based, array_drives, assemblies, assembly, entry, settings_of, spec};
-use super::server::cut;
+use super::machine::Machine;
+use super::plans::{Based, array_drives, assembly, settings_of, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
-use super::{Rest, now_ms};
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
     TrimRequest,
 };
 use crate::atomic_file::replace;
+use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
 use crate::mdadm::keep_away;
@@ -20,7 +20,7 @@ use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
 use crate::progress::{GAVE_UP, Quiet, has_targets, is_given_up, redundant_count, running};
 use crate::settings::SettingsRequest;
-use crate::view;
+use crate::view::{self, cut};
 use crate::wipe::{self, WipeMeans};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder};
@@ -142,7 +142,7 @@ impl Jobs {
     ///
     /// # Errors
     /// When too many run.
-    pub fn begin(&self, rest: &Arc<Rest>, based: Based, caller: &Caller) -> Result<Job, ApiError> {
+    pub fn begin(self: &Arc<Self>, machine: &Arc<Machine>, based: Based, caller: &Caller) -> Result<Job, ApiError> {
         let plan = based.plan;
         let mut kept = self.lock();
         if kept.jobs.iter().filter(|job| job.state == JobState::Running).count() >= RUNNING_MAX {
@@ -172,9 +172,9 @@ impl Jobs {
         // Before the work, which may end this process: a plan's token alone would not say what was ordered.
         let action = serde_json::to_string(&job.action).expect("an action is plain data");
         let text = format!("{} ordered job {}, {}: {}", job.by, job.id, job.title, cut(&action, ACTION_BYTES_MAX));
-        rest.service.events().push(view::plain_event(array_of(&job.action).unwrap_or_default(), "ordered", text));
-        let (rest, id) = (Arc::clone(rest), job.id);
-        let spawned = std::thread::Builder::new().name("job".into()).spawn(move || rest.jobs.run(&rest, id, &plan));
+        machine.service.events().push(view::plain_event(job.action.array().unwrap_or_default(), "ordered", text));
+        let (jobs, machine, id) = (Arc::clone(self), Arc::clone(machine), job.id);
+        let spawned = std::thread::Builder::new().name("job".into()).spawn(move || jobs.run(&machine, id, &plan));
         if let Err(error) = spawned {
             let text = format!("the system gives no thread: {error}");
             self.change(job.id, |job| (job.state, job.text) = (JobState::Failed, text.clone()));
@@ -188,7 +188,7 @@ impl Jobs {
     ///
     /// # Errors
     /// When there is no such job, it has ended, or its work cannot be cancelled.
-    pub fn cancel(&self, rest: &Rest, id: u64, caller: &Caller) -> Result<String, ApiError> {
+    pub fn cancel(&self, machine: &Machine, id: u64, caller: &Caller) -> Result<String, ApiError> {
         let refused = |text: String| ApiError::new(ApiErrorKind::Refused, text);
         let job = self.job(id).ok_or_else(|| no_job(&id.to_string()))?;
         if job.state != JobState::Running {
@@ -215,8 +215,8 @@ impl Jobs {
         ends_early.map_err(|why| refused(format!("job {id} cannot be cancelled ({}): {why}", job.title)))?;
         self.lock().cancelled.insert(id, caller.shown());
         if let Action::Scrub { array, .. } = &job.action {
-            let name = entry(rest, array)?.name;
-            rest.service.cancel_scrub(&name).inspect_err(|_| drop(self.lock().cancelled.remove(&id)))?;
+            let name = machine.entry(array)?.name;
+            machine.service.cancel_scrub(&name).inspect_err(|_| drop(self.lock().cancelled.remove(&id)))?;
         }
         Ok(format!("job {id} is being cancelled"))
     }
@@ -225,16 +225,16 @@ impl Jobs {
         self.lock().cancelled.contains_key(&id)
     }
 
-    fn run(&self, rest: &Rest, id: u64, plan: &Plan) {
-        let outcome = carry_out(rest, id, plan).and_then(|Outcome { text, follows }| {
-            rest.looks.stale();
+    fn run(&self, machine: &Machine, id: u64, plan: &Plan) {
+        let outcome = carry_out(self, machine, id, plan).and_then(|Outcome { text, follows }| {
+            machine.looks.stale();
             self.change(id, |job| job.text.clone_from(&text));
             match follows {
-                Some((array, sequence, kinds)) => self.follow(rest, id, &array, sequence, kinds, text),
+                Some((array, sequence, kinds)) => self.follow(machine, id, &array, sequence, kinds, text),
                 None => Ok(text),
             }
         });
-        rest.looks.stale();
+        machine.looks.stale();
         let cancelled = self.lock().cancelled.remove(&id);
         let (state, text) = match (outcome, cancelled) {
             (Ok(text), _) => (JobState::Done, text),
@@ -254,17 +254,25 @@ impl Jobs {
             JobState::Failed | JobState::Running => "failed",
         };
         let text = format!("job {id} of {by}: {} {outcome}: {text}", plan.title);
-        rest.service.events().push(view::plain_event(array_of(&plan.action).unwrap_or_default(), "job", text));
+        machine.service.events().push(view::plain_event(plan.action.array().unwrap_or_default(), "job", text));
     }
 
     /// Waits until no sweep of these kinds runs, is due, or is held, or until a rebuild has given up.
-    fn follow(&self, rest: &Rest, id: u64, array: &str, sequence: u64, kinds: &[&str], text: String) -> Result<String, ApiError> {
+    fn follow(
+        &self,
+        machine: &Machine,
+        id: u64,
+        array: &str,
+        sequence: u64,
+        kinds: &[&str],
+        text: String,
+    ) -> Result<String, ApiError> {
         let mut goes_on_by = Instant::now();
         let mut quiet = Quiet::default();
         let mut gave_up = false;
         let ends = loop {
-            let view = rest.service.array(array)?;
-            let ends = ends(&view, rest.service.events().since(sequence), kinds);
+            let view = machine.service.array(array)?;
+            let ends = ends(&view, machine.service.events().since(sequence), kinds);
             let runs = running(&view, kinds).is_some();
             // A scrub gives way to a rebuild.
             let is_held = view.paused || view.measuring || has_targets(&view);
@@ -279,7 +287,7 @@ impl Jobs {
             }
             // The end may be older than this job: the new member waits with one whose rebuild has given up.
             let is_quiet = quiet.lasts(&view, Instant::now());
-            if is_rebuild && is_quiet && is_given_up(&view, &self::ends(&view, rest.service.events().since(0), kinds)) {
+            if is_rebuild && is_quiet && is_given_up(&view, &self::ends(&view, machine.service.events().since(0), kinds)) {
                 gave_up = true;
                 break ends;
             }
@@ -340,73 +348,46 @@ fn after_a_restart(action: &Action) -> &'static str {
     }
 }
 
-/// The array that an action is about.
-pub fn array_of(action: &Action) -> Option<&str> {
-    match action {
-        Action::Create(create) => Some(&create.name),
-        Action::Wipe { .. } | Action::SpareAdd { .. } | Action::SpareRemove { .. } | Action::Locate { .. } => None,
-        Action::Destroy { array }
-        | Action::Adopt { array, .. }
-        | Action::Release { array }
-        | Action::Start { array, .. }
-        | Action::Stop { array, .. }
-        | Action::Rename { array, .. }
-        | Action::Fail { array, .. }
-        | Action::Remove { array, .. }
-        | Action::Add { array, .. }
-        | Action::Replace { array, .. }
-        | Action::Firmware { array, .. }
-        | Action::Scrub { array, .. }
-        | Action::CancelScrub { array }
-        | Action::Pause { array }
-        | Action::Resume { array }
-        | Action::Speed { array, .. }
-        | Action::Set { array, .. }
-        | Action::Import { array, .. }
-        | Action::Trim { array, .. } => Some(array),
-    }
-}
-
-fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
+fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
     // What a drive carries is overwritten only if the plan has named it.
     let force = !plan.loses.is_empty();
-    let service = &rest.service;
+    let service = &machine.service;
     // Commands take the name under which an array is served, and people may give its UUID.
-    let name = |array: &str| entry(rest, array).map(|entry| entry.name);
+    let name = |array: &str| machine.entry(array).map(|entry| entry.name);
     let follows = |name: &str, done: Done, kinds: &'static [&'static str]| Outcome {
         text: done.message,
         follows: Some((name.to_owned(), done.sequence, kinds)),
     };
     match &plan.action {
-        Action::Create(create) => self::create(rest, create, force),
-        Action::Destroy { array } => destroy(rest, array),
+        Action::Create(create) => self::create(machine, create, force),
+        Action::Destroy { array } => destroy(machine, array),
         Action::Wipe { drives, means } => {
             let progress = |drive: &Path, percent: u8| {
-                rest.jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
+                jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
             };
             wipe::wipe(drives, *means, progress).map_err(failed)?;
             Ok(told(wipe::in_words(drives.len(), *means)))
         }
         Action::Adopt { array, name, ublk } => {
-            let (assemblies, _) = assemblies(rest)?;
+            let (assemblies, _) = machine.assemblies()?;
             let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(failed)?;
-            adopt(rest, &assemblies, found, name.clone(), *ublk).map(told)
+            adopt(machine, &assemblies, found, name.clone(), *ublk).map(told)
         }
         Action::Import { array, name, read_only, ublk } => {
-            let (assemblies, _) = assemblies(rest)?;
+            let (assemblies, _) = machine.assemblies()?;
             let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(failed)?;
-            let name = ownership::name_of_import(&rest.config()?, found, name.as_deref()).map_err(failed)?;
+            let name = ownership::name_of_import(&machine.config()?, found, name.as_deref()).map_err(failed)?;
             let terms = Terms { read_only: *read_only, ublk: ublk.then_some(Block::Any), ..Terms::default() };
-            let adopted = ownership::import(&rest.config_path, &assemblies, found, &name, terms).map_err(failed)?;
-            start(rest, adopted).map(told)
+            let adopted = ownership::import(&machine.config_path, &assemblies, found, &name, terms).map_err(failed)?;
+            start(machine, adopted).map(told)
         }
         Action::Release { array } => {
-            let entry = entry(rest, array)?;
-            release(rest, &entry.uuid).map(|notes| told(format!("array \"{}\" is no longer Stria's; {notes}", entry.name)))
+            let entry = machine.entry(array)?;
+            release(machine, &entry.uuid).map(|notes| told(format!("array \"{}\" is no longer Stria's; {notes}", entry.name)))
         }
-        Action::Start { array, force } => rest.keeper.start_array(name(array)?, *force).map(told),
+        Action::Start { array, force } => machine.keeper.start_array(name(array)?, *force).map(told),
         Action::Stop { array, force } => service.stop(&name(array)?, *force).map(Outcome::from),
-        Action::Rename { array, name } => rename(rest, array, name),
+        Action::Rename { array, name } => rename(machine, array, name),
         Action::Fail { array, drive } => service.fail(&name(array)?, drive.clone()).map(Outcome::from),
         Action::Remove { array, drive } => service.remove(&name(array)?, drive.clone()).map(Outcome::from),
         Action::Add { array, drive, span } => {
@@ -439,17 +420,17 @@ fn carry_out(rest: &Rest, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
         }
         Action::Trim { array, start_bytes, length_bytes } => {
             let request = TrimRequest { start_bytes: *start_bytes, length_bytes: *length_bytes, force: true };
-            service.trim(&name(array)?, &request, || rest.jobs.is_cancelled(id)).map(Outcome::from)
+            service.trim(&name(array)?, &request, || jobs.is_cancelled(id)).map(Outcome::from)
         }
-        Action::Set { array, .. } => set(rest, array, &settings_of(&plan.action)).map(told),
+        Action::Set { array, .. } => set(machine, array, &settings_of(&plan.action)).map(told),
         Action::SpareAdd { drives } => {
             let refuse = |what: &str| Err(Failure::Unsafe(format!("{what} The plan did not say so.")));
-            let changed = pool::add(&rest.config_path, drives, |what| if force { Ok(()) } else { refuse(what) });
-            pool_changed(rest, &changed.map_err(failed)?, "in the pool of spares").map(told)
+            let changed = pool::add(&machine.config_path, drives, |what| if force { Ok(()) } else { refuse(what) });
+            pool_changed(machine, &changed.map_err(failed)?, "in the pool of spares").map(told)
         }
         Action::SpareRemove { drives } => {
-            let changed = pool::remove(&rest.config_path, drives).map_err(failed)?;
-            pool_changed(rest, &changed, "no longer in the pool of spares").map(told)
+            let changed = pool::remove(&machine.config_path, drives).map_err(failed)?;
+            pool_changed(machine, &changed, "no longer in the pool of spares").map(told)
         }
         Action::Locate { drive, on } => {
             let light = Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, error.to_string()))?;
@@ -463,9 +444,9 @@ fn told(text: String) -> Outcome {
 }
 
 /// Refuses before drives are written what could not be noted afterwards.
-fn check_config(rest: &Rest) -> Result<(), ApiError> {
-    drop(Edit::open(&rest.config_path).map_err(failed)?);
-    let path = rest.config_path.canonicalize().unwrap_or_else(|_| rest.config_path.clone());
+fn check_config(machine: &Machine) -> Result<(), ApiError> {
+    drop(Edit::open(&machine.config_path).map_err(failed)?);
+    let path = machine.config_path.canonicalize().unwrap_or_else(|_| machine.config_path.clone());
     let folder = path.parent().unwrap_or(&path);
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(|error| {
         let text = format!(
@@ -476,8 +457,8 @@ fn check_config(rest: &Rest) -> Result<(), ApiError> {
     })
 }
 
-fn create(rest: &Rest, create: &CreateAction, force: bool) -> Result<Outcome, ApiError> {
-    check_config(rest)?;
+fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outcome, ApiError> {
+    check_config(machine)?;
     let uuid = stria_host::create(&spec(create, force)?)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
     let (assemblies, _) = look(&paths).map_err(failed)?;
@@ -485,76 +466,82 @@ fn create(rest: &Rest, create: &CreateAction, force: bool) -> Result<Outcome, Ap
         let text = format!("array \"{}\" was written, but cannot be read back: see `stria examine`", create.name);
         ApiError::new(ApiErrorKind::Failed, text)
     })?;
-    let notes = adopt(rest, &assemblies, made, Some(create.name.clone()), create.ublk)?;
+    let notes = adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk)?;
     Ok(told(format!("array \"{}\" is made; {notes}", create.name)))
 }
 
 /// Takes an array into the configuration, and starts it.
-fn adopt(rest: &Rest, assemblies: &[Assembly], array: &Assembly, name: Option<String>, ublk: bool) -> Result<String, ApiError> {
+fn adopt(
+    machine: &Machine,
+    assemblies: &[Assembly],
+    array: &Assembly,
+    name: Option<String>,
+    ublk: bool,
+) -> Result<String, ApiError> {
     let terms = Terms { name, ublk: ublk.then_some(Block::Any), ..Terms::default() };
-    start(rest, ownership::adopt(&rest.config_path, assemblies, array, terms).map_err(failed)?)
+    start(machine, ownership::adopt(&machine.config_path, assemblies, array, terms).map_err(failed)?)
 }
 
 /// Starts an array that was taken into the configuration.
-fn start(rest: &Rest, adopted: Adopted) -> Result<String, ApiError> {
+fn start(machine: &Machine, adopted: Adopted) -> Result<String, ApiError> {
     let Adopted { name, mut notes } = adopted;
-    notes.push(rest.keeper.reload()?);
-    if !rest.service.serves(&name) {
-        notes.push(rest.keeper.start_array(name, false)?);
+    notes.push(machine.keeper.reload()?);
+    if !machine.service.serves(&name) {
+        notes.push(machine.keeper.start_array(name, false)?);
     }
     Ok(notes.join("; "))
 }
 
 /// Changes settings of an array, served or not, and keeps them.
-fn set(rest: &Rest, array: &str, request: &SettingsRequest) -> Result<String, ApiError> {
-    let entry = entry(rest, array)?;
+fn set(machine: &Machine, array: &str, request: &SettingsRequest) -> Result<String, ApiError> {
+    let entry = machine.entry(array)?;
     let uuid: Uuid = entry.uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
     let mut notes = Vec::new();
-    if rest.service.serves(&entry.name) {
-        notes.push(rest.service.set(&entry.name, request)?.message);
+    if machine.service.serves(&entry.name) {
+        notes.push(machine.service.set(&entry.name, request)?.message);
     } else if !request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?.is_empty() {
-        let (assemblies, _) = assemblies(rest)?;
+        let (assemblies, _) = machine.assemblies()?;
         notes.extend(ownership::change(&assemblies, assembly(&assemblies, &entry.uuid)?, request).map_err(failed)?);
     }
-    if request.is_kept() && ownership::keep(&rest.config_path, uuid, request).map_err(failed)? {
-        rest.keeper.reload()?;
+    if request.is_kept() && ownership::keep(&machine.config_path, uuid, request).map_err(failed)? {
+        machine.keeper.reload()?;
         notes.push("the configuration keeps that".into());
     }
     Ok(notes.join("; "))
 }
 
-fn pool_changed(rest: &Rest, changed: &Changed, what: &str) -> Result<String, ApiError> {
+fn pool_changed(machine: &Machine, changed: &Changed, what: &str) -> Result<String, ApiError> {
     let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
-    Ok(format!("{} {what}; {}", list.join(", "), rest.keeper.reload()?))
+    Ok(format!("{} {what}; {}", list.join(", "), machine.keeper.reload()?))
 }
 
 /// Takes an array out of the configuration.
-fn release(rest: &Rest, uuid: &str) -> Result<String, ApiError> {
+fn release(machine: &Machine, uuid: &str) -> Result<String, ApiError> {
     let uuid: Uuid = uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
-    let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
+    let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
     edit.remove(uuid).map_err(failed)?;
     let config = edit.save().map_err(failed)?;
     let mut notes = keep_away(&config).map_err(failed)?;
-    notes.push(rest.keeper.reload()?);
+    notes.push(machine.keeper.reload()?);
     Ok(notes.join("; "))
 }
 
-fn destroy(rest: &Rest, array: &str) -> Result<Outcome, ApiError> {
-    check_config(rest)?;
-    let entry = entry(rest, array)?;
-    let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
+fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
+    check_config(machine)?;
+    let entry = machine.entry(array)?;
+    let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
     stria_host::destroy(&paths)?;
-    let notes = release(rest, &entry.uuid)?;
+    let notes = release(machine, &entry.uuid)?;
     let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
     Ok(told(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))
 }
 
-fn rename(rest: &Rest, array: &str, name: &str) -> Result<Outcome, ApiError> {
-    let entry = entry(rest, array)?;
-    let (assemblies, _) = assemblies(rest)?;
+fn rename(machine: &Machine, array: &str, name: &str) -> Result<Outcome, ApiError> {
+    let entry = machine.entry(array)?;
+    let (assemblies, _) = machine.assemblies()?;
     let found = assembly(&assemblies, &entry.uuid)?;
-    let renamed = ownership::rename(&rest.config_path, &assemblies, found, name).map_err(failed)?;
-    Ok(told(format!("{}; {}", renamed.words(name), rest.keeper.reload()?)))
+    let renamed = ownership::rename(&machine.config_path, &assemblies, found, name).map_err(failed)?;
+    Ok(told(format!("{}; {}", renamed.words(name), machine.keeper.reload()?)))
 }
 
 /// The refusal of a job that is not known.

@@ -3,8 +3,10 @@
 //! Members are read and never written, so nothing is known of what they could write. What the array draws from a member meanwhile counts as
 //! well: the figure is what the member gives, not what clients leave of it.
 
-use super::{Rest, now_ms};
+use super::looks::tasks;
+use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
+use crate::clock::now_ms;
 use crate::view::all_members;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::SECTOR_BYTES;
 use stria_drive::{Access, SyncDrive};
@@ -141,12 +143,12 @@ fn working(view: &ArrayView) -> Vec<&MemberView> {
 ///
 /// # Errors
 /// When the array is not served, or something is being measured already.
-pub fn limits(rest: &Rest, array: &str) -> Result<Limits, ApiError> {
-    let (entry, view) = super::plans::served(rest, array)?;
-    let _turn = rest.measurements.turn()?;
+pub fn limits(measurements: &Measurements, machine: &Machine, array: &str) -> Result<Limits, ApiError> {
+    let (entry, view) = machine.served(array)?;
+    let _turn = measurements.turn()?;
     let paths: Vec<String> = working(&view).into_iter().map(|member| member.path.clone()).collect();
     let window = WINDOW.min(ALL_MEMBERS / (3 * paths.len().max(1)) as u32);
-    let drawn = || rest.service.array(&entry.name).map(|view| counts(&view));
+    let drawn = || machine.service.array(&entry.name).map(|view| counts(&view));
     let mut members = Vec::new();
     for path in &paths {
         members.push(member_limit(path, window, &drawn)?);
@@ -159,7 +161,7 @@ pub fn limits(rest: &Rest, array: &str) -> Result<Limits, ApiError> {
     let array: u64 = difference(&before, &drawn()?, &able).iter().map(|(_, bytes)| bytes).sum();
     let together_bytes_per_s = own + array as f64 / began.elapsed().as_secs_f64();
     let limits = Limits { at_ms: now_ms(), members, together_bytes_per_s };
-    rest.measurements.lock().insert(entry.uuid, limits.clone());
+    measurements.lock().insert(entry.uuid, limits.clone());
     Ok(limits)
 }
 
@@ -267,19 +269,19 @@ fn read(path: &Path, depth: u64, bytes: usize, window: Duration) -> Result<Run, 
 }
 
 /// Lets a sweep go on, whatever happens meanwhile.
-struct GoesOn<'a>(&'a Rest, &'a str);
+struct GoesOn<'a>(&'a Machine, &'a str);
 
 impl Drop for GoesOn<'_> {
     fn drop(&mut self) {
-        let Self(rest, array) = *self;
+        let Self(machine, array) = *self;
         // An array that was stopped has no sweep.
-        let _ = rest.service.hold(array, false);
-        let goes_on = || rest.service.array(array).map_or(true, |view| view.paused || !super::looks::tasks(&view).is_empty());
+        let _ = machine.service.hold(array, false);
+        let goes_on = || machine.service.array(array).map_or(true, |view| view.paused || !tasks(&view).is_empty());
         let end = Instant::now() + GOES_ON_WITHIN;
         while !goes_on() && Instant::now() < end {
             std::thread::sleep(LOOK_EVERY);
         }
-        let _ = rest.service.set_measuring(array, false);
+        let _ = machine.service.set_measuring(array, false);
     }
 }
 
@@ -287,25 +289,25 @@ impl Drop for GoesOn<'_> {
 ///
 /// # Errors
 /// When no sweep runs, no client works, or something is being measured already.
-pub fn price(rest: &Rest, array: &str) -> Result<SweepPrice, ApiError> {
-    let (entry, view) = super::plans::served(rest, array)?;
-    let _turn = rest.measurements.turn()?;
-    let running = |view: &ArrayView| super::looks::tasks(view).into_iter().next();
+pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Result<SweepPrice, ApiError> {
+    let (entry, view) = machine.served(array)?;
+    let _turn = measurements.turn()?;
+    let running = |view: &ArrayView| tasks(view).into_iter().next();
     let Some(task) = running(&view).filter(|_| !view.paused) else {
         return Err(refused(format!("no resync, rebuild or scrub of \"{}\" runs, so it costs nothing", entry.name)));
     };
-    rest.service.set_measuring(&entry.name, true)?;
-    let _goes_on = GoesOn(rest, &entry.name);
+    machine.service.set_measuring(&entry.name, true)?;
+    let _goes_on = GoesOn(machine, &entry.name);
     let mut sides = [[Side::default(); 2]; 2];
     let mut speed = task.bytes_per_s;
     for stretch in 0..4 {
         let is_held = stretch % 2 == 1;
-        rest.service.hold(&entry.name, is_held)?;
+        machine.service.hold(&entry.name, is_held)?;
         std::thread::sleep(SETTLING);
-        sides[stretch % 2][stretch / 2].add(rest, &entry.name)?;
+        sides[stretch % 2][stretch / 2].add(machine, &entry.name)?;
         // A sweep that is held is not in the view of its array.
         if !is_held {
-            let Some(task) = running(&rest.service.array(&entry.name)?) else {
+            let Some(task) = running(&machine.service.array(&entry.name)?) else {
                 return Err(refused(format!("the {} ended meanwhile", task.kind)));
             };
             speed = task.bytes_per_s;
@@ -337,9 +339,9 @@ struct Side {
 }
 
 impl Side {
-    fn add(&mut self, rest: &Rest, array: &str) -> Result<(), ApiError> {
+    fn add(&mut self, machine: &Machine, array: &str) -> Result<(), ApiError> {
         let look = || -> Result<(u64, u64, u64), ApiError> {
-            let view = rest.service.array(array)?;
+            let view = machine.service.array(array)?;
             let sum = |of: fn(&crate::api::ClientView) -> u64| view.clients.iter().map(of).sum::<u64>();
             Ok((sum(|one| one.requests), sum(|one| one.read_bytes + one.written_bytes), sum(|one| one.in_flight)))
         };
@@ -387,9 +389,9 @@ pub struct LimitsKnown {
 ///
 /// # Errors
 /// When there is no such array.
-pub fn known(rest: &Arc<Rest>, array: &str) -> Result<LimitsKnown, ApiError> {
-    let entry = super::plans::entry(rest, array)?;
-    Ok(LimitsKnown { limits: rest.measurements.limits(&entry.uuid) })
+pub fn known(measurements: &Measurements, machine: &Machine, array: &str) -> Result<LimitsKnown, ApiError> {
+    let entry = machine.entry(array)?;
+    Ok(LimitsKnown { limits: measurements.limits(&entry.uuid) })
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! it says or rests on has changed, it is refused. So nobody confirms one thing and gets another.
 
 use super::auth::{Caller, secret, sha256, sha256_of};
+use super::drives;
+use super::machine::Machine;
 use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
-use super::{Rest, drives, now_ms};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
+use crate::clock::now_ms;
 use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
-use crate::meant::{self, chosen, look};
+use crate::meant::{self, chosen};
 use crate::service::{Update, check_update};
 use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
 use crate::view::{all_members, cannot_name_the_wrong_member};
@@ -233,8 +235,8 @@ impl Draft {
     }
 
     /// A gap that no spare of the array fills.
-    fn warn_of_pool(&mut self, rest: &Rest) -> Result<(), ApiError> {
-        if !rest.config()?.spares.drives.is_empty() {
+    fn warn_of_pool(&mut self, machine: &Machine) -> Result<(), ApiError> {
+        if !machine.config()?.spares.drives.is_empty() {
             self.warn("a drive of the pool of spares may take the slot: all of it is written then");
         }
         Ok(())
@@ -268,20 +270,20 @@ fn identity(model: Option<&str>, serial: Option<&str>) -> Option<String> {
 ///
 /// # Errors
 /// Why it cannot be done, or that the caller may not even ask.
-pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiError> {
+pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based, ApiError> {
     match action {
-        Action::Create(create) => plan_create(rest, action, create),
-        Action::Destroy { array } => plan_destroy(rest, action, array),
-        Action::Wipe { drives, means } => plan_wipe(rest, action, drives, *means),
-        Action::Adopt { array, .. } => plan_adopt(rest, action, array),
-        Action::Release { array } => plan_release(rest, action, array),
-        Action::Start { array, force } => plan_start(rest, action, array, *force),
-        Action::Stop { array, force } => plan_stop(rest, action, array, *force),
-        Action::Rename { array, name } => plan_rename(rest, action, array, name),
-        Action::Fail { array, drive } => plan_fail(rest, action, array, drive),
-        Action::Remove { array, drive } => plan_remove(rest, action, array, drive),
-        Action::Add { array, drive, span } => plan_add(rest, action, array, drive, span.as_ref()),
-        Action::Replace { array, old, new } => plan_replace(rest, action, array, old, new),
+        Action::Create(create) => plan_create(machine, action, create),
+        Action::Destroy { array } => plan_destroy(machine, action, array),
+        Action::Wipe { drives, means } => plan_wipe(machine, action, drives, *means),
+        Action::Adopt { array, .. } => plan_adopt(machine, action, array),
+        Action::Release { array } => plan_release(machine, action, array),
+        Action::Start { array, force } => plan_start(machine, action, array, *force),
+        Action::Stop { array, force } => plan_stop(machine, action, array, *force),
+        Action::Rename { array, name } => plan_rename(machine, action, array, name),
+        Action::Fail { array, drive } => plan_fail(machine, action, array, drive),
+        Action::Remove { array, drive } => plan_remove(machine, action, array, drive),
+        Action::Add { array, drive, span } => plan_add(machine, action, array, drive, span.as_ref()),
+        Action::Replace { array, old, new } => plan_replace(machine, action, array, old, new),
         Action::Firmware { array, drive, image, slot, activate, force } => {
             // Its plan reads a file of the caller's choice with the daemon's rights, which must tell nobody else of it.
             if caller.role < Role::Admin {
@@ -290,28 +292,28 @@ pub fn plan(rest: &Rest, action: &Action, caller: &Caller) -> Result<Based, ApiE
             }
             let (slot, activate, force) = (*slot, *activate, *force);
             plan_firmware(
-                rest,
+                machine,
                 action,
                 array,
                 &FirmwareRequest { path: drive.clone(), image: image.clone(), slot, activate, force },
             )
         }
-        Action::Scrub { array, repair, .. } => plan_scrub(rest, action, array, *repair),
-        Action::CancelScrub { array } => simple(rest, action, array, "Stop the scrub of"),
-        Action::Pause { array } => simple(rest, action, array, "Hold resync, rebuild and scrub of"),
-        Action::Resume { array } => plan_resume(rest, action, array),
-        Action::Speed { array, .. } => simple(rest, action, array, "Bound the speed of resync, rebuild and scrub of"),
-        Action::Set { array, .. } => plan_set(rest, action, array),
-        Action::Import { array, name, read_only, .. } => plan_import(rest, action, array, name.as_deref(), *read_only),
-        Action::SpareAdd { drives } => plan_spare_add(rest, action, drives),
-        Action::SpareRemove { drives } => plan_spare_remove(rest, action, drives),
-        Action::Locate { drive, on } => plan_locate(rest, action, drive, *on),
-        Action::Trim { array, start_bytes, length_bytes } => plan_trim(rest, action, array, *start_bytes, *length_bytes),
+        Action::Scrub { array, repair, .. } => plan_scrub(machine, action, array, *repair),
+        Action::CancelScrub { array } => simple(machine, action, array, "Stop the scrub of"),
+        Action::Pause { array } => simple(machine, action, array, "Hold resync, rebuild and scrub of"),
+        Action::Resume { array } => plan_resume(machine, action, array),
+        Action::Speed { array, .. } => simple(machine, action, array, "Bound the speed of resync, rebuild and scrub of"),
+        Action::Set { array, .. } => plan_set(machine, action, array),
+        Action::Import { array, name, read_only, .. } => plan_import(machine, action, array, name.as_deref(), *read_only),
+        Action::SpareAdd { drives } => plan_spare_add(machine, action, drives),
+        Action::SpareRemove { drives } => plan_spare_remove(machine, action, drives),
+        Action::Locate { drive, on } => plan_locate(machine, action, drive, *on),
+        Action::Trim { array, start_bytes, length_bytes } => plan_trim(machine, action, array, *start_bytes, *length_bytes),
     }
 }
 
-fn plan_wipe(rest: &Rest, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
-    let pages = chosen_drives(rest, drives)?;
+fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
+    let pages = chosen_drives(machine, drives)?;
     wipe::check(drives, means).map_err(|failure| refused(failure.to_string()))?;
     let what = if means == WipeMeans::Signatures { "Remove every signature from" } else { "Erase all data of" };
     let mut draft = Draft::new(action, Role::Admin, format!("{what} {}.", names(drives)));
@@ -323,8 +325,8 @@ fn plan_wipe(rest: &Rest, action: &Action, drives: &[PathBuf], means: WipeMeans)
     Ok(draft.done("wipe"))
 }
 
-fn plan_adopt(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
-    let (assemblies, _) = assemblies(rest)?;
+fn plan_adopt(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (assemblies, _) = machine.assemblies()?;
     let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(failure.to_string()))?;
     let name = short_name(&found.name);
     let mut draft = Draft::new(action, Role::Admin, format!("Array \"{name}\" belongs to Stria from now on, and starts."));
@@ -333,25 +335,25 @@ fn plan_adopt(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiErr
     Ok(draft.done(name))
 }
 
-fn plan_release(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
-    let entry = entry(rest, array)?;
+fn plan_release(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let entry = machine.entry(array)?;
     refuse_served(&entry, "release")?;
     let title = format!("Array \"{}\" no longer belongs to Stria; its drives stay as they are.", entry.name);
     Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
 }
 
-fn plan_start(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
-    let entry = entry(rest, array)?;
+fn plan_start(machine: &Machine, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
+    let entry = machine.entry(array)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
     if entry.view.is_none()
-        && let Ok((assemblies, _)) = assemblies(rest)
+        && let Ok((assemblies, _)) = machine.assemblies()
         && let Ok(found) = assembly(&assemblies, &entry.uuid)
     {
         let parts = meant::tree(&assemblies, found);
         parts.iter().for_each(|part| leaves_out(&mut draft, part));
         let spares = |part: &Assembly| part.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).count();
         if parts.iter().any(|part| part.missing_slots.len() > spares(part)) {
-            draft.warn_of_pool(rest)?;
+            draft.warn_of_pool(machine)?;
         }
     }
     if force {
@@ -383,8 +385,8 @@ fn leaves_out(draft: &mut Draft, array: &Assembly) {
     }));
 }
 
-fn plan_stop(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_stop(machine: &Machine, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
     let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
     if force && !clients.is_empty() {
@@ -394,8 +396,8 @@ fn plan_stop(rest: &Rest, action: &Action, array: &str, force: bool) -> Result<B
     Ok(draft.done(&entry.name))
 }
 
-fn plan_remove(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let member = member(&view, drive)?;
     if !matches!(member.role.as_str(), "failed" | "spare") {
         let (path, role) = (&member.path, &member.role);
@@ -409,9 +411,9 @@ fn plan_remove(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Resul
     Ok(draft.done(&entry.name))
 }
 
-fn plan_add(rest: &Rest, action: &Action, array: &str, drive: &Path, span: Option<&String>) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
-    let page = candidate(rest, &entry, &view, drive)?;
+fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span: Option<&String>) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
+    let page = candidate(machine, &entry, &view, drive)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Add {} to array \"{}\".", drive.display(), entry.name)).on(&entry);
     let returns = page.member.as_ref().is_some_and(|member| member.uuid == entry.uuid || is_span(&view, &member.uuid));
     if returns {
@@ -429,8 +431,8 @@ fn plan_add(rest: &Rest, action: &Action, array: &str, drive: &Path, span: Optio
     Ok(draft.done(&entry.name))
 }
 
-fn plan_replace(rest: &Rest, action: &Action, array: &str, old: &Path, new: &Path) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let leaving = member(&view, old)?;
     let title = format!(
         "Copy {} to {}, which takes its place in array \"{}\". Redundancy stays meanwhile.",
@@ -443,14 +445,14 @@ fn plan_replace(rest: &Rest, action: &Action, array: &str, old: &Path, new: &Pat
         let spare = member(&view, new)?;
         draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
     } else {
-        let page = candidate(rest, &entry, &view, new)?;
+        let page = candidate(machine, &entry, &view, new)?;
         draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
     }
     Ok(draft.done(&entry.name))
 }
 
-fn plan_scrub(rest: &Rest, action: &Action, array: &str, repair: bool) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_scrub(machine: &Machine, action: &Action, array: &str, repair: bool) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let words = if repair { "and repair what does not match" } else { "and count what does not match" };
     let title = format!("Read all of array \"{}\", compare redundancy, {words}.", entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
@@ -470,8 +472,8 @@ fn plan_scrub(rest: &Rest, action: &Action, array: &str, repair: bool) -> Result
     Ok(draft.done(&entry.name))
 }
 
-fn plan_spare_remove(rest: &Rest, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
-    let pool = rest.config()?.spares.drives;
+fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
+    let pool = machine.config()?.spares.drives;
     if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
         return Err(refused(pool::not_in_pool(drive).to_string()));
     }
@@ -482,18 +484,24 @@ fn plan_spare_remove(rest: &Rest, action: &Action, drives: &[PathBuf]) -> Result
     Ok(draft.done("pool"))
 }
 
-fn plan_locate(rest: &Rest, action: &Action, drive: &Path, on: bool) -> Result<Based, ApiError> {
-    let known = drives::paths(&rest.config()?.daemon);
+fn plan_locate(machine: &Machine, action: &Action, drive: &Path, on: bool) -> Result<Based, ApiError> {
+    let known = drives::paths(&machine.config()?.daemon);
     let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
-    if !known.iter().any(|path| path == drive) && !rest.entries(false).iter().any(is_member) {
+    if !known.iter().any(|path| path == drive) && !machine.entries(false).iter().any(is_member) {
         return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
     }
     let title = format!("Switch the light of {} {}.", drive.display(), if on { "on" } else { "off" });
     Ok(Draft::new(action, Role::Operate, title).done("light"))
 }
 
-fn plan_trim(rest: &Rest, action: &Action, array: &str, start_bytes: u64, length_bytes: Option<u64>) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_trim(
+    machine: &Machine,
+    action: &Action,
+    array: &str,
+    start_bytes: u64,
+    length_bytes: Option<u64>,
+) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(start_bytes));
     let range = format!("{} at {}", size::show(length), size::show(start_bytes));
     let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
@@ -508,30 +516,30 @@ fn plan_trim(rest: &Rest, action: &Action, array: &str, start_bytes: u64, length
     Ok(draft.done(&entry.name))
 }
 
-fn plan_resume(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_resume(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let title = format!("Let resync, rebuild and scrub go on of array \"{}\".", entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, None);
     if lacks_spares(&view, None) {
-        draft.warn_of_pool(rest)?;
+        draft.warn_of_pool(machine)?;
     }
     Ok(draft.done(&entry.name))
 }
 
-fn simple(rest: &Rest, action: &Action, array: &str, what: &str) -> Result<Based, ApiError> {
-    let (entry, _) = served(rest, array)?;
+fn simple(machine: &Machine, action: &Action, array: &str, what: &str) -> Result<Based, ApiError> {
+    let (entry, _) = machine.served(array)?;
     Ok(Draft::new(action, Role::Operate, format!("{what} array \"{}\".", entry.name)).on(&entry).done(&entry.name))
 }
 
-fn plan_create(rest: &Rest, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
+fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
     let spec = spec(create, true)?;
-    let taken = rest.entries(true).into_iter().any(|entry| entry.name == create.name);
+    let taken = machine.entries(true).into_iter().any(|entry| entry.name == create.name);
     if taken {
         return Err(refused(format!("an array \"{}\" belongs to Stria already: choose another name", create.name)));
     }
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
-    let pages = chosen_drives(rest, &paths)?;
+    let pages = chosen_drives(machine, &paths)?;
     let preview = preview(&spec)?;
     let title = format!(
         "Make array \"{}\": RAID {}, {} of {} drives.",
@@ -610,33 +618,33 @@ pub fn spec(create: &CreateAction, force: bool) -> Result<CreateSpec, ApiError> 
     })
 }
 
-fn plan_destroy(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
-    let entry = entry(rest, array)?;
+fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let entry = machine.entry(array)?;
     refuse_served(&entry, "destroy")?;
-    let (assemblies, _) = assemblies(rest)?;
+    let (assemblies, _) = machine.assemblies()?;
     let paths = array_drives(&assemblies, &entry.uuid)?;
-    let pages = chosen_drives(rest, &paths)?;
+    let pages = chosen_drives(machine, &paths)?;
     let mut draft = Draft::new(action, Role::Admin, format!("Destroy array \"{}\" on {}.", entry.name, names(&paths))).on(&entry);
     draft.overwrites(&pages, "zeros over superblock, bitmap, write log and the first MiB of the data");
     draft.plan.loses.insert(0, format!("all data of array \"{}\"", entry.name));
     Ok(draft.done(&entry.name))
 }
 
-fn plan_rename(rest: &Rest, action: &Action, array: &str, name: &str) -> Result<Based, ApiError> {
-    let entry = entry(rest, array)?;
+fn plan_rename(machine: &Machine, action: &Action, array: &str, name: &str) -> Result<Based, ApiError> {
+    let entry = machine.entry(array)?;
     refuse_served(&entry, "rename")?;
-    if rest.entries(true).iter().any(|other| other.name == name) {
+    if machine.entries(true).iter().any(|other| other.name == name) {
         return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
     }
-    let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
+    let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
     let mut draft = Draft::new(action, Role::Admin, format!("Call array \"{}\" \"{name}\".", entry.name)).on(&entry);
-    draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+    draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
     Ok(draft.done(&entry.name))
 }
 
 /// `action`: [`Action::Set`].
-fn plan_set(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError> {
-    let (request, entry) = (settings_of(action), entry(rest, array)?);
+fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
+    let (request, entry) = (settings_of(action), machine.entry(array)?);
     let wishes = settings_in_words(&request);
     if wishes.is_empty() {
         return Err(invalid("no setting is named: write, drive_caches, read_only, bitmap, log or integrity"));
@@ -664,8 +672,8 @@ fn plan_set(rest: &Rest, action: &Action, array: &str) -> Result<Based, ApiError
             draft.plan.confirm = Some(entry.name.clone());
         }
     } else if changes_drives {
-        let paths = array_drives(&assemblies(rest)?.0, &entry.uuid)?;
-        draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "metadata of the array")).collect();
+        let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
+        draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, "metadata of the array")).collect();
     }
     let costs = [
         (request.write == Some(WriteMode::Back), BACK_COSTS),
@@ -714,8 +722,14 @@ fn settings_in_words(request: &SettingsRequest) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, read_only: bool) -> Result<Based, ApiError> {
-    let (config, (assemblies, _)) = (rest.config()?, assemblies(rest)?);
+fn plan_import(
+    machine: &Machine,
+    action: &Action,
+    array: &str,
+    wanted: Option<&str>,
+    read_only: bool,
+) -> Result<Based, ApiError> {
+    let (config, (assemblies, _)) = (machine.config()?, machine.assemblies()?);
     let refuse = |failure: stria_terminal::Failure| refused(failure.to_string());
     let found = chosen(&assemblies, &[array.to_owned()]).map_err(refuse)?;
     if config.owner(Uuid(found.uuid), None).is_some() {
@@ -728,7 +742,8 @@ fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, 
     draft.basis = format!("{:?} {:?} {:?}", found.uuid, found.name, members(found));
     if ownership::import_renames(found, &name, read_only) {
         let paths = meant::drives(&meant::tree(&assemblies, found));
-        draft.plan.writes = chosen_drives(rest, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+        draft.plan.writes =
+            chosen_drives(machine, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
     }
     if !found.missing_slots.is_empty() {
         draft.warn(format!("it starts degraded: {} of its members are missing", found.missing_slots.len()));
@@ -737,9 +752,9 @@ fn plan_import(rest: &Rest, action: &Action, array: &str, wanted: Option<&str>, 
     Ok(draft.done(&name))
 }
 
-fn plan_spare_add(rest: &Rest, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
+fn plan_spare_add(machine: &Machine, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
     refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
-    let pages = chosen_drives(rest, paths)?;
+    let pages = chosen_drives(machine, paths)?;
     let mut draft = Draft::new(action, Role::Operate, format!("Put {} into the pool of spares.", names(paths)));
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
     draft.overwrites(&others, "zeros over its signatures, as a spare of the pool must be blank");
@@ -748,14 +763,14 @@ fn plan_spare_add(rest: &Rest, action: &Action, paths: &[PathBuf]) -> Result<Bas
     Ok(draft.done("pool"))
 }
 
-fn plan_fail(rest: &Rest, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
-    let (entry, view) = served(rest, array)?;
+fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
+    let (entry, view) = machine.served(array)?;
     let leaving = member(&view, drive)?;
     let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, Some(drive));
     if lacks_spares(&view, Some(drive)) {
-        draft.warn_of_pool(rest)?;
+        draft.warn_of_pool(machine)?;
     }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive));
@@ -779,13 +794,13 @@ fn after_failure(view: &ArrayView, drive: &Path) -> String {
     }
 }
 
-fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
+fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
     if !request.image.is_absolute() {
         return Err(invalid("image is the complete path of a file on this machine, such as /var/lib/stria/image.bin"));
     }
-    let (entry, view) = served(rest, array)?;
+    let (entry, view) = machine.served(array)?;
     let leaving = member(&view, &request.path)?;
-    let arrays: Vec<ArrayView> = rest.entries(false).into_iter().filter_map(|entry| entry.view).collect();
+    let arrays: Vec<ArrayView> = machine.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     let Update { firmware, activate } = check_update(&view, &arrays, request)?;
     let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(error.to_string()))?;
     let hash = sha256_of(&mut image);
@@ -803,27 +818,6 @@ fn plan_firmware(rest: &Rest, action: &Action, array: &str, request: &FirmwareRe
     draft.warn("a wrong image may make the drive unusable, and most drives take no older firmware back");
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
-}
-
-/// The array of this name or UUID.
-///
-/// # Errors
-/// When there is none.
-pub fn entry(rest: &Rest, name: &str) -> Result<ArrayEntry, ApiError> {
-    let entries = rest.entries(true);
-    let known: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
-    entries.into_iter().find(|entry| entry.name == name || entry.uuid == name).ok_or_else(|| {
-        let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
-        ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" belongs to Stria here ({known})"))
-    })
-}
-
-pub fn served(rest: &Rest, name: &str) -> Result<(ArrayEntry, ArrayView), ApiError> {
-    let entry = entry(rest, name)?;
-    match entry.view.clone() {
-        Some(view) => Ok((entry, view)),
-        None => Err(refused(format!("array \"{}\" is not served: {}", entry.name, entry.text))),
-    }
 }
 
 fn refuse_served(entry: &ArrayEntry, what: &str) -> Result<(), ApiError> {
@@ -854,24 +848,24 @@ fn is_span(view: &ArrayView, uuid: &str) -> bool {
 }
 
 /// A drive that is to join an array.
-fn candidate(rest: &Rest, entry: &ArrayEntry, view: &ArrayView, drive: &Path) -> Result<DrivePage, ApiError> {
+fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Path) -> Result<DrivePage, ApiError> {
     let here: Vec<&MemberView> = all_members(view).into_iter().filter(|member| Path::new(&member.path) == drive).collect();
     if let Some(member) = here.iter().find(|member| member.role != "failed") {
         return Err(refused(format!("{} is a member of \"{}\" already ({})", member.path, entry.name, member.role)));
     }
     if here.is_empty() {
-        return Ok(chosen_drives(rest, &[drive.to_owned()])?.remove(0));
+        return Ok(chosen_drives(machine, &[drive.to_owned()])?.remove(0));
     }
     // A failed member may come back: it is looked at as any other drive.
     Ok(drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0))
 }
 
 /// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other files.
-fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiError> {
+fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiError> {
     if paths.is_empty() {
         return Err(invalid("no drive is named"));
     }
-    let config = rest.config()?;
+    let config = machine.config()?;
     let allowed = drives::paths(&config.daemon);
     if let Some(path) = paths.iter().find(|path| !allowed.contains(path)) {
         let text = format!(
@@ -880,7 +874,7 @@ fn chosen_drives(rest: &Rest, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiEr
         );
         return Err(refused(text));
     }
-    let pages = drives::pages(paths.to_vec(), &rest.entries(false), &[], &config.spares.drives);
+    let pages = drives::pages(paths.to_vec(), &machine.entries(false), &[], &config.spares.drives);
     let pages: Vec<DrivePage> =
         paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
     for page in &pages {
@@ -923,18 +917,6 @@ fn of_member(member: &MemberView, what: &str) -> DriveWrite {
 
 fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// The arrays that lie on this machine's drives.
-///
-/// # Errors
-/// When none can be read.
-pub fn assemblies(rest: &Rest) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError> {
-    let paths = drives::paths(&rest.config()?.daemon);
-    if paths.is_empty() {
-        return Err(refused("this machine has no drives that Stria may look at"));
-    }
-    look(&paths).map_err(|failure| refused(failure.to_string()))
 }
 
 /// The array with this identity, on drives that are here.

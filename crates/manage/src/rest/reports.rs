@@ -1,6 +1,5 @@
 //! Pages that the laboratory and the planner have made, and that somebody has put into a folder of the daemon to be looked at.
 
-use super::Rest;
 use crate::api::{ApiError, ApiErrorKind};
 use axum::body::Body;
 use axum::http::{Response, header};
@@ -35,13 +34,14 @@ pub struct Reports {
     pub files: Vec<Report>,
 }
 
-fn folder(rest: &Rest) -> PathBuf {
-    rest.state.join("reports")
+/// The folder of the pages in the daemon's folder.
+fn folder(state: &Path) -> PathBuf {
+    state.join("reports")
 }
 
 /// The pages in the folder.
-pub fn list(rest: &Rest) -> Reports {
-    let folder = folder(rest);
+pub fn list(state: &Path) -> Reports {
+    let folder = folder(state);
     let report = |entry: std::fs::DirEntry| {
         let name = entry.file_name().into_string().ok().filter(|name| is_page(name))?;
         let data = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -59,8 +59,8 @@ fn is_page(name: &str) -> bool {
 }
 
 /// One page, as it is sent.
-pub fn page(rest: &Rest, name: &str) -> Response<Body> {
-    match read(&folder(rest), name) {
+pub fn page(state: &Path, name: &str) -> Response<Body> {
+    match read(&folder(state), name) {
         Ok(text) => {
             let head = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
             (head, text).into_response()

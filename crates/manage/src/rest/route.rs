@@ -3,8 +3,8 @@
 //! A route is a function on [`Call`]. The types of its input and answer are the function's own, so `docs/openapi.json` cannot say anything
 //! else than what is read and sent.
 
-use super::Rest;
 use super::auth::Caller;
+use super::parts::Rest;
 use super::types::Role;
 use crate::api::{ApiError, ApiErrorKind, ErrorBody};
 use axum::http::{Method, StatusCode};

@@ -1,6 +1,6 @@
 //! Schedules of routine work, as a form shows and sets them: `[routine]` of the configuration.
 
-use super::Rest;
+use super::machine::Machine;
 use super::types::Told;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{RoutineConfig, edit::Edit};
@@ -35,10 +35,10 @@ fn failed(failure: Failure) -> ApiError {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn settings(rest: &Rest) -> Result<RoutineSettings, ApiError> {
-    let RoutineConfig { scrub, scrubs, self_test, long_self_test, .. } = rest.config()?.routine;
+pub fn settings(machine: &Machine) -> Result<RoutineSettings, ApiError> {
+    let RoutineConfig { scrub, scrubs, self_test, long_self_test, .. } = machine.config()?.routine;
     // Hours are shown as they were written.
-    let text = std::fs::read_to_string(&rest.config_path).unwrap_or_default();
+    let text = std::fs::read_to_string(&machine.config_path).unwrap_or_default();
     let written = text.parse::<toml::Table>().unwrap_or_default();
     let hours = written.get("routine").and_then(|part| part.get("hours")).and_then(|hours| hours.as_str());
     Ok(RoutineSettings {
@@ -54,8 +54,8 @@ pub fn settings(rest: &Rest) -> Result<RoutineSettings, ApiError> {
 ///
 /// # Errors
 /// When a schedule makes no sense; then nothing has changed.
-pub fn set(rest: &Rest, wanted: &RoutineSettings) -> Result<Told, ApiError> {
-    let mut edit = Edit::open(&rest.config_path).map_err(failed)?;
+pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Told, ApiError> {
+    let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
     let defaults = RoutineConfig::default();
     let own = |text: &String, usual: String| if *text == usual { String::new() } else { text.clone() };
     let keys = [
@@ -68,5 +68,5 @@ pub fn set(rest: &Rest, wanted: &RoutineSettings) -> Result<Told, ApiError> {
     edit.routine(&keys, &wanted.scrubs).map_err(failed)?;
     edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
     edit.save().map_err(failed)?;
-    Ok(Told { message: rest.keeper.reload()? })
+    Ok(Told { message: machine.keeper.reload()? })
 }

@@ -6,18 +6,19 @@
 //! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something must come from
 //! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
 
-use super::accounts::{Refusal, log_in};
+use super::accounts::Refusal;
 use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
-use super::jobs::array_of;
+use super::parts::Rest;
 use super::route::{RawCall, Route};
+use super::routes::{document, routes};
 use super::stream::{self, Seen};
 use super::types::{Action, Login, LoginWays, Via};
-use super::{Rest, page, reports};
+use super::{page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::ApiOptions;
 use crate::nbd::no_tls;
 use crate::order_words::order_words;
-use crate::view;
+use crate::view::{self, cut};
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, Response, StatusCode};
@@ -128,13 +129,13 @@ impl Refusals {
 
 /// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
 pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
-    let warn = |text: String| rest.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
+    let warn = |text: String| rest.machine.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
     let access =
         SocketAccess { mode: if options.group.is_some() || options.admin_group.is_some() { 0o660 } else { 0o600 }, group: None };
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
     let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
     let tls = options.server_config().unwrap_or_else(|error| {
-        rest.monitor.stand("[api]", format!("{error}: {}", no_tls("the API")));
+        rest.machine.monitor.stand("[api]", format!("{error}: {}", no_tls("the API")));
         None
     });
     if let Err(fault) = options.check_service() {
@@ -157,7 +158,7 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let callers = callers.map_err(|error| warn(error.to_string())).ok()?;
     for listener in &tcp {
         if let Ok(address) = listener.local_addr() {
-            rest.service.events().push(view::plain_event("", "api", format!("the API is at https://{address}")));
+            rest.machine.service.events().push(view::plain_event("", "api", format!("the API is at https://{address}")));
         }
     }
     let mut hosts = options.hosts.clone();
@@ -183,11 +184,11 @@ async fn serve(
     callers: Handle,
 ) {
     let seen = watch::Sender::new(Seen::default());
-    let over = rest.service.shutdown().subscribe();
+    let over = rest.machine.service.shutdown().subscribe();
     let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
-    let document = super::document().to_string();
+    let document = document().to_string();
     let server = Arc::new(Server {
-        routes: super::routes(),
+        routes: routes(),
         document,
         hosts,
         seen,
@@ -460,12 +461,12 @@ impl Server {
                     let name =
                         percent_encoding::percent_decode_str(&path["/api/v1/reports/".len()..]).decode_utf8_lossy().into_owned();
                     let server = Arc::clone(&self);
-                    let page = blocking(move || Ok(reports::page(&server.rest, &name))).await;
+                    let page = blocking(move || Ok(reports::page(&server.rest.machine.state, &name))).await;
                     return page.unwrap_or_else(IntoResponse::into_response);
                 }
                 "/metrics" => {
                     let server = Arc::clone(&self);
-                    return match blocking(move || server.rest.monitor.figures()).await {
+                    return match blocking(move || server.rest.machine.monitor.figures()).await {
                         Ok(text) => ([(header::CONTENT_TYPE, crate::monitor::TEXT)], text).into_response(),
                         Err(error) => error.into_response(),
                     };
@@ -511,7 +512,7 @@ impl Server {
             if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
                 let words = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
                 let text = format!("{by} was refused: {words}; {}", error.message);
-                self.rest.service.events().push(view::plain_event("", "ordered", text));
+                self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
             }
             return error.into_response();
         }
@@ -525,7 +526,7 @@ impl Server {
             "/api/v1/actions" => {
                 let action = serde_json::from_slice::<Action>(&body).ok();
                 let order = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
-                (order, action.and_then(|action| array_of(&action).map(str::to_owned)).unwrap_or_default())
+                (order, action.and_then(|action| action.array().map(str::to_owned)).unwrap_or_default())
             }
             _ => (String::new(), String::new()),
         };
@@ -538,7 +539,7 @@ impl Server {
                 path => order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), ""),
             };
             let text = format!("{by} ordered: {words}; {outcome}");
-            self.rest.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
+            self.rest.machine.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
         };
         match &outcome {
             // Jobs note their orders themselves, before they begin.
@@ -571,7 +572,7 @@ impl Server {
                 let (server, asked) = (Arc::clone(&self), peer.clone());
                 blocking_on(&self.callers, move || server.rest.guard.begin(&asked, &token)).await.map_err(Refusal::from)
             }
-            Ok(Login::Account { user, password }) => log_in(&self.rest, &peer, user, password).await,
+            Ok(Login::Account { user, password }) => self.rest.accounts.log_in(&self.rest.guard, &peer, user, password).await,
             Err(_) => {
                 let text = "a session begins with {\"token\": \"…\"} or {\"user\": \"…\", \"password\": \"…\"}";
                 return ApiError::new(ApiErrorKind::Invalid, text).into_response();
@@ -582,12 +583,12 @@ impl Server {
                 let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
                 let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
                 let text = format!("{} began a session", caller.shown());
-                self.rest.service.events().push(view::plain_event("", "ordered", text));
+                self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
                 ([(header::SET_COOKIE, cookie)], axum::Json(caller.who())).into_response()
             }
             Err(Refusal { error, record }) => {
                 match record {
-                    Some(text) => self.rest.service.events().push(view::plain_event("", "ordered", text)),
+                    Some(text) => self.rest.machine.service.events().push(view::plain_event("", "ordered", text)),
                     None => self.note_refusal(&peer, &error),
                 }
                 error.into_response()
@@ -612,22 +613,13 @@ impl Server {
     fn note_refusal(&self, peer: &Peer, error: &ApiError) {
         if self.refused(peer.origin(), 1).is_some() {
             let text = format!("{} was refused by the API: {}", peer.shown(), error.message);
-            self.rest.service.events().push(view::plain_event("", "ordered", text));
+            self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
         }
     }
 
     fn refused(&self, origin: String, most: u32) -> Option<u32> {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).count(origin, most)
     }
-}
-
-/// The beginning of a text, of so many bytes at most.
-pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut end = bytes_max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
@@ -686,10 +678,5 @@ mod tests {
             refusals.count(number.to_string(), 1);
         }
         assert_eq!((refusals.0.len(), refusals.count("new".into(), 1)), (REFUSALS_MAX, None));
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        assert_eq!([cut("añb", 2), cut("añb", 3), cut("ab", 9)], ["a", "añ", "ab"]);
     }
 }

@@ -4,9 +4,10 @@
 //! a browser that lost the connection sends the last one it had, and gets what it missed.
 
 use super::auth::{Caller, Peer, Shown};
+use super::parts::Rest;
 use super::types::State;
-use super::{Rest, now_ms};
 use crate::api::EventView;
+use crate::clock::now_ms;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
@@ -39,7 +40,7 @@ pub struct Seen {
 
 /// Looks once a second while anybody listens, until the daemon ends.
 pub async fn look(rest: Arc<Rest>, seen: watch::Sender<Seen>) {
-    let mut over = rest.service.shutdown().subscribe();
+    let mut over = rest.machine.service.shutdown().subscribe();
     loop {
         let due = Instant::now() + EVERY;
         if seen.receiver_count() > 0 {
@@ -103,7 +104,7 @@ pub fn answer(
 ) -> Response {
     let state = Event::default().event("state").json_data(state).expect("a state is plain data");
     let mut queue = VecDeque::from([state]);
-    let log = rest.service.events();
+    let log = rest.machine.service.events();
     let newest = log.sequence();
     let reset = || Event::default().event("reset").data(json!({"boot": rest.boot}).to_string());
     let sequence = match last.map(|last| last.split_once('.')) {
@@ -125,7 +126,7 @@ pub fn answer(
             newest
         }
     };
-    let over = rest.service.shutdown().subscribe();
+    let over = rest.machine.service.shutdown().subscribe();
     let listener = Listener { rest, peer, shown, caller, seen, over, queue, sequence, version: 0, callers };
     Sse::new(stream(listener)).into_response()
 }
@@ -167,7 +168,7 @@ impl Listener {
 
     /// Queues the events since the last one.
     fn events(&mut self) {
-        let log = self.rest.service.events();
+        let log = self.rest.machine.service.events();
         if log.sequence() == self.sequence {
             return;
         }

@@ -535,6 +535,35 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The array that the action is about.
+    pub fn array(&self) -> Option<&str> {
+        match self {
+            Self::Create(create) => Some(&create.name),
+            Self::Wipe { .. } | Self::SpareAdd { .. } | Self::SpareRemove { .. } | Self::Locate { .. } => None,
+            Self::Destroy { array }
+            | Self::Adopt { array, .. }
+            | Self::Release { array }
+            | Self::Start { array, .. }
+            | Self::Stop { array, .. }
+            | Self::Rename { array, .. }
+            | Self::Fail { array, .. }
+            | Self::Remove { array, .. }
+            | Self::Add { array, .. }
+            | Self::Replace { array, .. }
+            | Self::Firmware { array, .. }
+            | Self::Scrub { array, .. }
+            | Self::CancelScrub { array }
+            | Self::Pause { array }
+            | Self::Resume { array }
+            | Self::Speed { array, .. }
+            | Self::Set { array, .. }
+            | Self::Import { array, .. }
+            | Self::Trim { array, .. } => Some(array),
+        }
+    }
+}
+
 /// An array to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

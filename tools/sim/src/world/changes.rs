@@ -29,7 +29,7 @@ impl World<'_> {
 
     /// Stops the array, changes its metadata, half of the time not to the end, and starts it again.
     pub(super) fn change(&mut self, what: u64, cut: u64) -> Outcome {
-        let is_calm = self.shrinks_at_start.is_none() && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
+        let is_calm = self.next_crash.shrinks_at_start.is_none() && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
         let was_optimal = is_calm && self.statuses().iter().all(is_optimal);
         let may_hold: Vec<_> = self.node().leaves().into_iter().flat_map(drives_of_slots).collect();
         self.stop()?;
@@ -51,7 +51,7 @@ impl World<'_> {
             self.meet(if is_cut { "change cut short" } else { "metadata changed" });
         }
         // A crash may cut the start short, and the log is gone by then.
-        self.write_hole_closed &= !matches!(change, Change::Log(LogChoice::None));
+        self.redundancy.write_hole_closed &= !matches!(change, Change::Log(LogChoice::None));
         self.mount("after a change of the metadata")?;
         let holders: Vec<_> = self.node().leaves().into_iter().flat_map(Array::in_sync_drives).collect();
         let are_used = holders.iter().zip(&may_hold).all(|(holder, may)| holder.is_some_and(|drive| may.contains(&drive)));
@@ -60,7 +60,7 @@ impl World<'_> {
         }
         // The log may be new or gone.
         let has_log = self.statuses().iter().all(|status| status.log.is_some());
-        self.write_hole_closed = self.history.setup.level.parity_count() > 0 && has_log;
+        self.redundancy.write_hole_closed = self.history.setup.level.parity_count() > 0 && has_log;
         self.watch()
     }
 
@@ -75,10 +75,10 @@ impl World<'_> {
                 let keeps = if !is_last {
                     bytes.len()
                 } else {
-                    match self.more_chance.below(3) {
+                    match self.draws.more.below(3) {
                         0 => 0,
                         1 => bytes.len(),
-                        _ => self.more_chance.below((bytes.len() / block) as u64 + 1) as usize * block,
+                        _ => self.draws.more.below((bytes.len() / block) as u64 + 1) as usize * block,
                     }
                 };
                 if keeps > 0 {

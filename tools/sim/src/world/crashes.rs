@@ -1,6 +1,7 @@
 //! Crashes: what is lost with the process or the power, and what the next process finds.
 
-use super::{Kind, Outcome, Pending, Stop, World, is_optimal};
+use super::clients::{Kind, Pending};
+use super::{Outcome, Stop, World, is_optimal};
 use crate::drive::Presence;
 use crate::lanes::{Array, Node};
 use crate::mutant::Mutant;
@@ -43,10 +44,11 @@ impl World<'_> {
         if let Some(loss) = &loss {
             self.lose(loss);
         }
-        let takes_log = (loss.is_some() || before.is_drop_unrecorded || std::mem::take(&mut self.sole_log_holder_is_gone))
-            && self.history.setup.level.parity_count() > 0;
-        self.tally.crashes += 1;
-        self.meet(if self.kill { "process killed" } else { "power cut" });
+        let takes_log =
+            (loss.is_some() || before.is_drop_unrecorded || std::mem::take(&mut self.next_crash.sole_log_holder_is_gone))
+                && self.history.setup.level.parity_count() > 0;
+        self.notes.tally.crashes += 1;
+        self.meet(if self.next_crash.kill { "process killed" } else { "power cut" });
         let hung = if let Some(Loss::Hung(drive)) = loss { Some(drive) } else { None };
         let (held, held_now) = self.crash_drives(hung, &may_hang);
         self.note_rejoined(before.dropped, &left);
@@ -68,7 +70,7 @@ impl World<'_> {
         mounted?;
         self.check_in_sync(&before.in_sync, &may_be_dropped)?;
         self.repeat();
-        if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
+        if self.draws.first.one_in(2) { self.read_all() } else { Ok(()) }
     }
 
     fn before_crash(&self) -> BeforeCrash {
@@ -116,17 +118,17 @@ impl World<'_> {
         match *loss {
             Loss::Superblock(drive) => self.lose_with_power(drive, true),
             Loss::Short(drive, end) => self.cut_short(drive, end),
-            Loss::Hung(drive) => self.suspect[drive] = true,
+            Loss::Hung(drive) => self.redundancy.suspect[drive] = true,
             Loss::Drive(drive) => self.lose_with_power(drive, false),
         }
     }
 
     /// Ends every drive's requests. Returns the drives that an earlier dead process holds, and those that this one holds.
     fn crash_drives(&mut self, hung: Option<usize>, may_hang: &[bool]) -> (Vec<usize>, Vec<usize>) {
-        let (kill, keep) = (self.kill, self.keep());
+        let (kill, keep) = (self.next_crash.kill, self.keep());
         let (mut held, mut held_now) = (Vec::new(), Vec::new());
         for (index, &may_hang) in may_hang.iter().enumerate() {
-            let keep = if self.chance.one_in(2) { keep } else { self.keep() };
+            let keep = if self.draws.first.one_in(2) { keep } else { self.keep() };
             let mut drive = self.drives[index].borrow_mut();
             match (drive.presence(), kill) {
                 (Presence::Pulled, _) => {}
@@ -151,24 +153,19 @@ impl World<'_> {
         }
         // A drive that left before the last start comes back like this too: rows whose log went with the dropped member were written
         // without it.
-        self.rejoined.extend(left);
-        let kill = self.kill;
+        self.redundancy.rejoined.extend(left);
+        let kill = self.next_crash.kill;
         let cached = |drive: &usize| !kill && self.drives[*drive].borrow().model().volatile_cache;
-        self.rejoined.extend(dropped.into_iter().filter(cached));
+        self.redundancy.rejoined.extend(dropped.into_iter().filter(cached));
     }
 
     /// Ends the clients' requests, and lets the power come back.
     fn crash_clients(&mut self, takes_log: bool) {
-        let kill = self.kill;
+        let kill = self.next_crash.kill;
         // A lost drive takes its log along: writes that were acknowledged by that log are in the state after a power cut.
         self.model.crash(!kill || takes_log);
-        self.settled = false;
-        self.unanswered.append(&mut self.pending);
-        if !kill {
-            // Their clients are gone as well.
-            self.unanswered.clear();
-        }
-        self.ended.clear();
+        self.redundancy.settled = false;
+        self.clients.crash(kill);
         self.power.note(|| if kill { "the process is killed" } else { "power goes" }.into());
         self.power.on();
         self.power.set_now(self.power.now() + 1_000_000);
@@ -186,10 +183,10 @@ impl World<'_> {
 
     /// Sometimes crash recovery is cut short by another crash.
     fn arm_next_crash(&mut self) {
-        let next = self.crash_again.take();
-        let next = if self.chance.one_in(4) { Some((self.chance.one_in(3), self.chance.below(60))) } else { next };
+        let next = self.next_crash.again.take();
+        let next = if self.draws.first.one_in(4) { Some((self.draws.first.one_in(3), self.draws.first.below(60))) } else { next };
         if let Some((kill, after)) = next {
-            self.kill = kill;
+            self.next_crash.kill = kill;
             self.power.allow(true);
             self.power.cut_after(after);
         }
@@ -205,7 +202,7 @@ impl World<'_> {
         for (before, now) in before.iter().flatten().zip(now.iter().flatten()) {
             if let Some(drive) = before
                 && now.is_none()
-                && !self.suspect[*drive]
+                && !self.redundancy.suspect[*drive]
                 && !may_be_dropped[*drive]
             {
                 return Err(Stop::Wrong(format!("after a crash drive {drive}, which was in sync, is not used")));
@@ -216,7 +213,7 @@ impl World<'_> {
 
     /// Clients repeat the requests that earlier processes did not answer.
     fn repeat(&mut self) {
-        for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
+        for Pending { write, range, kind, again, .. } in self.clients.take_unanswered() {
             let Some(operation) = again else { continue };
             self.meet("request repeated to the next process");
             let ignored = self.rules.mutant == Some(Mutant::RepeatIgnored) && matches!(kind, Kind::Write { .. });
@@ -235,18 +232,19 @@ impl World<'_> {
         if self.node.is_none() || !level.is_redundant() {
             return None;
         }
-        let named = self.member_to_lose.take();
-        if !self.chance.one_in(4) && named.is_none() {
+        let named = self.next_crash.member_to_lose.take();
+        if !self.draws.first.one_in(4) && named.is_none() {
             return None;
         }
-        if level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
+        if level.parity_count() > 0 && !(self.redundancy.survives_crash_with_loss()) {
             return None;
         }
-        let leaf =
-            named.map_or_else(|| self.chance.below(in_sync.len() as u64), |which| (which >> 32) % in_sync.len() as u64) as usize;
+        let leaf = named
+            .map_or_else(|| self.draws.first.below(in_sync.len() as u64), |which| (which >> 32) % in_sync.len() as u64)
+            as usize;
         let holders: Vec<usize> = in_sync[leaf].iter().copied().flatten().collect();
         let count = holders.len().max(1) as u64;
-        let position = named.map_or_else(|| self.chance.below(count), |which| (which & 0xffff_ffff) % count);
+        let position = named.map_or_else(|| self.draws.first.below(count), |which| (which & 0xffff_ffff) % count);
         let drive = *holders.get(position as usize)?;
         self.may_lose(leaf, drive, false).then_some(drive)
     }

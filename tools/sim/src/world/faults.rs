@@ -4,6 +4,7 @@
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
+use super::examination::{Examination, Scrubbed};
 use super::{Kind, Outcome, Stop, World, is_optimal};
 use crate::drive::{Keep, Presence, Witness};
 use crate::image::Image;
@@ -14,14 +15,6 @@ use crate::workload::Rot;
 use std::ops::Range;
 use stria_array::{Command, Layout, Level, MemberSector, MemberState, SweepKind, WritePolicy};
 use stria_block::{Operation, bytes};
-
-/// The result of a scrub.
-pub(super) struct Scrubbed {
-    /// Sectors with a mismatch.
-    pub mismatch_sectors: u64,
-    /// The drives that it names.
-    pub named: Vec<Option<usize>>,
-}
 
 impl World<'_> {
     /// True if a scrub can name the member that is wrong.
@@ -55,7 +48,9 @@ impl World<'_> {
             is_optimal(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.state))
         });
         let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
-        let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
+        let Some((leaf, drive)) =
+            self.holder(which).filter(|_| idle && self.redundancy.settled && !harmed && !self.power.is_armed())
+        else {
             return Ok(());
         };
         let room = self.node().leaf(leaf).geometry().member_sectors(0);
@@ -163,30 +158,19 @@ impl World<'_> {
             engine.pause(false);
             engine.set_speed(Some(u64::MAX), Some(u64::MAX));
         });
-        self.examined = Some(None);
+        self.examination = Examination::Runs;
         let order = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
         order.map_err(|refusal| Stop::Wrong(format!("a scrub of an idle array was refused: {refusal}")))?;
         let late = self.power.now() + PATIENCE;
         loop {
             let goes_on = self.turn(late);
             self.events()?;
-            if let Some(Some(scrubbed)) = self.examined.take_if(|found| found.is_some()) {
+            if let Some(scrubbed) = self.examination.take() {
                 return Ok(scrubbed);
             }
             if !goes_on? {
                 return Err(Stop::Wrong("a scrub never ends".into()));
             }
-        }
-    }
-
-    /// A scrub has ended. Returns true if it ran because of a silent fault.
-    pub(super) fn take_scrub(&mut self, mismatch_sectors: u64, named: Vec<Option<usize>>) -> bool {
-        match &mut self.examined {
-            Some(found) => {
-                *found = Some(Scrubbed { mismatch_sectors, named });
-                true
-            }
-            None => false,
         }
     }
 
@@ -198,7 +182,7 @@ impl World<'_> {
         self.meet("unreadable sectors that grow");
         self.model.lose_member();
         // Corrected sectors may be unreadable again at once, so that the member is dropped.
-        self.suspect[drive] = true;
+        self.redundancy.suspect[drive] = true;
         let room = self.node().leaf(leaf).geometry().member_sectors(0);
         let start = self.history.setup.data_start() + at % room;
         self.drives[drive]
@@ -209,9 +193,9 @@ impl World<'_> {
 
     /// The member whose superblock cannot be read at the next start, where the atlas allows that.
     pub(super) fn loses_superblock(&mut self, in_sync: &[Vec<Option<usize>>]) -> Option<usize> {
-        let which = self.superblock_to_lose.take()?;
+        let which = self.next_crash.superblock_to_lose.take()?;
         let level = self.history.setup.level;
-        if self.node.is_none() || level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
+        if self.node.is_none() || level.parity_count() > 0 && !(self.redundancy.survives_crash_with_loss()) {
             return None;
         }
         let leaf = (which >> 32) as usize % in_sync.len();
@@ -238,19 +222,19 @@ impl World<'_> {
         let leaf = (which >> 32) as usize % self.node().leaves().len();
         let Ok(steps) = tree::adoption(self.node().leaf(leaf), &self.drives, drive) else { return Ok(()) };
         // Each step is durable before the next begins.
-        let torn = self.more_chance.below(steps.len() as u64) as usize;
+        let torn = self.draws.more.below(steps.len() as u64) as usize;
         let atom = self.drives[drive].borrow().model().atom_sectors;
         for (step, writes) in steps.iter().enumerate().take(torn + 1) {
             for (start_sector, data) in writes {
                 for (index, part) in (0..).zip(data.chunks(bytes(atom))) {
-                    if step < torn || self.more_chance.one_in(2) {
+                    if step < torn || self.draws.more.one_in(2) {
                         self.drives[drive].borrow_mut().put(start_sector + index * atom, part);
                     }
                 }
             }
         }
         self.meet("adoption torn by a power cut");
-        self.kill = false;
+        self.next_crash.kill = false;
         Err(Stop::Crashed)
     }
 
@@ -272,7 +256,7 @@ impl World<'_> {
         let mut lost = Vec::new();
         for mut holders in holders {
             for _ in 0..count {
-                lost.push(holders.swap_remove(self.chance.below(holders.len() as u64) as usize));
+                lost.push(holders.swap_remove(self.draws.first.below(holders.len() as u64) as usize));
             }
         }
         vec![lost]
@@ -280,7 +264,7 @@ impl World<'_> {
 
     /// The data of a lost member after a crash.
     pub(super) fn lose_with_power(&mut self, drive: usize, superblock: bool) {
-        self.suspect[drive] = true;
+        self.redundancy.suspect[drive] = true;
         if superblock {
             self.drives[drive].borrow_mut().spoil(SUPERBLOCK);
         } else {
@@ -297,7 +281,8 @@ impl World<'_> {
             return Ok(());
         }
         self.meet("scrub");
-        if !self.take_scrub(mismatch_sectors, named) && mismatch_sectors > 0 {
+        let unexpected = self.examination.end(Scrubbed { mismatch_sectors, named });
+        if unexpected.is_some_and(|scrubbed| scrubbed.mismatch_sectors > 0) {
             return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} mismatches")));
         }
         Ok(())

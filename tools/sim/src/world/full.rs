@@ -5,7 +5,7 @@ use super::{Outcome, Stop, World};
 use crate::drive::{Presence, Refusal};
 use crate::member_drive::superblock_of;
 use stria_array::MemberState;
-use stria_block::{ErrorKind, IoError, Nanos};
+use stria_block::{ErrorKind, Nanos};
 use stria_format::md::superblock::feature;
 
 /// Writes that were acknowledged early are in place by then.
@@ -17,7 +17,7 @@ const FILLED: Nanos = 10_000_000_000;
 impl World<'_> {
     /// A member has no space for data until [`free_space`](Self::free_space). Of its writes so many eighths fail.
     pub(super) fn fill_up(&mut self, which: u64, eighths: u8) -> Outcome {
-        if self.full.is_some() {
+        if self.space.full().is_some() {
             return Ok(());
         }
         self.drain()?;
@@ -31,28 +31,24 @@ impl World<'_> {
         let from_sector = self.drives[drive].borrow().data_start_sector();
         let refusal = Refusal { kind: ErrorKind::NoSpace, eighths, from_sector };
         self.drives[drive].borrow_mut().refuse(Some(refusal));
-        self.suspect[drive] = true;
-        self.full = Some(drive);
-        self.refilling = None;
-        self.full_until = Some(Nanos::MAX);
+        self.redundancy.suspect[drive] = true;
+        self.space.fill_up(drive);
         Ok(())
     }
 
     /// There is space again. What became a bad block is filled soon.
     pub(super) fn free_space(&mut self) {
-        if let Some(drive) = self.full.take() {
+        if let Some(drive) = self.space.free(self.power.now()) {
             self.drives[drive].borrow_mut().refuse(None);
-            self.refilling = Some(drive);
-            self.full_until = Some(self.power.now());
         }
     }
 
     /// A drive that lost its slot has space for whatever it becomes next; one without bad blocks counts again.
     pub(super) fn watch_full(&mut self) {
-        if self.full.is_some_and(|drive| self.leaf_of(drive).is_none()) {
+        if self.space.full().is_some_and(|drive| self.leaf_of(drive).is_none()) {
             self.free_space();
         }
-        let Some(drive) = self.refilling else { return };
+        let Some(drive) = self.space.refilling() else { return };
         let is_filled = self.leaf_of(drive).is_some_and(|leaf| {
             let leaf = self.node().leaf(leaf);
             let member = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].clone());
@@ -69,14 +65,9 @@ impl World<'_> {
                     || drive.is_spoiled()
                     || drive.is_cut()
             };
-            self.suspect[drive] = harmed;
-            self.refilling = None;
+            self.redundancy.suspect[drive] = harmed;
+            self.space.is_refilled();
         }
-    }
-
-    /// True if a request that began at `since` may fail with this error.
-    pub(super) fn may_lack_space(&self, since: Nanos, error: &IoError) -> bool {
-        error.kind == ErrorKind::NoSpace && self.full_until.is_some_and(|until| since <= until)
     }
 
     /// Once there is space, bad blocks are filled, also those that a crash left.
@@ -87,7 +78,7 @@ impl World<'_> {
             let left = members.filter(|member| member.bad_sectors > 0 && member.state != MemberState::Failed);
             left.map(|member| format!("{} of {} ({:?})", member.bad_sectors, member.name, member.state)).collect()
         };
-        if self.full_until.is_none() || left(self).is_empty() {
+        if !self.space.was_full() || left(self).is_empty() {
             return Ok(());
         }
         self.pause(FILLED)?;

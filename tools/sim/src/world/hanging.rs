@@ -1,6 +1,7 @@
 //! Drives that hang while a member is filled: its source, another member, or the member itself. They hang as a whole, or keep only
 //! what they were asked to do with data, as drives do that retry one command and answer others.
 
+use super::clients::Kind;
 use super::{Outcome, Stop, World};
 use crate::workload::Hanging;
 use stria_array::{MemberState, SweepKind};
@@ -17,9 +18,6 @@ const ASKED_MAX: u32 = 64;
 
 /// A drive that is silent for so long hangs.
 const SILENCE_MIN: Nanos = 1_000_000_000;
-
-/// The longest time that a request or a command takes while no member in use hangs.
-const ANSWER_MAX: Nanos = 10_000_000_000;
 
 /// A member that is being filled.
 struct Filling {
@@ -87,14 +85,14 @@ impl World<'_> {
 
     /// A client sends a request, unless all of them wait. `false`: they do.
     fn ask_meanwhile(&mut self) -> Result<bool, Stop> {
-        if self.pending.len() >= self.history.depth || self.more_chance.one_in(2) {
+        if self.clients.are_busy() || self.draws.more.one_in(2) {
             return Ok(false);
         }
-        let (at, sectors) = (self.more_chance.any() >> 1, 1 + self.more_chance.below(16));
+        let (at, sectors) = (self.draws.more.any() >> 1, 1 + self.draws.more.below(16));
         let range = self.range_at(at, sectors);
-        if self.more_chance.one_in(4) {
+        if self.draws.more.one_in(4) {
             let into = std::iter::once(Buffer::zeroed(bytes(range.end - range.start))).collect();
-            self.submit(range, super::Kind::Read, Operation::Read { into }, 0)?;
+            self.submit(range, Kind::Read, Operation::Read { into }, 0)?;
         } else {
             self.write(range, false)?;
         }
@@ -110,8 +108,10 @@ impl World<'_> {
         let others = self.hang_in_use().any(|other| other != drive);
         let waits = others || self.node().leaf(leaf).is_replaying();
         let failed = self.fail(leaf, drive, true)?;
-        if failed && !waits && self.answer_took > ANSWER_MAX {
-            let took = self.answer_took / 1_000_000_000;
+        if failed
+            && !waits
+            && let Some(took) = self.waits.late_answer_s()
+        {
             return Err(Stop::Wrong(format!("drive {drive} hung, and the command that fails it took {took} s")));
         }
         Ok(())
@@ -127,15 +127,15 @@ impl World<'_> {
     /// Time passes until `now`. Requests may wait meanwhile for a drive that hangs.
     pub(super) fn note_hangs(&mut self, now: Nanos) {
         if self.history.setup.hangs && self.hang_in_use().next().is_some() {
-            self.hung_at = now;
+            self.waits.note_hang(now);
         }
     }
 
     /// R16. Nothing waits for a drive that has lost its slot. `since`: when the request began.
     pub(super) fn ended_in_time(&self, since: Nanos) -> Outcome {
-        let waited = self.power.now() - since.max(self.hung_at);
-        if self.history.setup.hangs && waited > ANSWER_MAX {
-            let waited = waited / 1_000_000_000;
+        if self.history.setup.hangs
+            && let Some(waited) = self.waits.late_s(since, self.power.now())
+        {
             return Err(Stop::Wrong(format!("a request waited for {waited} s although no member in use hung")));
         }
         Ok(())

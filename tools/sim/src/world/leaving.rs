@@ -13,7 +13,7 @@ impl World<'_> {
     /// A drive is cut short at `at`, modulo its size: now, or (`stopped`) when no process runs next.
     pub(super) fn shrink(&mut self, which: u64, at: u64, stopped: bool) -> Outcome {
         if stopped {
-            self.shrinks_at_start = Some((which, at));
+            self.next_crash.shrinks_at_start = Some((which, at));
             return Ok(());
         }
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
@@ -36,7 +36,7 @@ impl World<'_> {
     }
 
     pub(super) fn cut_short(&mut self, drive: usize, end: u64) {
-        self.suspect[drive] = true;
+        self.redundancy.suspect[drive] = true;
         self.drives[drive].borrow_mut().shrink(end);
     }
 
@@ -61,7 +61,7 @@ impl World<'_> {
     /// The drive that is to be cut short while no process runs, and the sector. `crashed`: by leaf and slot the drives that were
     /// in sync.
     pub(super) fn shrinks_now(&mut self, crashed: Option<&[Vec<Option<usize>>]>) -> Option<(usize, u64)> {
-        let (which, at) = self.shrinks_at_start?;
+        let (which, at) = self.next_crash.shrinks_at_start?;
         self.node.as_ref()?;
         let (leaf, drive) = self.holder(which)?;
         let allowed = match crashed {
@@ -71,7 +71,7 @@ impl World<'_> {
         if !allowed {
             return None;
         }
-        self.shrinks_at_start = None;
+        self.next_crash.shrinks_at_start = None;
         self.meet("cut short while the array is stopped");
         self.model.lose_member();
         Some((drive, self.end_of(drive, at)))
@@ -81,7 +81,7 @@ impl World<'_> {
     pub(super) fn may_lose_in_crash(&self, in_sync: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
         let level = self.history.setup.level;
         level.is_redundant()
-            && (level.parity_count() == 0 || self.write_hole_closed && self.firm)
+            && (level.parity_count() == 0 || self.redundancy.survives_crash_with_loss())
             && in_sync[leaf].contains(&Some(drive))
             && self.may_lose(leaf, drive, false)
     }
@@ -99,7 +99,7 @@ impl World<'_> {
     pub(super) fn may_be_held(&self, drive: usize) -> bool {
         self.history.setup.holds
             && self.node.is_some()
-            && self.kill
+            && self.next_crash.kill
             && self.drives[drive].borrow().hangs()
             && (self.leaf_of(drive).is_none() || self.history.setup.hangs && self.is_being_filled(drive))
     }
@@ -122,7 +122,7 @@ impl World<'_> {
     /// The member with requests that outlive the process being killed, so that the next one starts without it.
     pub(super) fn hangs_on(&self, in_sync: &[Vec<Option<usize>>]) -> Option<usize> {
         let unheld = self.rules.mutant == Some(Mutant::OpenedWhileHeld);
-        if !self.kill || !self.history.setup.holds || self.node.is_none() || unheld {
+        if !self.next_crash.kill || !self.history.setup.holds || self.node.is_none() || unheld {
             return None;
         }
         self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(in_sync, leaf, drive)).map(|(_, drive)| drive)
@@ -132,11 +132,11 @@ impl World<'_> {
     pub(super) fn find_again(&mut self, held: &[usize]) {
         for &index in held {
             let mut drive = self.drives[index].borrow_mut();
-            if drive.is_let_go() && self.more_chance.one_in(2) {
+            if drive.is_let_go() && self.draws.more.one_in(2) {
                 assert_eq!(drive.presence(), Presence::Held);
                 drive.put_back();
                 // A write that should fail still does.
-                self.suspect[index] = drive.grows_bad() || drive.is_failing();
+                self.redundancy.suspect[index] = drive.grows_bad() || drive.is_failing();
                 drop(drive);
                 self.meet("held, and found again at a start");
             }

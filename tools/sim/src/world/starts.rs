@@ -12,7 +12,7 @@ use stria_format::md::{Role, Superblock};
 impl World<'_> {
     /// A drive is lost with the power.
     pub(super) fn leave_behind(&mut self, drive: usize) {
-        if self.history.setup.found_again && !self.kill {
+        if self.history.setup.found_again && !self.next_crash.kill {
             self.left.insert(drive);
         }
     }
@@ -26,7 +26,7 @@ impl World<'_> {
             return Ok(());
         }
         self.meet("unplugged after it was failed");
-        self.suspect[drive] = true;
+        self.redundancy.suspect[drive] = true;
         let keep = self.keep();
         self.drives[drive].borrow_mut().pull(keep);
         self.left.insert(drive);
@@ -54,10 +54,10 @@ impl World<'_> {
     /// Some of them are present when the array starts.
     pub(super) fn find_left(&mut self, left: &[usize]) {
         for &index in left {
-            if self.start_chance.one_in(2) {
+            if self.draws.starts.one_in(2) {
                 let mut drive = self.drives[index].borrow_mut();
                 drive.put_back();
-                self.suspect[index] = drive.grows_bad() || drive.is_failing();
+                self.redundancy.suspect[index] = drive.grows_bad() || drive.is_failing();
                 drop(drive);
                 self.left.remove(&index);
                 self.meet("left, and found again at a start");

@@ -1,0 +1,89 @@
+//! What the API reaches of the daemon: its arrays, the drives of the machine, and the configuration.
+
+use super::drives;
+use super::looks::Looks;
+use super::types::ArrayEntry;
+use crate::api::{ApiError, ApiErrorKind, ArrayView};
+use crate::config::Config;
+use crate::keeper::Keeper;
+use crate::meant::look;
+use crate::monitor::Monitor;
+use crate::routine::Routine;
+use crate::service::Service;
+use std::path::PathBuf;
+use std::sync::Arc;
+use stria_format::md::Assembly;
+
+/// The daemon, as the API reaches it.
+pub struct Machine {
+    /// The arrays that are served.
+    pub service: Arc<Service>,
+    /// The arrays of the configuration.
+    pub keeper: Arc<Keeper>,
+    /// Alarms and health.
+    pub monitor: Arc<Monitor>,
+    /// Work by schedule.
+    pub routine: Arc<Routine>,
+    /// The configuration.
+    pub config_path: PathBuf,
+    /// The folder with the events.
+    pub state: PathBuf,
+    /// The last look at the arrays.
+    pub looks: Looks,
+}
+
+fn refused(text: impl Into<String>) -> ApiError {
+    ApiError::new(ApiErrorKind::Refused, text)
+}
+
+impl Machine {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// When it cannot be read or is invalid.
+    pub fn config(&self) -> Result<Config, ApiError> {
+        Config::read(&self.config_path).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))
+    }
+
+    /// The arrays. `is_fresh`: as they are now, rather than within the last second.
+    pub fn entries(&self, is_fresh: bool) -> Vec<ArrayEntry> {
+        self.looks.arrays(is_fresh, |array| self.monitor.slow(array), || (self.service.arrays(), self.keeper.adopted()))
+    }
+
+    /// The array of this name or UUID.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn entry(&self, name: &str) -> Result<ArrayEntry, ApiError> {
+        let entries = self.entries(true);
+        let known: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        entries.into_iter().find(|entry| entry.name == name || entry.uuid == name).ok_or_else(|| {
+            let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+            ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" belongs to Stria here ({known})"))
+        })
+    }
+
+    /// An array that is served.
+    ///
+    /// # Errors
+    /// When there is none of this name or UUID, or it is not served.
+    pub fn served(&self, name: &str) -> Result<(ArrayEntry, ArrayView), ApiError> {
+        let entry = self.entry(name)?;
+        match entry.view.clone() {
+            Some(view) => Ok((entry, view)),
+            None => Err(refused(format!("array \"{}\" is not served: {}", entry.name, entry.text))),
+        }
+    }
+
+    /// The arrays that lie on this machine's drives.
+    ///
+    /// # Errors
+    /// When none can be read.
+    pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError> {
+        let paths = drives::paths(&self.config()?.daemon);
+        if paths.is_empty() {
+            return Err(refused("this machine has no drives that Stria may look at"));
+        }
+        look(&paths).map_err(|failure| refused(failure.to_string()))
+    }
+}

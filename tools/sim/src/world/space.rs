@@ -1,0 +1,52 @@
+//! Which drive has no space for data, and since when there is space again.
+
+use stria_block::{ErrorKind, IoError, Nanos};
+
+/// One drive at a time may have none.
+#[derive(Default)]
+pub struct Space {
+    full: Option<usize>,
+    /// The drive that had none, and may still have bad blocks for it.
+    refilling: Option<usize>,
+    /// Until when some drive had no space, if one ever had none.
+    full_until: Option<Nanos>,
+}
+
+impl Space {
+    /// The drive that has no space.
+    pub fn full(&self) -> Option<usize> {
+        self.full
+    }
+
+    /// The drive whose bad blocks are being filled.
+    pub fn refilling(&self) -> Option<usize> {
+        self.refilling
+    }
+
+    /// True if some drive had no space at some time.
+    pub fn was_full(&self) -> bool {
+        self.full_until.is_some()
+    }
+
+    /// A drive has no space from now on.
+    pub fn fill_up(&mut self, drive: usize) {
+        *self = Self { full: Some(drive), refilling: None, full_until: Some(Nanos::MAX) };
+    }
+
+    /// There is space again. Returns the drive that had none.
+    pub fn free(&mut self, now: Nanos) -> Option<usize> {
+        let drive = self.full.take()?;
+        (self.refilling, self.full_until) = (Some(drive), Some(now));
+        Some(drive)
+    }
+
+    /// The drive has no bad blocks any more.
+    pub fn is_refilled(&mut self) {
+        self.refilling = None;
+    }
+
+    /// True if a request that began at `since` may fail with this error.
+    pub fn may_lack(&self, since: Nanos, error: &IoError) -> bool {
+        error.kind == ErrorKind::NoSpace && self.full_until.is_some_and(|until| since <= until)
+    }
+}
