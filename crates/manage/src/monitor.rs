@@ -278,21 +278,25 @@ impl Monitor {
 
     /// Asks drives for their health, now and then.
     fn ask_drives(&self) {
-        let (mut due, mut others_due) = (Instant::now(), Instant::now());
+        let (mut due, mut others_due, mut noted_at) = (Instant::now(), Instant::now(), Instant::now());
         loop {
             let Some(service) = self.service.upgrade() else { return };
             if Instant::now() >= due || self.board.is_expired() {
                 others_due = if self.board.is_expired() { Instant::now() } else { others_due };
                 let views = service.arrays();
                 self.board.refresh(&views, &self.health());
-                let entries = self.board.entries();
-                service.note_drives(&views, |path| place(&entries, path));
                 if let Some(drives) = self.drives.get().filter(|_| Instant::now() >= others_due) {
                     self.board.refresh_others(drives(), &self.health());
                     others_due = Instant::now() + board::EVERY;
                 }
                 // The first time comes before the first array.
                 due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
+            }
+            if Instant::now() >= noted_at {
+                // A slot that was rebuilt lately must not be said to have had the drive before.
+                let entries = self.board.entries();
+                service.note_drives(&service.arrays(), |path| place(&entries, path));
+                noted_at = Instant::now() + LOOK_EVERY;
             }
             drop(service);
             std::thread::sleep(GLANCE_EVERY);

@@ -228,13 +228,17 @@ pub(crate) fn mode(text: &str) -> Result<u32, String> {
 /// # Errors
 /// When there is none.
 pub fn group(text: &str) -> Result<u32, String> {
-    match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
+    // A number is not looked up: the name service may hang.
+    match text.parse::<u32>() {
         // The largest number means "leave it as it is".
-        (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),
-        (Ok(number), _) => Ok(number),
-        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
-        (_, Ok(None)) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
-        (_, Err(error)) => Err(format!("group {text:?} cannot be looked up: {error}")),
+        Ok(u32::MAX) => return Err(format!("{text} is not the number of a group")),
+        Ok(number) => return Ok(number),
+        Err(_) => {}
+    }
+    match nix::unistd::Group::from_name(text) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
+        Err(error) => Err(format!("group {text:?} cannot be looked up: {error}")),
     }
 }
 

@@ -31,19 +31,22 @@ struct Suspect {
 pub struct SlowWatch(BTreeMap<(String, String), Suspect>);
 
 impl SlowWatch {
-    /// Takes the views of all arrays.
+    /// Takes the views of all arrays. The view of one that does not answer is an old one, or empty, and says nothing.
     pub fn look(&mut self, views: &[ArrayView], config: &HealthConfig) {
         self.0.retain(|(array, path), _| {
-            views.iter().filter(|view| view.name == *array).flat_map(crate::view::all_members).any(|member| is_peer(member, path))
+            let mut of_array = views.iter().filter(|view| view.name == *array);
+            of_array.any(|view| {
+                view.silent_s.is_some() || crate::view::all_members(view).into_iter().any(|member| is_peer(member, path))
+            })
         });
-        for view in views {
+        for view in views.iter().filter(|view| view.silent_s.is_none()) {
             self.look_at(&view.name, view, config);
         }
     }
 
     fn look_at(&mut self, array: &str, view: &ArrayView, config: &HealthConfig) {
         view.spans.iter().for_each(|span| self.look_at(array, span, config));
-        let judged = if view.silent_s.is_some() || is_uneven(view) { Vec::new() } else { slow(view, config) };
+        let judged = if is_uneven(view) { Vec::new() } else { slow(view, config) };
         for member in view.members.iter().filter(|member| is_peer(member, &member.path)) {
             let key = (array.to_owned(), member.path.clone());
             match judged.iter().find(|(slow, _)| slow.path == member.path) {
@@ -179,6 +182,11 @@ mod tests {
         let mut replaced = array(1310, 10, 100);
         told(&mut watch, &array(2000, 1000, 6816));
         assert_eq!(told(&mut watch, &array(2200, 1000, 6816)), ["c"]);
+        let mut silent = array(2200, 1000, 100);
+        silent.silent_s = Some(2);
+        assert_eq!(told(&mut watch, &silent), ["c"], "the last view before the silence says nothing");
+        silent.members.clear();
+        assert_eq!(told(&mut watch, &silent), ["c"], "it was never seen since");
         replaced.members[3].role = "failed".into();
         assert_eq!(told(&mut watch, &replaced), [""; 0], "it is no member any more");
     }

@@ -277,15 +277,16 @@ fn events(state: &Path, query: EventQuery) -> Result<EventPage, ApiError> {
 }
 
 fn config_text(machine: &Machine) -> Result<ConfigText, ApiError> {
-    let text = match std::fs::read_to_string(&machine.config_path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => edit::TEMPLATE.to_owned(),
+    let bytes = match std::fs::read(&machine.config_path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => edit::TEMPLATE.into(),
         Err(error) => {
             let text = format!("{} cannot be read: {error}", machine.config_path.display());
             return Err(ApiError::new(ApiErrorKind::Failed, text));
         }
     };
-    Ok(ConfigText { tag: sha256(text.as_bytes()), text })
+    // A text that is not UTF-8 can be replaced all the same.
+    Ok(ConfigText { tag: sha256(&bytes), text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
