@@ -55,6 +55,12 @@ fn of(method: &str, parts: &[&str], body: &Body) -> Option<String> {
         ("DELETE", ["session"]) => "end of the session".into(),
         ("DELETE", ["jobs", job]) => format!("end of job {}", shown(job)),
         ("POST", ["jobs"]) => "a plan to be carried out".into(),
+        ("POST", ["actions"]) => {
+            let part = |key: &str| body.0[key].as_str().map(shown).map(|text| text.to_string());
+            let action = part("action").map_or_else(|| "an action".to_owned(), |action| action.replace('_', " "));
+            let place = part("array").map_or_else(String::new, |array| format!(" in array \"{array}\""));
+            format!("{action}{place}")
+        }
         _ => return None,
     })
 }
@@ -158,6 +164,8 @@ mod tests {
                 "change of settings (write through, drive-caches off) in array \"tank\"",
             ),
             ("PUT", "/api/v1/config", "", "change of the configuration"),
+            ("POST", "/api/v1/actions", "", "an action"),
+            ("POST", "/api/v1/actions", r#"{"action":"cancel_scrub","array":"tank"}"#, "cancel scrub in array \"tank\""),
             ("DELETE", "/api/v1/jobs/7", "", "end of job 7"),
             ("POST", "/v1/nothing", "", "POST /v1/nothing"),
         ] {

@@ -525,8 +525,8 @@ impl Server {
         let (order, array) = match path {
             "/api/v1/actions" => {
                 let action = serde_json::from_slice::<Action>(&body).ok();
-                let order = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
-                (order, action.and_then(|action| action.array().map(str::to_owned)).unwrap_or_default())
+                let order = action.as_ref().map(|_| String::from_utf8_lossy(&body).into_owned());
+                (order.unwrap_or_default(), action.and_then(|action| action.array().map(str::to_owned)).unwrap_or_default())
             }
             _ => (String::new(), String::new()),
         };
@@ -534,11 +534,8 @@ impl Server {
         let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
         let outcome = blocking(move || (server.routes[index].work)(call)).await;
         let note = |outcome: &str| {
-            let words = match path {
-                "/api/v1/actions" => format!("an action {order}"),
-                path => order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), ""),
-            };
-            let text = format!("{by} ordered: {words}; {outcome}");
+            let words = order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), &order);
+            let text = format!("{by} ordered: {}; {outcome}", cut(&words, SHOWN_BYTES_MAX));
             self.rest.machine.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
         };
         match &outcome {
