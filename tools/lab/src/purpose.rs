@@ -7,10 +7,10 @@
 use crate::result::{IoMode, Pattern, Point, Record, ResultError, Run};
 use crate::trace::{self, Format, Op, Source, TraceError};
 use crate::units::{show_seconds, show_size};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
-use stria_plan::advice::purpose::{BLOCK_BYTES_MAX, DEPTH_MAX, is_modelled};
+use stria_plan::advice::purpose::{BLOCK_BYTES_MAX, DEPTH_MAX, Recorded, is_modelled};
 use stria_plan::advice::{Part, Purpose};
 use stria_plan::load::{self, Stream};
 
@@ -22,12 +22,18 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 const ENDS: usize = 64;
 /// 1 MiB: the pieces of which the space is counted. Beyond [`PIECES_MAX`] they double.
 const PIECE_BYTES: u64 = 1 << 20;
-/// 1,048,576: the most pieces that are distinguished; 32 MiB of memory.
+/// 1,048,576: the most pieces that are distinguished; 48 MiB of memory.
 const PIECES_MAX: usize = 1 << 20;
 /// 32: the assumed requests in flight if a trace has no response times.
 const DEPTH: u32 = 32;
 /// Powers of two from 4 KiB to 4 MiB.
 const CLASSES: usize = 11;
+/// The hottest hundredth of the space, what follows up to a twentieth, up to a fifth, and the remainder.
+const ZONE_ENDS: [f64; 4] = [0.01, 0.05, 0.2, 1.0];
+/// 200: pieces of which a hundredth is at least two.
+const ZONE_PIECES_MIN: usize = 200;
+/// 1.5: a zone is hot if it takes so many times the requests of an even load.
+const HOT: f64 = 1.5;
 /// 80: the most characters of a name.
 const NAME_CHARS: usize = 80;
 
@@ -75,12 +81,14 @@ fn file_name(path: &Path) -> String {
 struct Sizes([(u64, u64); CLASSES]);
 
 impl Sizes {
-    fn add(&mut self, bytes: u64) {
+    /// Returns the number of requests that it counts as.
+    fn add(&mut self, bytes: u64) -> u64 {
         // The kernel splits a large request as well.
         let count = bytes.div_ceil(BLOCK_BYTES_MAX);
         let blocks = (bytes / count).div_ceil(BLOCK_BYTES).max(1);
         let (requests, sum) = &mut self.0[(blocks.ilog2() as usize).min(CLASSES - 1)];
         (*requests, *sum) = (*requests + count, sum.saturating_add(bytes));
+        count
     }
 
     fn requests(&self) -> u64 {
@@ -102,20 +110,47 @@ fn whole_blocks(bytes: u64) -> u64 {
     ((bytes + BLOCK_BYTES / 2) / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, BLOCK_BYTES_MAX)
 }
 
-/// The space that requests touch.
+/// The space that requests touch, with the random requests that begin in each piece: every other one in the first number, the others in the second.
 struct Footprint {
     piece_bytes: u64,
-    pieces: HashSet<(u32, u64)>,
+    pieces: HashMap<(u32, u64), [u32; 2]>,
+    at_random: u64,
 }
 
 impl Footprint {
-    fn add(&mut self, device: u32, offset: u64, bytes: u64) {
+    fn add(&mut self, device: u32, offset: u64, bytes: u64, at_random: bool) {
         let (from, to) = (offset / self.piece_bytes, (offset + (bytes - 1)) / self.piece_bytes);
-        self.pieces.extend((from..=to).map(|piece| (device, piece)));
+        (from..=to).for_each(|piece| _ = self.pieces.entry((device, piece)).or_default());
+        if at_random && let Some(counts) = self.pieces.get_mut(&(device, from)) {
+            let half = &mut counts[(self.at_random % 2) as usize];
+            *half = half.saturating_add(1);
+            self.at_random += 1;
+        }
         while self.pieces.len() > PIECES_MAX && self.piece_bytes < 1 << 50 {
             self.piece_bytes *= 2;
-            self.pieces = self.pieces.iter().map(|(device, piece)| (*device, piece / 2)).collect();
+            for ((device, piece), [even, odd]) in std::mem::take(&mut self.pieces) {
+                let counts = self.pieces.entry((device, piece / 2)).or_default();
+                *counts = [counts[0].saturating_add(even), counts[1].saturating_add(odd)];
+            }
         }
+    }
+
+    /// Zones of the space, the hottest first: shares of the random requests and of the space; none if no part is hotter than others. One half of the
+    /// requests ranks the pieces, and the other half gives their shares: otherwise an even load would have hot spots by chance.
+    fn zones(&self) -> Vec<(f64, f64)> {
+        let mut counts: Vec<[u32; 2]> = self.pieces.values().copied().collect();
+        counts.sort_unstable_by_key(|[even, _]| std::cmp::Reverse(*even));
+        let all = counts.iter().map(|[_, odd]| u64::from(*odd)).sum::<u64>();
+        let (mut zones, mut from) = (Vec::new(), 0);
+        for end in ZONE_ENDS {
+            let to = (counts.len() as f64 * end) as usize;
+            let requests = counts[from..to].iter().map(|[_, odd]| u64::from(*odd)).sum::<u64>();
+            zones.push((requests as f64 / all.max(1) as f64, (to - from) as f64 / counts.len() as f64));
+            from = to;
+        }
+        let hot = |(requests, space): &(f64, f64)| *requests > HOT * *space;
+        let is_hot = counts.len() >= ZONE_PIECES_MIN && zones[..ZONE_ENDS.len() - 1].iter().any(hot);
+        if is_hot { zones } else { Vec::new() }
     }
 
     fn bytes(&self) -> u64 {
@@ -132,10 +167,14 @@ struct Mix {
     response_ns: f64,
     busy_ns: u64,
     busy_until_ns: u64,
+    second: u64,
+    in_second: u64,
+    peak: u64,
 }
 
 impl Mix {
-    fn add(&mut self, record: &trace::Record) {
+    /// Returns true if the request does not follow another.
+    fn add(&mut self, record: &trace::Record) -> bool {
         let followed = (record.device, record.op, record.offset);
         let follows = self.ends.iter().position(|end| *end == followed);
         match follows {
@@ -145,12 +184,16 @@ impl Mix {
         }
         self.ends.push_back((record.device, record.op, record.end()));
         let kind = 2 * usize::from(record.op == Op::Write) + usize::from(follows.is_some());
-        self.kinds[kind].add(record.bytes);
+        let count = self.kinds[kind].add(record.bytes);
+        let second = record.time_ns / 1_000_000_000;
+        self.in_second = if second == self.second { self.in_second + count } else { count };
+        (self.second, self.peak) = (second, self.peak.max(self.in_second));
         // In order of time: the busy time is the union of all times from start to end.
         let until_ns = record.time_ns.saturating_add(record.took_ns);
         self.busy_ns += until_ns.saturating_sub(self.busy_until_ns.max(record.time_ns));
         self.busy_until_ns = self.busy_until_ns.max(until_ns);
         self.response_ns += record.took_ns as f64;
+        follows.is_none()
     }
 
     fn requests(&self) -> u64 {
@@ -166,12 +209,13 @@ impl Mix {
         (self.busy_ns > 0).then(|| self.response_ns / self.busy_ns as f64)
     }
 
-    fn streams(&self) -> Vec<Stream> {
+    fn streams(&self, zones: &[(f64, f64)]) -> Vec<Stream> {
         let stream = |(kind, sizes): (usize, &Sizes)| Stream {
             share: sizes.requests() as f64,
             write: kind >= 2,
             pattern: if kind % 2 == 0 { load::Pattern::Random } else { load::Pattern::Sequential },
             sizes: sizes.shares(),
+            zones: if kind % 2 == 0 { zones.to_vec() } else { Vec::new() },
         };
         self.kinds.iter().enumerate().filter(|(_, sizes)| sizes.requests() > 0).map(stream).collect()
     }
@@ -181,7 +225,7 @@ impl Mix {
 fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     let source = Source::open(path, format)?;
     let mut mix = Mix::default();
-    let mut footprint = Footprint { piece_bytes: PIECE_BYTES, pieces: HashSet::new() };
+    let mut footprint = Footprint { piece_bytes: PIECE_BYTES, pieces: HashMap::new(), at_random: 0 };
     let mut absurd = None;
     source.each(&mut |record| {
         if !matches!(record.op, Op::Read | Op::Write) || record.bytes == 0 {
@@ -191,8 +235,8 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
             absurd = Some(record);
             return ControlFlow::Break(());
         }
-        mix.add(&record);
-        footprint.add(record.device, record.offset, record.bytes);
+        let at_random = mix.add(&record);
+        footprint.add(record.device, record.offset, record.bytes, at_random);
         ControlFlow::Continue(())
     })?;
     if let Some(record) = absurd {
@@ -207,6 +251,13 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     if requests == 0 {
         return Err(PurposeError::None(format!("trace {} neither reads nor writes data", path.display())));
     }
+    let zones = footprint.zones();
+    let hot = match zones[..] {
+        [(first, _), (second, _), (third, _), _] => {
+            format!(", {:.0} % of the random requests in its hottest fifth", 100.0 * (first + second + third))
+        }
+        _ => String::new(),
+    };
     let read_share = mix.share([0, 1]);
     let random_share = mix.share([0, 2]);
     let bytes = mix.kinds.iter().fold(0_u64, |sum, sizes| sum.saturating_add(sizes.bytes())) / requests;
@@ -231,11 +282,15 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
         threads: 1,
         offset_bytes: 0,
         footprint_bytes: Some(footprint.bytes()),
-        streams: mix.streams(),
+        streams: mix.streams(&zones),
+        recorded: (seconds > 0.0).then(|| Recorded {
+            mean_per_s: requests as f64 / seconds,
+            peak_per_s: (mix.peak as f64).max(requests as f64 / seconds),
+        }),
     };
     Ok(Purpose {
         name: "trace".to_owned(),
-        about: format!("{mix_words}, within {}, {depth_words}; {rate}", show_size(footprint.bytes())),
+        about: format!("{mix_words}, within {}{hot}, {depth_words}; {rate}", show_size(footprint.bytes())),
         measured: Some(format!("{requests} requests of the trace {} ({})", file_name(path), format.name())),
         parts: vec![part],
     })
@@ -276,6 +331,7 @@ fn part_of(point: &Point, records: &[&Record]) -> Part {
         offset_bytes: 0,
         footprint_bytes: None,
         streams: Vec::new(),
+        recorded: None,
     };
     if !point.mix.is_empty() {
         let sums = [false, true].map(|write| {
@@ -292,6 +348,7 @@ fn part_of(point: &Point, records: &[&Record]) -> Part {
                 write: index == 1,
                 pattern: part.pattern,
                 sizes: vec![(whole_blocks(bytes / requests), 1.0)],
+                zones: Vec::new(),
             })
         };
         part.streams = sums.into_iter().enumerate().filter_map(stream).collect();

@@ -69,6 +69,39 @@ fn the_mix_of_a_trace_is_found_again() {
     assert_eq!(part.streams.len(), 3);
 }
 
+/// Hot spots are found, and none in an even load, whose pieces have a request or two each by chance. Rates are those of the trace.
+#[test]
+fn hot_spots_and_rates_of_a_trace_are_found() {
+    let folder = folder();
+    let trace = |hot_of_ten: u64| {
+        let mut text = String::new();
+        let mut chance = stria_plan::chance::Chance::new(7, 0);
+        // 1,000 requests a second, and 3,000 in one of the ten seconds.
+        for second in 0..10_u64 {
+            let count = if second == 4 { 3_000 } else { 1_000 };
+            for request in 0..count {
+                let hot = chance.below(10) < hot_of_ten;
+                let piece = if hot { chance.below(40) * 97 % 4_000 } else { chance.below(4_000) };
+                let time = second * 10_000_000 + request * 10_000_000 / count;
+                let at = (piece << 20) + chance.below(200) * 4096;
+                writeln!(text, "{time},web,0,Read,{at},4096,100").expect("memory");
+            }
+        }
+        text
+    };
+    let hot = of(&file(folder.path(), "hot.csv", &trace(8)));
+    // Some 1,800 pieces are touched: a hundredth of them is 18 of the 40 hot ones, and a twentieth has all 40.
+    let zones = &hot.parts[0].streams[0].zones;
+    let [(first, hundredth), (second, twentieth), ..] = zones[..] else { panic!("zones: {hot:?}") };
+    assert!((hundredth - 0.01).abs() < 0.002 && (hundredth + twentieth - 0.05).abs() < 0.002, "{zones:?}");
+    assert!((first - 0.8 * 18.0 / 40.0).abs() < 0.04 && (0.79..0.85).contains(&(first + second)), "{zones:?}");
+    assert!(hot.about.contains("of the random requests in its hottest fifth"), "{}", hot.about);
+    let even = of(&file(folder.path(), "even.csv", &trace(0)));
+    assert!(even.parts[0].streams[0].zones.is_empty(), "{even:?}");
+    let rates = hot.parts[0].recorded.expect("the trace has times");
+    assert!((rates.mean_per_s - 1_200.0).abs() < 5.0 && (rates.peak_per_s - 3_000.0).abs() < 5.0, "{rates:?}");
+}
+
 /// A trace without response times says so; one with issues and ends has a depth, three requests at a time here.
 #[test]
 fn the_depth_is_measured_or_said_to_be_assumed() {
@@ -164,6 +197,7 @@ fn a_plan_stands_on_a_trace() {
     let load = &told["ranking"][0]["loads"][0];
     let bytes = load["bytes_per_s"].as_f64().expect("a rate") / load["iops"].as_f64().expect("a rate");
     assert!((bytes / 24_576.0 - 1.0).abs() < 0.1, "{bytes}");
+    assert!(out.contains("The trace has 300 requests a second"), "{out}");
     let (code, words, _) = run("stria-plan", &[&asked[..7], &["--explain", "--depth", "8", "--purpose", trace]].concat());
     assert!(code == Some(0) && words.contains("PURPOSE") && words.contains("measured: 1500 requests"), "{words}");
     assert!(words.contains("8 requests under way, as --depth says"), "{words}");

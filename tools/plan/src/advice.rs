@@ -193,6 +193,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     if let Some(worst) = alone_why(wish, first, ranking) {
         reasons.push(worst);
     }
+    reasons.extend(recorded_rates(wish, first));
     let share = |trial: &Trial| format!("{:.0} % of the speed", 100.0 * trial.speed / speed);
     if let Some(roomy) = fastest(&mut ranking[1 + alike..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
         let more = roomy.usable_bytes as f64 / first.usable_bytes as f64;
@@ -213,6 +214,25 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         reasons.push(format!("{} would be {:.2} times as fast, but {lack}.", faster.candidate, faster.speed / speed));
     }
     reasons
+}
+
+/// The rates of a trace beside what the first array serves.
+fn recorded_rates(wish: &Wish, first: &Trial) -> Option<String> {
+    let [part] = &wish.purpose.parts[..] else { return None };
+    let recorded = part.recorded?;
+    let served = first.parts[0].iops;
+    let percent = |rate: f64| {
+        let share = 100.0 * rate / served;
+        if share < 1.0 { "below 1 %".to_owned() } else { format!("{share:.0} %") }
+    };
+    let beyond = if recorded.peak_per_s > served { " In that second requests wait longer than the table says." } else { "" };
+    Some(format!(
+        "The trace has {:.0} requests a second, {} of what this array serves, and {:.0} in its busiest second, {}.{beyond}",
+        recorded.mean_per_s,
+        percent(recorded.mean_per_s),
+        recorded.peak_per_s,
+        percent(recorded.peak_per_s)
+    ))
 }
 
 /// The advantage of the first array over the fastest of another level: the load whose time is most below the other's.

@@ -9,7 +9,6 @@ use crate::platform::PlatformConfig;
 use crate::ssd::{Ssd, SsdConfig};
 use crate::station::{Calendar, Station, transfer_ns};
 use slab::Slab;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
 
@@ -64,10 +63,17 @@ enum Drive {
 }
 
 impl Drive {
-    fn model(&mut self) -> &mut dyn Model {
+    fn submit(&mut self, now: Nanos, ask: Ask) {
         match self {
-            Self::Ssd(drive) => drive,
-            Self::Hdd(drive) => drive,
+            Self::Ssd(drive) => drive.submit(now, ask),
+            Self::Hdd(drive) => drive.submit(now, ask),
+        }
+    }
+
+    fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
+        match self {
+            Self::Ssd(drive) => drive.poll(now, ended),
+            Self::Hdd(drive) => drive.poll(now, ended),
         }
     }
 
@@ -116,8 +122,8 @@ pub struct Backplane {
     from_drives: Vec<(usize, Ask)>,
     served: u64,
     stepped_at: Nanos,
-    /// The next wake, once it was asked for; nothing has changed since.
-    wake: Cell<Option<Option<Nanos>>>,
+    /// The first of `wakes`.
+    drives_wake: Nanos,
 }
 
 impl Backplane {
@@ -158,7 +164,7 @@ impl Backplane {
             from_drives: Vec::new(),
             served: 0,
             stepped_at: 0,
-            wake: Cell::new(None),
+            drives_wake: Nanos::MAX,
         }
     }
 
@@ -193,7 +199,6 @@ impl Backplane {
 
     /// Gives a member a request. Its end is reported with its tag.
     pub fn submit(&mut self, now: Nanos, member: usize, ask: Ask) {
-        self.wake.set(None);
         if self.members[member].in_slots == self.members[member].slots {
             self.members[member].waiting.push_back(ask);
         } else {
@@ -212,8 +217,9 @@ impl Backplane {
     fn submit_to_drive(&mut self, now: Nanos, member: usize, ask: Ask) {
         let Member { drive, passing, .. } = &mut self.members[member];
         let tag = passing.insert(ask) as Tag;
-        drive.model().submit(now, Ask { tag, ..ask });
+        drive.submit(now, Ask { tag, ..ask });
         self.wakes[member] = drive.next_wake().unwrap_or(Nanos::MAX);
+        self.drives_wake = self.drives_wake.min(self.wakes[member]);
     }
 
     /// The port of a member that a request passes.
@@ -223,18 +229,29 @@ impl Backplane {
 
     fn queue_port(&mut self, now: Nanos, member: usize, ask: Ask) {
         let way = self.way(member, &ask);
-        self.members[member].port[way].queue.push_back(ask);
-        self.turn_port(now, member, way);
+        let port = &mut self.members[member].port[way];
+        if port.busy || !port.queue.is_empty() {
+            port.queue.push_back(ask);
+            self.turn_port(now, member, way);
+        } else {
+            port.busy = true;
+            self.transfer(now, member, ask);
+        }
     }
 
     fn turn_port(&mut self, now: Nanos, member: usize, way: usize) {
-        let rate = self.members[member].port_bytes_per_s;
         let port = &mut self.members[member].port[way];
-        if port.busy {
-            return;
+        if !port.busy
+            && let Some(ask) = port.queue.pop_front()
+        {
+            port.busy = true;
+            self.transfer(now, member, ask);
         }
-        let Some(ask) = port.queue.pop_front() else { return };
-        port.busy = true;
+    }
+
+    /// The data of a request begin to pass its port.
+    fn transfer(&mut self, now: Nanos, member: usize, ask: Ask) {
+        let rate = self.members[member].port_bytes_per_s;
         let own = transfer_ns(ask.bytes(), rate);
         let mut end = now + own;
         let direction = usize::from(ask.is_write());
@@ -259,31 +276,44 @@ impl Backplane {
     /// Carries out what is due at `now`, and appends the members and tags of requests that ended. Call it at every wake.
     pub fn poll(&mut self, now: Nanos, ended: &mut Vec<(usize, Tag)>) {
         // Most polls of an array are not for a drive.
-        if self.next_wake().is_none_or(|wake| wake > now) {
+        if self.wake() > now {
             return;
         }
         self.stepped_at = now;
-        self.wake.set(None);
         // Transfers that end now began before: they come before the drives, and those that begin and end now come last.
-        let (mut due, mut from_drives) = (std::mem::take(&mut self.due), std::mem::take(&mut self.from_drives));
-        due.extend(std::iter::from_fn(|| self.transfers.take_due(now)).map(|(_, transfer)| transfer));
-        for index in 0..self.members.len() {
-            if self.wakes[index] > now {
-                continue;
-            }
-            let Member { drive, passing, .. } = &mut self.members[index];
-            drive.model().poll(now, &mut self.ended);
-            self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
-            from_drives.extend(self.ended.drain(..).map(|tag| (index, passing.remove(tag as usize))));
+        while let Some((_, transfer)) = self.transfers.take_due(now) {
+            self.due.push(transfer);
         }
-        due.drain(..).for_each(|(member, ask)| self.transferred(now, member, ask, ended));
-        for (member, ask) in from_drives.drain(..) {
+        self.drives_wake = Nanos::MAX;
+        for index in 0..self.wakes.len() {
+            if self.wakes[index] <= now {
+                let Member { drive, passing, .. } = &mut self.members[index];
+                drive.poll(now, &mut self.ended);
+                self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
+                for tag in &self.ended {
+                    self.from_drives.push((index, passing.remove(*tag as usize)));
+                }
+                self.ended.clear();
+            }
+            self.drives_wake = self.drives_wake.min(self.wakes[index]);
+        }
+        // Most steps of a drive end nothing.
+        if self.due.is_empty() && self.from_drives.is_empty() {
+            return;
+        }
+        for index in 0..self.due.len() {
+            let (member, ask) = self.due[index];
+            self.transferred(now, member, ask, ended);
+        }
+        self.due.clear();
+        for index in 0..self.from_drives.len() {
+            let (member, ask) = self.from_drives[index];
             match ask.kind {
                 Kind::Read => self.queue_port(now, member, ask),
                 Kind::Write { .. } | Kind::Trim | Kind::Flush => self.done(now, member, ask, ended),
             }
         }
-        (self.due, self.from_drives) = (due, from_drives);
+        self.from_drives.clear();
         while let Some((_, (member, ask))) = self.transfers.take_due(now) {
             self.transferred(now, member, ask, ended);
         }
@@ -314,12 +344,11 @@ impl Backplane {
 
     /// The time at which polling next makes progress.
     pub fn next_wake(&self) -> Option<Nanos> {
-        if let Some(wake) = self.wake.get() {
-            return wake;
-        }
-        let drives = self.wakes.iter().copied().min().filter(|&at| at < Nanos::MAX);
-        let wake = drives.into_iter().chain(self.transfers.next_at()).min();
-        self.wake.set(Some(wake));
-        wake
+        Some(self.wake()).filter(|&at| at < Nanos::MAX)
+    }
+
+    /// The same, `Nanos::MAX` for none.
+    fn wake(&self) -> Nanos {
+        self.transfers.next_at().map_or(self.drives_wake, |at| at.min(self.drives_wake))
     }
 }

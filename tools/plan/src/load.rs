@@ -33,6 +33,9 @@ pub struct Stream {
     pub pattern: Pattern,
     /// Their sizes in bytes, with shares.
     pub sizes: Vec<(u64, f64)>,
+    /// Hot spots: shares of the requests, each with the share of the span that they go to, from its beginning on; of random requests only.
+    #[serde(default)]
+    pub zones: Vec<(f64, f64)>,
 }
 
 /// A load.
@@ -120,20 +123,23 @@ impl Load {
             .unwrap_or(last)
     }
 
+    /// The beginning and the end, in shares of the span, of a zone that is drawn at random by its requests; of no zones the whole span.
+    fn zone(chance: &mut Chance, zones: &[(f64, f64)]) -> (f64, f64) {
+        if zones.is_empty() {
+            return (0.0, 1.0);
+        }
+        let index = Self::drawn(chance, zones.iter().map(|(requests, _)| *requests));
+        let from = zones[..index].iter().map(|(_, space)| *space).sum::<f64>();
+        (from.min(1.0), (from + zones[index].1).min(1.0))
+    }
+
     /// Bytes of the next random request, and where it begins in a span of so many bytes.
     fn place(&self, chance: &mut Chance, span_bytes: u64) -> (u64, u64) {
         let bytes = match &self.sizes[..] {
             [] => self.block_bytes,
             sizes => sizes[Self::drawn(chance, sizes.iter().map(|(_, share)| *share))].0,
         };
-        let (from, to) = match &self.zones[..] {
-            [] => (0.0, 1.0),
-            zones => {
-                let index = Self::drawn(chance, zones.iter().map(|(requests, _)| *requests));
-                let from = zones[..index].iter().map(|(_, space)| *space).sum::<f64>();
-                (from, (from + zones[index].1).min(1.0))
-            }
-        };
+        let (from, to) = Self::zone(chance, &self.zones);
         let block = |share: f64| (span_bytes as f64 * share) as u64 / bytes;
         let blocks = block(to).saturating_sub(block(from)).max(1);
         (bytes, (block(from) + chance.below(blocks)) * bytes)
@@ -142,11 +148,15 @@ impl Load {
     /// The next request of a thread's streams. `ends`: the place after the last request of each stream of that thread.
     fn streamed(&self, chance: &mut Chance, ends: &mut [u64], thread: usize, span_bytes: u64) -> Next {
         let index = Self::drawn(chance, self.streams.iter().map(|stream| stream.share));
-        let Stream { write, pattern, sizes, .. } = &self.streams[index];
+        let Stream { write, pattern, sizes, zones, .. } = &self.streams[index];
         let bytes = sizes[Self::drawn(chance, sizes.iter().map(|(_, share)| *share))].0;
         let places = span_bytes.saturating_sub(bytes) / STREAM_ALIGN_BYTES;
         let place = match pattern {
-            Pattern::Random => chance.below(places + 1),
+            Pattern::Random => {
+                let (from, to) = Self::zone(chance, zones);
+                let at = |share: f64| ((places + 1) as f64 * share) as u64;
+                (at(from) + chance.below(at(to).saturating_sub(at(from)).max(1))).min(places)
+            }
             Pattern::Sequential => {
                 let own = places / (u64::from(self.threads) * self.streams.len() as u64);
                 let (end, length) = (&mut ends[index], bytes.div_ceil(STREAM_ALIGN_BYTES));
@@ -354,4 +364,27 @@ fn drain<M: Model + ?Sized>(model: &mut M, mut now: Nanos, mut in_flight: u64) -
         ended.clear();
     }
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 80 % of a stream's requests go to the first hundredth of the span, and the others to the remainder.
+    #[test]
+    fn random_requests_of_a_stream_go_to_its_zones() {
+        const SPAN_BYTES: u64 = 1 << 30;
+        let zones = vec![(80.0, 0.01), (20.0, 0.99)];
+        let stream = Stream { share: 1.0, write: false, pattern: Pattern::Random, sizes: vec![(8192, 1.0)], zones };
+        let drive = crate::hdd::Hdd::new(match crate::profile::drive("savvio10k5").expect("there is such a drive").config {
+            crate::backplane::DriveConfig::Hdd(config) => config,
+            crate::backplane::DriveConfig::Ssd(_) => panic!("it is a hard disk"),
+        });
+        let load = Load { streams: vec![stream], ..Load::random(&drive, 1, 1.0) };
+        let mut chance = Chance::new(1, 0);
+        let places: Vec<u64> = (0..10_000).map(|_| load.streamed(&mut chance, &mut [0], 0, SPAN_BYTES).at).collect();
+        let hot = places.iter().filter(|&&at| at < SPAN_BYTES / 100).count();
+        assert!((7_800..8_200).contains(&hot), "{hot} of 10,000");
+        assert!(places.iter().all(|at| at + 8192 <= SPAN_BYTES) && places.iter().any(|&at| at > SPAN_BYTES / 100 * 98));
+    }
 }

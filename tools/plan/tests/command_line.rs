@@ -258,6 +258,7 @@ fn help_names_the_commands_and_the_catalogue_the_drives() {
     assert!(code == 0 && ["advise", "what-if", "catalogue", "calc", "reproduce"].iter().all(|word| out.contains(word)), "{out}");
     let (code, out, _) = plan(&["catalogue"]);
     assert!(code == 0 && out.contains("p4510") && out.contains("Stria on Linux"), "{out}");
+    assert!(out.contains("\n\nPLATFORM") && out.ends_with("one lane\n"), "each table ends its last line: {out}");
 }
 
 /// This machine as a platform: times above 0, in a profile with its source, with which an array is planned. The slower the processor, the slower the array.

@@ -26,6 +26,18 @@ pub struct Part {
     pub footprint_bytes: Option<u64>,
     /// Streams of requests instead of equal ones, see [`crate::load::Load::streams`].
     pub streams: Vec<Stream>,
+    /// The rates at which a trace has these requests, if it has times.
+    #[serde(default)]
+    pub recorded: Option<Recorded>,
+}
+
+/// Requests a second of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Over all its time.
+    pub mean_per_s: f64,
+    /// In its busiest second.
+    pub peak_per_s: f64,
 }
 
 /// Loads whose time shares add up to 1.
@@ -74,6 +86,7 @@ impl Purpose {
             offset_bytes: 0,
             footprint_bytes: None,
             streams: Vec::new(),
+            recorded: None,
         };
         let (about, parts) = match name {
             "database" => (
@@ -133,6 +146,7 @@ impl Purpose {
             offset_bytes: 0,
             footprint_bytes: None,
             streams: Vec::new(),
+            recorded: None,
         };
         Ok(Self { name: "mix".to_owned(), about: name, measured: None, parts: vec![part] })
     }
@@ -155,7 +169,11 @@ impl Part {
             stream.sizes.len() <= STREAMS_MAX
                 && stream.sizes.iter().all(|(bytes, _)| is_modelled(*bytes))
                 && are_shares(stream.sizes.iter().map(|(_, share)| *share))
+                && stream.zones.len() <= STREAMS_MAX
+                && (stream.zones.is_empty() || are_shares(stream.zones.iter().map(|(requests, _)| *requests)))
+                && stream.zones.iter().all(|(_, space)| (0.0..=1.0).contains(space))
         };
+        let rates = self.recorded.iter().flat_map(|recorded| [recorded.mean_per_s, recorded.peak_per_s]);
         let streams = self.streams.is_empty() || are_shares(self.streams.iter().map(|stream| stream.share));
         if !is_modelled(self.block_bytes) {
             Some(format!("requests of {} bytes", self.block_bytes))
@@ -165,6 +183,8 @@ impl Part {
             Some(format!("{} requests of {} threads under way", self.depth, self.threads))
         } else if self.streams.len() > STREAMS_MAX || !streams || !self.streams.iter().all(sizes) {
             Some("its streams".to_owned())
+        } else if !rates.clone().all(|rate| rate.is_finite() && rate >= 0.0) {
+            Some("its recorded rates".to_owned())
         } else if self.offset_bytes > 0 || self.name.len() > TEXT_BYTES_MAX {
             Some("its place or name".to_owned())
         } else {

@@ -299,17 +299,16 @@ impl Model for EngineArray {
     }
 
     fn advance(&mut self, until: Nanos, ended: &mut Vec<Tag>) -> Nanos {
-        while let Some(wake) = self.next_wake().filter(|&wake| wake <= until) {
-            let engine = if self.is_polled_always { Some(wake) } else { self.engine_wake() };
+        loop {
+            let engine = if self.is_polled_always { self.next_wake() } else { self.engine_wake() };
             let limit = engine.map_or(until, |at| at.min(until));
             let stepped = self.shared.backplane.borrow_mut().advance(limit, &mut self.members_ended);
-            let Some(now) = stepped.or(engine).filter(|&at| at <= until) else { break };
+            let Some(now) = stepped.or(engine).filter(|&at| at <= until) else { return until };
             self.go_on(now, ended);
             if now == until || !ended.is_empty() {
                 return now;
             }
         }
-        until
     }
 
     fn next_wake(&self) -> Option<Nanos> {

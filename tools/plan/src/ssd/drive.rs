@@ -296,6 +296,9 @@ impl Ssd {
     /// Programs whole units. Returns when the newest of them got space in the buffer.
     fn program_gathered(&mut self, now: Nanos) -> Nanos {
         let unit = self.config.program_bytes as f64;
+        if self.gathered < unit && self.copies_gathered < unit {
+            return now;
+        }
         let backlog_max = self.backlog_max_ns();
         let mut admitted = now;
         let program_ns = self.config.program_ns;

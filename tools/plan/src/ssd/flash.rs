@@ -22,7 +22,6 @@ struct Die {
     ends: VecDeque<Nanos>,
     /// Reads that went before the first of them.
     yielded: u32,
-    programs_end: Nanos,
     programs: u32,
 }
 
@@ -38,7 +37,6 @@ impl Die {
     /// Postpones all programs but the first `kept`.
     fn delay(&mut self, kept: usize, by: Nanos) {
         self.ends.iter_mut().skip(kept).for_each(|end| *end += by);
-        self.programs_end = self.ends.back().copied().unwrap_or(self.programs_end);
     }
 
     /// Reads for `cells`, before the first program if it still yields, otherwise after it.
@@ -69,6 +67,8 @@ impl Die {
 #[derive(Clone, Debug)]
 pub struct Flash {
     dies: Vec<Die>,
+    /// The end of each die's last program: side by side, as each program looks for the first of them.
+    programs_ends: Vec<Nanos>,
     channels: Vec<Station>,
     channel_bytes_per_s: u64,
     program_bytes: u64,
@@ -91,6 +91,7 @@ impl Flash {
     pub fn new(config: &SsdConfig, chance: Chance) -> Self {
         Self {
             dies: vec![Die::default(); config.dies as usize],
+            programs_ends: vec![0; config.dies as usize],
             channels: vec![Station::default(); config.channels as usize],
             channel_bytes_per_s: config.channel_bytes_per_s,
             program_bytes: config.program_bytes,
@@ -119,6 +120,9 @@ impl Flash {
         let cells = self.read_ns - self.spread_ns + self.chance.below(2 * self.spread_ns + 1);
         let die = &mut self.dies[index];
         die.read(now, cells, self.suspend_ns, self.program_yields);
+        if let Some(&end) = die.ends.back() {
+            self.programs_ends[index] = end;
+        }
         let transfer = transfer_ns(bytes, self.channel_bytes_per_s);
         let channels = self.channels.len();
         let end = die.reads_end + transfer;
@@ -137,16 +141,17 @@ impl Flash {
         let loaded = self.channels[index % channels].serve(now, transfer);
         let die = &mut self.dies[index];
         die.advance(now);
-        let free = die.programs_end.max(die.reads_end).max(now);
-        die.programs_end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
+        let end = &mut self.programs_ends[index];
+        let free = (*end).max(die.reads_end).max(now);
+        *end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
         die.programs += 1;
         self.programs += 1;
         if die.programs == self.block_programs {
             die.programs = 0;
-            die.programs_end += self.erase_ns;
+            *end += self.erase_ns;
             self.erases += 1;
         }
-        die.ends.push_back(die.programs_end);
+        die.ends.push_back(*end);
         free - now
     }
 
@@ -157,16 +162,18 @@ impl Flash {
 
     /// When everything that was put on dies is done.
     pub fn programs_end(&self) -> Nanos {
-        self.dies.iter().map(|die| die.programs_end).max().unwrap_or(0)
+        self.programs_ends.iter().copied().max().unwrap_or(0)
     }
 
+    /// The die whose last program ends first: of several the next one in turn.
     fn least_busy(&self) -> usize {
-        let start = (self.programs % self.dies.len() as u64) as usize;
-        let mut best = (Nanos::MAX, start);
-        for index in (start..self.dies.len()).chain(0..start) {
-            let ends = self.dies[index].programs_end;
-            if ends < best.0 {
-                best = (ends, index);
+        let (before, from) = self.programs_ends.split_at((self.programs % self.dies.len() as u64) as usize);
+        let mut best = (Nanos::MAX, 0);
+        for (ends, first) in [(from, before.len()), (before, 0)] {
+            for (index, &end) in ends.iter().enumerate() {
+                if end < best.0 {
+                    best = (end, first + index);
+                }
             }
         }
         best.1

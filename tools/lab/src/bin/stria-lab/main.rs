@@ -165,7 +165,7 @@ fn purpose(command: &cli::Purpose, json: bool) -> Result<(), Failure> {
     let source = purpose.measured.as_deref().unwrap_or_default();
     print(&format!("{}\nmeasured: {source}\n\n", purpose.about));
     let row = |part: &stria_plan::advice::Part| vec![part.name.clone(), format!("{:.0} %", 100.0 * part.time_share)];
-    print(&table(&["LOAD", "TIME"], &[1], purpose.parts.iter().map(row).collect()));
+    print(&format!("{}\n", table(&["LOAD", "TIME"], &[1], purpose.parts.iter().map(row).collect())));
     for part in &purpose.parts {
         let all = part.streams.iter().map(|stream| stream.share).sum();
         part.streams.iter().for_each(|stream| print(&format!("{}\n", words_of(stream, all))));

@@ -196,9 +196,10 @@ fn catalogue(as_json: bool) -> Result<u8, Failure> {
         print_json(&json!({ "drives": drives, "platforms": platforms }));
         return Ok(0);
     }
-    for (header, all) in [("DRIVE", drives), ("PLATFORM", platforms)] {
-        print(&table(&[header, "NAME"], &[], all.into_iter().map(|(key, name)| vec![key, name]).collect()));
-    }
+    let lines = |header, all: Vec<(String, String)>| {
+        table(&[header, "NAME"], &[], all.into_iter().map(|(key, name)| vec![key, name]).collect())
+    };
+    print(&format!("{}\n\n{}\n", lines("DRIVE", drives), lines("PLATFORM", platforms)));
     Ok(0)
 }
 
