@@ -124,7 +124,12 @@ fn sockets_that_cannot_be_are_refused_before_anything_starts() {
     serve(&["--vhost-user-group", "0"]).refused(2, &["--vhost-user"]);
     std::fs::remove_file(&disk.socket).expect("a file");
     let running = disk.serve(&[]);
-    let others: Vec<String> = disk.place.images(6, 16 << 20).split_off(4);
+    // Beside the images of the array, which are served.
+    let others = ["other0", "other1"].map(|name| {
+        let path = disk.place.path(name);
+        std::fs::File::create(&path).and_then(|file| file.set_len(16 << 20)).expect("an image file");
+        path.to_str().expect("a plain path").to_owned()
+    });
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     disk.place.ok(&[&["create", "pool", "--level", "1"], &others[..]].concat());
     disk.place
