@@ -288,7 +288,9 @@ fn figures(latencies: &Latencies, iops: f64, bytes_per_s: f64, seconds: f64) -> 
     let mean_ns = latencies.mean_ns();
     let variance = all.iter().map(|&ns| (ns as f64 - mean_ns).powi(2)).sum::<f64>() / all.len() as f64;
     let mut bins: Vec<(u64, u64)> = Vec::new();
-    for at in all.iter().map(|&ns| bin(ns)) {
+    // A bin's own value may lie beyond the extremes, and no latency does.
+    let within = |ns: u64| ns.clamp(all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(u64::MAX));
+    for at in all.iter().map(|&ns| within(bin(ns))) {
         match bins.last_mut() {
             Some((ns, count)) if *ns == at => *count += 1,
             _ => bins.push((at, 1)),

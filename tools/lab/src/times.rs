@@ -77,7 +77,7 @@ impl Times {
             p999_ns: self.at(0.999),
             p99999_ns: self.at(0.99999),
             max_ns: self.max as f64,
-            bins: self.bins.iter().map(|(ns, count)| (*ns, *count)).collect(),
+            bins: self.bins.iter().map(|(ns, count)| ((*ns).clamp(self.min, self.max), *count)).collect(),
         }
     }
 }
