@@ -39,6 +39,9 @@ use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, named, refusal, 
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
+/// The time for a look at the drives that a new array is to have.
+const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Exit code of `status` when a serve or an array does not answer.
 const NO_ANSWER: u8 = 1;
 
@@ -210,7 +213,13 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect();
     let spares: Vec<PathBuf> = create.spare.iter().map(|path| absolute(path)).collect();
     let paths: Vec<PathBuf> = drives.iter().flatten().chain(&spares).cloned().collect();
-    if let Some(empty) = paths.iter().find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)) {
+    // A file may hang, and is named as such below.
+    let is_empty = |path: &PathBuf| {
+        let path = path.clone();
+        move || path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
+    };
+    let empty = stria_drive::within_each(LOOK_WITHIN, &paths, is_empty);
+    if let Some((empty, _)) = paths.iter().zip(empty).find(|(_, is_empty)| matches!(is_empty, Ok(true))) {
         let empty = empty.display();
         return Err(Failure::Failed(format!(
             "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {empty}`"
