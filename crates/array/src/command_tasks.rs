@@ -190,7 +190,7 @@ impl Core {
                 Ok(())
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
-            // Where no member takes a superblock, one that is added will, once it is in sync.
+            // If no member takes superblocks, a new drive is the remedy: it takes them once it is in sync.
             Step::CommitDrops => match self
                 .wait_at_most(PATIENCE, |core| core.is_serving() && (!core.acks_are_held() || core.metadata.refuses_acks()))
                 .await

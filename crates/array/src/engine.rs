@@ -359,12 +359,10 @@ impl Engine {
     /// The metadata update has ended, with failures on these members.
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
         let dropped = self.drop_unrecorded(failures);
-        let is_unwritten = match self.core.metadata.is_of_state() {
-            true => self.refuses_state(failures),
-            false => dropped.len() < failures.len(),
-        };
+        let is_of_state = self.core.metadata.is_of_state();
+        let is_unwritten = if is_of_state { self.refuses_state(failures) } else { dropped.len() < failures.len() };
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
-        if is_unwritten && self.core.metadata.is_of_state() && !self.core.metadata.is_refused() {
+        if is_unwritten && is_of_state && !self.core.metadata.is_refused() {
             let (member, error) = failures.last().expect("some failed");
             self.core.event(Event::SuperblockRefused { member: *member, reason: error.context.to_string() });
         }

@@ -52,8 +52,10 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         }
         Err(error) => Err(error),
     };
-    let listed = if zeroing.fua { core.bad_blocks_are_listed("write") } else { Ok(()) };
-    let result = result.and(core.write_end(&sync).await).and(listed);
+    let mut result = result.and(core.write_end(&sync).await);
+    if zeroing.fua {
+        result = result.and_then(|()| core.bad_blocks_are_listed("write"));
+    }
     drop(guard);
     core.part_done(parent, None, result);
 }
@@ -69,27 +71,27 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
     let mut result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    if result.as_ref().is_err_and(is_no_space) {
-        let lacks_space = |result: &Result<(), IoError>| result.as_ref().is_err_and(is_no_space);
-        let failed: SmallVec<[MemberId; 8]> =
-            targets.iter().zip(&outcomes).filter(|(_, (result, _))| lacks_space(result)).map(|(&member, _)| member).collect();
+    let Err(first) = &result else { return result };
+    let failed = targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()).map(|(&member, _)| member);
+    let failed: SmallVec<[MemberId; 8]> = failed.collect();
+    if is_no_space(first) {
         for stripe in stripes.clone() {
             if let Err(error) = reconcile_zeroed(core, stripe, &failed).await {
                 result = Err(error);
             }
         }
-    } else if result.is_err() {
-        // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
-        for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
-            if let Err(error) = mark_half_written(core, member, rows.clone()).await {
-                result = Err(error);
-            }
+        return result;
+    }
+    // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
+    for member in failed {
+        if let Err(error) = mark_half_written(core, member, rows.clone()).await {
+            result = Err(error);
         }
     }
     result
 }
 
-/// R40: makes parity of a stripe follow the data, after these members had no space for their zeros.
+/// R40: makes parity of a stripe follow the data, after these members failed to take their zeros.
 async fn reconcile_zeroed(core: &Core, stripe: u64, failed: &[MemberId]) -> Result<(), IoError> {
     let strip = core.geometry.strip_sectors();
     let part = Rectangle { rows: StripSector::ZERO.run(strip), strips: 0..core.geometry.data_count() };

@@ -122,8 +122,8 @@ impl Core {
         is_recorded
     }
 
-    /// What a flush, and the end of a FUA write, must say (it is `what` failed) of lists of bad blocks: after a crash one that is not durable could leave
-    /// written data unreadable.
+    /// What a flush, and the end of a FUA write, must say of lists of bad blocks: after a crash one that is not durable could leave
+    /// written data unreadable. `what`: the request, for the error.
     ///
     /// # Errors
     /// The list of a member that the array cannot do without is not durable.

@@ -151,7 +151,7 @@ impl Engine {
             self.assign_spare(spare, slot);
             return Ok(());
         } else {
-            // The coordinator knows the member alone in its slot. Whoever else is there it has dropped, or that member has replaced it.
+            // On the coordinator this member is alone in its slot. This lane has not heard yet that another one there was dropped or replaced.
             let Slot { member: holder, replacement } = core.members.borrow().slots()[slot];
             let others = [holder, replacement].into_iter().flatten().filter(|&other| other != member);
             others.for_each(|other| core.drop_as_others_did(other));

@@ -42,8 +42,11 @@ enum Part {
         wrong: Vec<(MemberId, u64)>,
         duration: Nanos,
     },
-    /// The cause, and whether it goes on by itself.
-    Stopped(String, bool),
+    Stopped {
+        reason: String,
+        /// By itself.
+        goes_on: bool,
+    },
 }
 
 fn place_of(kind: SweepKind) -> usize {
@@ -86,7 +89,7 @@ impl LaneEvents {
             Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
                 self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
             }
-            Event::SweepStopped { kind, reason, goes_on } => self.ended(kind, lane, Part::Stopped(reason, goes_on), paused),
+            Event::SweepStopped { kind, reason, goes_on } => self.ended(kind, lane, Part::Stopped { reason, goes_on }, paused),
             Event::ReadCorrected { .. }
             | Event::NoSpace { .. }
             | Event::SuperblockRefused { .. }
@@ -115,9 +118,9 @@ impl LaneEvents {
             match part {
                 Part::Runs => return None,
                 Part::Idle => idle = true,
-                Part::Stopped(reason, this_goes_on) => {
+                Part::Stopped { reason, goes_on: this_one_does } => {
                     stopped = stopped.or(Some(reason.clone()));
-                    goes_on &= this_goes_on;
+                    goes_on &= this_one_does;
                 }
                 Part::Finished { mismatch_sectors, wrong, duration } => {
                     all.0 += mismatch_sectors;

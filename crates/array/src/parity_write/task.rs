@@ -256,18 +256,13 @@ async fn try_write(
         write.acknowledge(core, &Ok(()));
         core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
     });
-    match core.log.durable(&mut logged).await {
-        Err(error) if behind.is_none() => {
-            core.log_forget(logged);
-            return Some(Err(error));
-        }
-        // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere
-        // else.
-        _ => core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await,
+    let mut is_logged = core.log.durable(&mut logged).await;
+    // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere else.
+    if is_logged.is_ok() || behind.is_some() {
+        core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await;
+        is_logged = is_logged.and_then(|()| core.drops_are_recorded());
     }
-    if behind.is_none()
-        && let Err(error) = core.drops_are_recorded()
-    {
+    if let (Err(error), None) = (is_logged, &behind) {
         core.log_forget(logged);
         return Some(Err(error));
     }
