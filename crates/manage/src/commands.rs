@@ -40,7 +40,7 @@ use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
 /// The time for a look at the drives that a new array is to have.
-const LOOK_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Exit code of `status` when a serve or an array does not answer.
 const NO_ANSWER: u8 = 1;

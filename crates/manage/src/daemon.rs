@@ -95,20 +95,21 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let witness = api::witness(Arc::clone(&service));
     let server = tokio::spawn(control::listen(listener, router, Some(witness), service.shutdown().subscribe()));
     if let Some(address) = metrics {
-        // Arrays do not wait for who looks at figures.
+        // The daemon serves arrays also without the port for metrics.
         if let Err(failure) = monitor.listen(address, service.shutdown().subscribe()).await {
             monitor.stand("[metrics]", failure.to_string());
         }
     }
-    let parts = rest::Parts {
+    let machine = rest::Machine {
         service: Arc::clone(&service),
         keeper: Arc::clone(&keeper),
         monitor: Arc::clone(&monitor),
         routine,
         config_path: path,
         state,
+        looks: Default::default(),
     };
-    let rest = rest::start(Rest::new(parts, &api_options), &api_options, &socket.with_extension("api"));
+    let rest = rest::start(Rest::new(machine, &api_options), &api_options, &socket.with_extension("api"));
 
     tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
     let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };

@@ -27,5 +27,6 @@ mod stream;
 mod summary;
 pub mod types;
 
-pub use parts::{Parts, Rest};
+pub use machine::Machine;
+pub use parts::Rest;
 pub use server::start;

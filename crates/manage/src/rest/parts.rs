@@ -8,39 +8,19 @@ use super::machine::Machine;
 use super::measure::Measurements;
 use super::plans::Plans;
 use super::types::{ArrayEntry, State, Summary};
-use super::{drives, looks::Looks, summary};
+use super::{drives, summary};
 use crate::api::EventView;
 use crate::clock::now_ms;
 use crate::config::{ApiOptions, Config};
 use crate::event_file::stored;
-use crate::keeper::Keeper;
-use crate::monitor::{Monitor, StandingView};
-use crate::routine::Routine;
-use crate::service::Service;
-use std::path::PathBuf;
+use crate::monitor::StandingView;
 use std::sync::Arc;
-
-/// The parts of the daemon, for [`Rest::new`].
-pub struct Parts {
-    /// The arrays that are served.
-    pub service: Arc<Service>,
-    /// The arrays of the configuration.
-    pub keeper: Arc<Keeper>,
-    /// Alarms and health.
-    pub monitor: Arc<Monitor>,
-    /// Work by schedule.
-    pub routine: Arc<Routine>,
-    /// The configuration.
-    pub config_path: PathBuf,
-    /// The folder with the events.
-    pub state: PathBuf,
-}
 
 /// What routes reach.
 pub struct Rest {
     /// The daemon.
     pub machine: Arc<Machine>,
-    /// Who may call.
+    /// Checks of callers: sessions, tokens and roles.
     pub guard: Arc<Guard>,
     /// Logins with accounts of the system.
     pub accounts: Accounts,
@@ -60,20 +40,21 @@ pub struct Rest {
 
 impl Rest {
     /// The daemon's side of the API.
-    pub fn new(parts: Parts, options: &ApiOptions) -> Arc<Self> {
-        let Parts { service, keeper, monitor, routine, config_path, state } = parts;
-        let configured = config_path.clone();
-        monitor.ask_all_drives(move || Config::read(&configured).map(|config| drives::paths(&config.daemon)).unwrap_or_default());
-        let mut past = stored(&state).unwrap_or_default();
+    pub fn new(machine: Machine, options: &ApiOptions) -> Arc<Self> {
+        let configured = machine.config_path.clone();
+        machine
+            .monitor
+            .ask_all_drives(move || Config::read(&configured).map(|config| drives::paths(&config.daemon)).unwrap_or_default());
+        let mut past = stored(&machine.state).unwrap_or_default();
         past.retain(|event| {
             matches!(
                 event.kind.as_str(),
                 "member_failed" | "member_gone" | "member_in_sync" | "mismatch" | "sweep_finished" | "no_room"
             )
         });
-        let jobs = Arc::new(Jobs::open(&state));
+        let jobs = Arc::new(Jobs::open(&machine.state));
         Arc::new(Self {
-            machine: Arc::new(Machine { service, keeper, monitor, routine, config_path, state, looks: Looks::default() }),
+            machine: Arc::new(machine),
             guard: Arc::new(Guard::new(options)),
             accounts: Accounts::new(options),
             plans: Plans::default(),
