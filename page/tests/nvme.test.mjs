@@ -45,7 +45,7 @@ said() { $P0 events | grep -q "$1"; }
 until said "began a session"; do sleep 1; done
 sleep 3
 echo 1 >/sys/block/$(drive 1)/device/device/remove
-until said "DELETE /api/v1/session"; do sleep 1; done
+until said "end of the session"; do sleep 1; done
 $P0 status tank
 # The stop of the daemon is an error to a client that goes on.
 kill $client; wait $client || true

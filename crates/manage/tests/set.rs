@@ -165,5 +165,5 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     place.ok(&["start", "tank"]);
     let status = place.status("tank");
     assert!(status["bitmap"].is_null() && status["write"] == "through", "{status:#}");
-    assert!(place.ok(&["events", "--orders"]).contains("/settings"), "who did it is kept");
+    assert!(place.ok(&["events", "--orders"]).contains("change of settings (read-only off)"), "who did it is kept");
 }
