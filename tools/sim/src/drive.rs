@@ -364,7 +364,8 @@ impl Drive {
 
     /// True if reads may make more sectors unreadable.
     pub fn grows_bad(&self) -> bool {
-        self.bad.iter().any(|bad| bad.end < self.bad_grows_to)
+        // A write into the middle of a range leaves a part in front of it that can grow again.
+        self.bad.iter().any(|bad| bad.start < self.bad_grows_to)
     }
 
     /// The next `count` writes fail.
