@@ -1819,7 +1819,7 @@ export interface components {
             path: string;
             /** @description True if it is in the pool of spares. */
             pool: boolean;
-            /** @description The place where it sits. */
+            /** @description Where it sits. */
             seat: components["schemas"]["Seat"] | null;
             /** @description Its serial number. */
             serial: string | null;
@@ -2334,7 +2334,7 @@ export interface components {
             read_us: number;
             /**
              * Format: double
-             * @description Reads of 4 KiB at random places, 32 under way.
+             * @description Reads of 4 KiB at random positions, 32 under way.
              */
             reads_per_s: number;
         };
@@ -2474,6 +2474,11 @@ export interface components {
              * @description Sectors that do not match redundancy, by the last or the running scrub.
              */
             wrong_sectors: number;
+        };
+        /** @description A sentence about what was done. */
+        Message: {
+            /** @description The sentence. */
+            message: string;
         };
         /** @description The result of a test message on one channel. */
         Outcome: {
@@ -2877,11 +2882,6 @@ export interface components {
              */
             total_bytes: number;
         };
-        /** @description A sentence about what was done. */
-        Told: {
-            /** @description The sentence. */
-            message: string;
-        };
         /** @description The urgency of a matter; the worst is the greatest. */
         Urgency: "well" | "notice" | "warning" | "critical";
         /** @description The verdict on a drive; the worst is the greatest. */
@@ -3282,7 +3282,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
             /** @description a refusal */
@@ -3570,7 +3570,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
             /** @description a refusal */
@@ -3746,7 +3746,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
             /** @description a refusal */
@@ -3836,7 +3836,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Told"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
             /** @description a refusal */

@@ -1,7 +1,7 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { signal } from "@preact/signals";
 import { type Answer, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Told, Who } from "./types.ts";
+import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
@@ -80,7 +80,7 @@ export const spares = () => ask<SparePool>("GET", "/spares");
 export const foreign = () => ask<Foreign>("GET", "/foreign");
 export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);
 export const carry_out = (token: string, confirm?: string) => ask<Job>("POST", "/jobs", { token, confirm: confirm ?? null });
-export const cancel = (job: number) => ask<Told>("DELETE", `/jobs/${job}`);
+export const cancel = (job: number) => ask<Message>("DELETE", `/jobs/${job}`);
 export const act = (action: Action) => ask<Job>("POST", "/actions", action);
 export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }) =>
   ask<EventPage>("GET", `/events${query(wanted)}`);
@@ -89,7 +89,7 @@ export const alarms = () => ask<Alarm[]>("GET", "/alarms");
 export const test_alarms = () => ask<Outcome[]>("POST", "/alarms/test");
 export const config = () => ask<ConfigText>("GET", "/config");
 export const check_config = (config: ConfigText) => ask<ConfigVerdict>("POST", "/config/check", config);
-export const save_config = (config: ConfigText) => ask<Told>("PUT", "/config", config);
+export const save_config = (config: ConfigText) => ask<Message>("PUT", "/config", config);
 
 export const limits = (array: string) => ask<LimitsKnown>("GET", `/arrays/${encodeURIComponent(array)}/limits`);
 export const measure_limits = (array: string) => ask<Limits>("POST", `/arrays/${encodeURIComponent(array)}/limits`, undefined, MEASURES_MS);
@@ -97,7 +97,7 @@ export const measure_price = (array: string) => ask<SweepPrice>("POST", `/arrays
 export const forecast = (wish: { drives: string[]; spares: number; like?: string; purpose?: string }) => ask<Forecasts>("POST", "/forecast", wish, MEASURES_MS);
 export const routine = () => ask<Routine[]>("GET", "/routine");
 export const routine_settings = () => ask<RoutineSettings>("GET", "/routine/settings");
-export const set_routine = (settings: RoutineSettings) => ask<Told>("PUT", "/routine/settings", settings);
+export const set_routine = (settings: RoutineSettings) => ask<Message>("PUT", "/routine/settings", settings);
 
 export const reports = () => ask<Reports>("GET", "/reports");
 export const report_address = (name: string) => `${BASE}/reports/${encodeURIComponent(name)}`;

@@ -353,7 +353,7 @@ test("the same page inside Cockpit, over its channel to the socket: it shows, do
     await dialog(page).getByRole("button", { name: "Do it" }).waitFor();
     machine.stria("remove", "tank", drives[1]);
     await press(page, "Do it");
-    await dialog(page).getByText(/the plan no longer holds|no member/).waitFor();
+    await dialog(page).getByText(/the plan no longer holds|does not use/).waitFor();
     await page.keyboard.press("Escape");
     await machine.end("SIGKILL");
     await page.getByText(/No answer since \d\d:\d\d/).waitFor();

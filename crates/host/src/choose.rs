@@ -127,14 +127,14 @@ pub fn choose(
         Some(name) => {
             Err(HostError::Refused(match scanned {
                 true => format!(
-                    "no array \"{name}\" found on this machine's block devices (image files are not searched for): name its drives, or see \
+                    "no array \"{name}\" lies on this machine's block devices (image files are not searched for): name its drives, or see \
                      `stria assemble`"
                 ),
                 // A file that does not exist is taken for a name.
                 false => format!("\"{name}\" is no file here, and no array on the drives that are named: check the name"),
             }))
         }
-        None if arrays.is_empty() => Err(HostError::Refused("no array found on these drives: see `stria examine`".into())),
+        None if arrays.is_empty() => Err(HostError::Refused("no array lies on these drives: see `stria examine`".into())),
         None => Ok(arrays),
     }
 }

@@ -5,7 +5,7 @@ use crate::checked::{ADVICE, ReadyDrive};
 use crate::clock::unix_seconds_at_zero;
 use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
-use crate::newcomer::{Aim, NewDriveFound, PreparedDrive};
+use crate::newcomer::{FoundDrive, JoinByPath, PreparedDrive};
 use crate::{HostError, SyncIo};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -292,28 +292,28 @@ impl HostedArray {
     }
 
     /// The way in which a drive joins, with handles instead of paths.
-    fn aim(&self, aim: &Aim) -> Result<stria_tree::Aim, HostError> {
-        let replaces = aim.replaces.as_deref().map(|old| self.place_of(old)).transpose()?;
-        Ok(stria_tree::Aim { array: aim.span.clone(), force: aim.force, replaces })
+    fn join_request(&self, join: &JoinByPath) -> Result<stria_tree::JoinRequest, HostError> {
+        let replaces = join.replaces.as_deref().map(|old| self.place_of(old)).transpose()?;
+        Ok(stria_tree::JoinRequest { array: join.span.clone(), force: join.force, replaces })
     }
 
     /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the coordinator.
     ///
     /// # Errors
     /// The drive may not join.
-    pub(crate) fn metadata_for(&self, new: &NewDriveFound, aim: &Aim) -> Result<Option<NewMetadata>, HostError> {
-        Ok(self.tree.plan_join(new, &self.aim(aim)?)?.writes)
+    pub(crate) fn metadata_for(&self, new: &FoundDrive, join: &JoinByPath) -> Result<Option<NewMetadata>, HostError> {
+        Ok(self.tree.plan_join(new, &self.join_request(join)?)?.writes)
     }
 
     /// Offers a drive on the coordinator under a number. Returns the command by which it joins.
     ///
     /// # Errors
     /// The drive may not join, or not in the way for which it was prepared.
-    pub(crate) fn offer_first(&mut self, prepared: PreparedDrive, aim: &Aim, number: u64) -> Result<Joined, HostError> {
+    pub(crate) fn offer_first(&mut self, prepared: PreparedDrive, join: &JoinByPath, number: u64) -> Result<Joined, HostError> {
         let PreparedDrive { new, ready, is_new } = prepared;
-        let (aim, ring) = (self.aim(aim)?, self.ring.clone());
+        let (join, ring) = (self.join_request(join)?, self.ring.clone());
         let mut notes = Vec::new();
-        let mut joined = self.tree.offer_first(&new, is_new, &aim, number, || {
+        let mut joined = self.tree.offer_first(&new, is_new, &join, number, || {
             let (device, drive, told) = ready.bind(&ring, true);
             notes = told;
             (device, drive)

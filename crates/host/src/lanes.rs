@@ -6,9 +6,9 @@
 
 use crate::hosted::EventSender;
 use crate::merger::EventMerger;
-use crate::newcomer::{Aim, PreparedDrive};
+use crate::newcomer::{JoinByPath, PreparedDrive};
 use crate::open::open_on_coordinator;
-use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, NewDrive, Notice, OpenOptions};
+use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, Notice, OpenOptions, OpenedDrive};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -234,14 +234,14 @@ impl ArrayLanes {
     /// As `open`; the drive carries something and `force` is not set, or it is unsuitable.
     pub fn add(
         &self,
-        open: impl FnOnce() -> Result<NewDrive, HostError>,
+        open: impl FnOnce() -> Result<OpenedDrive, HostError>,
         span: Option<String>,
         force: bool,
     ) -> Result<String, HostError> {
         self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
         let mut held = None;
         let text = AllLanes(self).add(|_| {
-            let (drive, turn) = self.prepare(open()?, Aim { span, force, replaces: None })?;
+            let (drive, turn) = self.prepare(open()?, JoinByPath { span, force, replaces: None })?;
             held = Some((drive.0.ready.drive.clone(), turn));
             Ok(drive)
         })?;
@@ -252,20 +252,24 @@ impl ArrayLanes {
     /// Prepares a drive to join. Its metadata are written on a thread of their own, beside other commands. So the array may have changed, and
     /// the drive is checked again when it joins, in the turn that this returns. As long as the caller holds the drive too, no lane is its
     /// last owner, which may have to wait for it.
-    fn prepare(&self, new: NewDrive, aim: Aim) -> Result<((PreparedDrive, Aim), MutexGuard<'_, ()>), HostError> {
-        let (found, first) = (new.found(), aim.clone());
+    fn prepare(
+        &self,
+        new: OpenedDrive,
+        join: JoinByPath,
+    ) -> Result<((PreparedDrive, JoinByPath), MutexGuard<'_, ()>), HostError> {
+        let (found, first) = (new.found(), join.clone());
         let metadata = self.on_coordinator(move |array| array.metadata_for(&found, &first))??;
         let prepared = new.prepare(metadata)?;
-        Ok(((prepared, aim), self.one_at_a_time()))
+        Ok(((prepared, join), self.one_at_a_time()))
     }
 
     /// Replaces a drive that still works: the new one is added as a spare, filled by copy, and then takes the slot.
     ///
     /// # Errors
     /// As [`ArrayLanes::add`].
-    pub fn replace(&self, old: PathBuf, new: NewDrive, force: bool) -> Result<String, HostError> {
+    pub fn replace(&self, old: PathBuf, new: OpenedDrive, force: bool) -> Result<String, HostError> {
         let old = self.known(old)?;
-        let (drive, _turn) = self.prepare(new, Aim { span: None, force, replaces: Some(old) })?;
+        let (drive, _turn) = self.prepare(new, JoinByPath { span: None, force, replaces: Some(old) })?;
         let _held = drive.0.ready.drive.clone();
         let text = AllLanes(self).join(drive)?;
         self.each(|array| array.look_for_holes())?;
@@ -468,7 +472,7 @@ struct AllLanes<'a>(&'a ArrayLanes);
 
 impl Lanes for AllLanes<'_> {
     type Drive = HostedDrive;
-    type Prepared = (PreparedDrive, Aim);
+    type Prepared = (PreparedDrive, JoinByPath);
     type Error = HostError;
 
     fn on_each(&mut self, work: impl Fn(&mut Tree<HostedDrive>) + Clone + Send + 'static) -> Result<(), HostError> {
@@ -483,10 +487,10 @@ impl Lanes for AllLanes<'_> {
         self.0.carry_out(array, command)
     }
 
-    fn offer(&mut self, (prepared, aim): (PreparedDrive, Aim)) -> Result<Joined, HostError> {
+    fn offer(&mut self, (prepared, join): (PreparedDrive, JoinByPath)) -> Result<Joined, HostError> {
         let drive = prepared.ready.drive.clone();
         let number = self.0.offer_count.fetch_add(1, Ordering::SeqCst);
-        let joined = self.0.on_coordinator(move |array| array.offer_first(prepared, &aim, number))??;
+        let joined = self.0.on_coordinator(move |array| array.offer_first(prepared, &join, number))??;
         let (index, number) = (joined.array, joined.offer);
         for lane in &self.0.lanes[1..] {
             let drive = drive.clone();

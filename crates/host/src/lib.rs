@@ -33,7 +33,7 @@ pub use examine::{Examined, examine};
 pub use hosted::{HostedArray, Notice, NoticeKind};
 pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, LaneReport};
-pub use newcomer::NewDrive;
+pub use newcomer::OpenedDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_readable, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};

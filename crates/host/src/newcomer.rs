@@ -19,18 +19,18 @@ use stria_tree::NewMetadata;
 use uuid::Uuid;
 
 /// A drive that joins: what the coordinator must know of it.
-pub(crate) type NewDriveFound = stria_tree::NewDrive<Identity>;
+pub(crate) type FoundDrive = stria_tree::NewDrive<Identity>;
 
 /// A drive that was opened and inspected.
-pub struct NewDrive {
+pub struct OpenedDrive {
     drive: SyncDrive,
     path: PathBuf,
-    new: Arc<NewDriveFound>,
+    new: Arc<FoundDrive>,
 }
 
 /// The way in which a drive joins.
 #[derive(Clone, Debug)]
-pub(crate) struct Aim {
+pub(crate) struct JoinByPath {
     /// The array of the tree, by name.
     pub span: Option<String>,
     /// True if data on it may be overwritten.
@@ -41,13 +41,13 @@ pub(crate) struct Aim {
 
 /// A drive with its metadata on it, ready to join.
 pub(crate) struct PreparedDrive {
-    pub new: Arc<NewDriveFound>,
+    pub new: Arc<FoundDrive>,
     pub ready: ReadyDrive,
     /// True if its metadata are new.
     pub is_new: bool,
 }
 
-impl NewDrive {
+impl OpenedDrive {
     /// Opens a drive for an array, in the same I/O mode as the array's other drives.
     ///
     /// # Errors
@@ -64,12 +64,12 @@ impl NewDrive {
                 device_uuid: *Uuid::new_v4().as_bytes(),
             };
             let (path, identity) = (info.path.clone(), info.identity);
-            let new = NewDriveFound { identity, candidate, adopt };
+            let new = FoundDrive { identity, candidate, adopt };
             Ok(Self { drive, path, new: Arc::new(new) })
         })
     }
 
-    pub(crate) fn found(&self) -> Arc<NewDriveFound> {
+    pub(crate) fn found(&self) -> Arc<FoundDrive> {
         Arc::clone(&self.new)
     }
 

@@ -318,7 +318,7 @@ fn times_of_a_rebuild_or_copy_are_not_left_in_the_recent_ones() {
         assert!(read_by_rebuild > 0);
         forgets(&running);
         running.array.remove(first.clone()).expect("it has failed");
-        running.array.add(|| NewDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
+        running.array.add(|| OpenedDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
         running.array.replace_by_spare(second, first).expect("both are there");
         running.settle();
         assert!(reads(&running) > read_by_rebuild);
@@ -362,7 +362,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
             running.settle();
             // The member was dropped and not stopped, so it cannot return.
             array.remove(first.clone()).expect("it has failed");
-            let text = array.add(|| NewDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
+            let text = array.add(|| OpenedDrive::open(&first, IoOptions::default()), None, true).expect("it suits");
             assert!(text.contains("as a new spare"), "{text}");
             let text = array.replace_by_spare(second.clone(), first.clone()).expect("both are there");
             assert!(text.is_some_and(|text| text.contains("is being rebuilt to replace")));
@@ -388,7 +388,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         array.fail(spare.clone()).expect("redundant");
         array.remove(spare.clone()).expect("it has failed");
         tank.load(&remote, 6, |round| round == 3);
-        let text = array.add(|| NewDrive::open(&spare, IoOptions::default()), None, false).expect("it was here");
+        let text = array.add(|| OpenedDrive::open(&spare, IoOptions::default()), None, false).expect("it was here");
         assert!(text.contains("is back in slot"), "{text}");
         running.scrub();
         tank.verify(&remote);
@@ -427,7 +427,7 @@ fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
     drive.write_all_at(&superblock.encode(), at * 512).expect("the client's");
     drop(drive);
     let add = |force| {
-        let open = || NewDrive::open(&loose, IoOptions::default());
+        let open = || OpenedDrive::open(&loose, IoOptions::default());
         running.array.add(open, Some("tank-span0".into()), force)
     };
     let refused = add(false).expect_err("it carries something").to_string();
@@ -458,7 +458,7 @@ fn a_former_member_of_a_failed_array_is_overwritten_by_force_only() {
         start
     };
     let before = start_of();
-    let refused = array.add(|| NewDrive::open(&first, IoOptions::default()), None, false).expect_err("it may be needed");
+    let refused = array.add(|| OpenedDrive::open(&first, IoOptions::default()), None, false).expect_err("it may be needed");
     assert!(refused.to_string().contains("nothing was written") && refused.to_string().contains("--force"), "{refused}");
     assert!(start_of() == before, "something was written");
 }

@@ -102,11 +102,11 @@ fn start_watcher(json: bool) -> Result<u8, Failure> {
     }
     print(&text);
     // In JSON the reason of a failure is on standard output, too.
-    let has_failed = json && serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|told| told.get("error").is_some());
+    let has_failed = json && serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|answer| answer.get("error").is_some());
     if !text.is_empty() && !has_failed {
         return Ok(0);
     }
-    // It has told why.
+    // It has printed the reason.
     let code = watcher.wait().map_err(failed)?.code();
     Ok(code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1))
 }
@@ -194,7 +194,7 @@ impl Watcher {
     fn connect_again(&mut self) {
         let (path, since) = (self.device.path(), Instant::now());
         let path = path.display();
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             let error = match self.try_once() {
                 Ok(()) => {
@@ -203,9 +203,9 @@ impl Watcher {
                 }
                 Err(error) => error.to_string(),
             };
-            if told != error {
+            if reported != error {
                 tracing::warn!("{path} has lost its server, and its requests wait: {error}");
-                told = error;
+                reported = error;
             }
             if since.elapsed() > SOON_BACK
                 && let Err(error) = self.device.release_requests()

@@ -3,6 +3,7 @@
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, ErrorBody};
 use crate::sockets;
+use crate::view::no_array_served;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
@@ -102,7 +103,7 @@ impl Client {
             Ok::<_, Boxed>((ok, response.into_body().collect().await?.to_bytes()))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-        let told = |error: &dyn std::fmt::Display| {
+        let failed = |error: &dyn std::fmt::Display| {
             let socket = self.socket.display();
             Failure::Failed(format!("no answer from the serve at {socket}: {error}; does it run? (`stria status` lists all)"))
         };
@@ -113,7 +114,7 @@ impl Client {
             }
         };
         let (ok, bytes) = match runtime.block_on(in_time) {
-            Ok(outcome) => outcome.map_err(|error| told(&error))?,
+            Ok(outcome) => outcome.map_err(|error| failed(&error))?,
             Err(patience) => {
                 let (who, seconds) = (self.who(), patience.as_secs().max(1));
                 let what = "it is stopped, or stuck; see its log";
@@ -121,7 +122,7 @@ impl Client {
             }
         };
         if ok {
-            return serde_json::from_slice(&bytes).map_err(|error| told(&error));
+            return serde_json::from_slice(&bytes).map_err(|error| failed(&error));
         }
         let error = serde_json::from_slice(&bytes).map(|body: ErrorBody| body.error);
         Err(error.unwrap_or_else(|_| ApiError::new(ApiErrorKind::Failed, String::from_utf8_lossy(&bytes))).into())
@@ -207,10 +208,7 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
             Err(Failure::Failed(what))
         }
         1 => Ok(found.remove(0)),
-        0 if known.is_empty() => {
-            Err(Failure::Failed(format!("no array is served, so none is called \"{name}\": start one with `stria serve`")))
-        }
-        0 => Err(Failure::Failed(format!("no array \"{name}\" is served; served are: {}", known.join(", ")))),
+        0 => Err(Failure::Failed(no_array_served(name, &known))),
         _ => {
             let sockets: Vec<String> = found.iter().map(|(client, _)| client.socket.display().to_string()).collect();
             Err(Failure::Failed(format!("several arrays \"{name}\" are served ({}): choose with --socket", sockets.join(", "))))

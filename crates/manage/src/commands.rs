@@ -23,7 +23,7 @@ use crate::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
-use crate::{attach, plain_status, progress, status, tools, view};
+use crate::{attach, meant, plain_status, progress, status, tools, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -196,7 +196,8 @@ fn locate(command: &cli::Locate, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
+/// What is to be made.
+fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
     let level = create.level;
     let span_level = match level {
         ArrayLevel::Single(level) | ArrayLevel::Striped(level) => level,
@@ -209,53 +210,61 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     if create.spans.is_some() && matches!(level, ArrayLevel::Single(_)) {
         return Err(Failure::Usage(format!("--spans is for levels 50 and 60, not for {level}")));
     }
-    let drives: Vec<Option<PathBuf>> =
-        create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect();
-    let spares: Vec<PathBuf> = create.spare.iter().map(|path| absolute(path)).collect();
-    let paths: Vec<PathBuf> = drives.iter().flatten().chain(&spares).cloned().collect();
-    // A file may hang, and is named as such below.
-    let is_empty = |path: &PathBuf| {
-        let path = path.clone();
-        move || path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
-    };
-    let empty = stria_drive::within_each(LOOK_WITHIN, &paths, is_empty);
-    if let Some((empty, _)) = paths.iter().zip(empty).find(|(_, is_empty)| matches!(is_empty, Ok(true))) {
-        let empty = empty.display();
-        return Err(Failure::Failed(format!(
-            "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {empty}`"
-        )));
-    }
-    let mut spec = CreateSpec {
+    Ok(CreateSpec {
         name: create.name,
         level,
         layout,
         strip_sectors: create.strip,
         span_count: create.spans,
-        drives,
-        spares,
+        drives: create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect(),
+        spares: create.spare.iter().map(|path| absolute(path)).collect(),
         bitmap: create.bitmap,
         member_sectors_max: create.size,
         log: create.log,
         checksums: create.integrity,
         assume_clean: create.assume_clean,
         force: create.force,
+    })
+}
+
+/// Refuses files without a size, as nothing fits into them.
+fn refuse_empty_files(paths: &[PathBuf]) -> Result<(), Failure> {
+    let is_empty = |path: &PathBuf| {
+        let path = path.clone();
+        move || path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0)
     };
-    let uuid = match stria_host::create(&spec).map_err(Failure::from) {
-        Ok(uuid) => uuid,
+    // A file that hangs is named as such when it is opened.
+    let empty = stria_drive::within_each(LOOK_WITHIN, paths, is_empty);
+    if let Some((empty, _)) = paths.iter().zip(empty).find(|(_, is_empty)| matches!(is_empty, Ok(true))) {
+        let empty = empty.display();
+        return Err(Failure::Failed(format!(
+            "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {empty}`"
+        )));
+    }
+    Ok(())
+}
+
+/// Writes an array, and asks before anything is overwritten. Returns its UUID.
+fn write_array(spec: &mut CreateSpec) -> Result<[u8; 16], Failure> {
+    match stria_host::create(spec).map_err(Failure::from) {
         Err(Failure::Unsafe(sentence)) if output::can_ask() => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;
             spec.force = true;
-            stria_host::create(&spec)?
+            Ok(stria_host::create(spec)?)
         }
-        Err(failure) => return Err(failure),
-    };
+        made => made,
+    }
+}
+
+fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
+    let mut spec = create_spec(create)?;
+    let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
+    refuse_empty_files(&paths)?;
+    let uuid = write_array(&mut spec)?;
     let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
     let made = found.assemblies.iter().find(|assembly| assembly.uuid == uuid);
     let Some(start) = made.and_then(|assembly| assembly.outcome.as_ref().ok()) else {
-        return Err(Failure::Failed(format!(
-            "array \"{}\" was written, but cannot be read back: see `stria examine`",
-            spec.name
-        )));
+        return Err(Failure::Failed(meant::cannot_be_read_back(&spec.name)));
     };
     let bytes = start.config.geometry.capacity_sectors() * 512;
     // For a 50 or 60 the spans' strip counts: that is what a drive holds of a stripe.
@@ -270,8 +279,9 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         let strip = if has_strips { format!(", strip {} ({chosen})", size::show(strip)) } else { String::new() };
         let checksums = if spec.checksums { ", with checksums" } else { "" };
         format!(
-            "array \"{}\" is made: RAID {level}, {} of {} drives{strip}{checksums}, {uuid}",
+            "array \"{}\" is made: RAID {}, {} of {} drives{strip}{checksums}, {uuid}",
             spec.name,
+            spec.level,
             size::show(bytes),
             paths.len()
         )
@@ -281,7 +291,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     let next = serve_command(&paths);
     say(json, words, || {
         let strip_bytes = has_strips.then_some(strip);
-        json!({"name": spec.name, "uuid": uuid, "level": level.to_string(), "size_bytes": bytes, "strip_bytes": strip_bytes,
+        json!({"name": spec.name, "uuid": uuid, "level": spec.level.to_string(), "size_bytes": bytes, "strip_bytes": strip_bytes,
             "warnings": warnings, "next": next})
     });
     if !json {
@@ -552,8 +562,7 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     }
     if let Some(name) = absent {
         let known: Vec<&str> = found.assemblies.iter().map(|assembly| short_name(&assembly.name)).collect();
-        let known = if known.is_empty() { "none lies there".into() } else { format!("there are: {}", known.join(", ")) };
-        return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives; {known}")));
+        return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives ({})", view::there_are(&known))));
     }
     let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
     Ok(refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0))

@@ -86,7 +86,7 @@ impl Keeper {
         // None is forgotten until the first look has ended.
         let shown = Arc::new(Mutex::new(arrays.iter().map(Entry::view).collect()));
         let ending = Arc::<AtomicBool>::default();
-        let (listening, told) = (false, Vec::new());
+        let (listening, reported) = (false, Vec::new());
         let mut work = Work {
             config_path,
             config,
@@ -96,7 +96,7 @@ impl Keeper {
             shown: Arc::clone(&shown),
             ending: Arc::clone(&ending),
             listening,
-            told,
+            reported,
             reloaded: Box::new(reloaded),
             held: Vec::new(),
             in_need: Vec::new(),
@@ -269,7 +269,7 @@ struct Work {
     /// Clients may connect.
     listening: bool,
     /// Drives that could not be read, as they were reported.
-    told: Vec<String>,
+    reported: Vec<String>,
     /// Learns of another configuration.
     reloaded: Box<dyn Fn(&Config) + Send>,
     /// The free drives of the pool of spares, locked.
@@ -365,10 +365,10 @@ impl Work {
         let errors = self.drives.scan(&self.config.daemon, &self.config.spares.drives, is_silent);
         errors.iter().filter_map(HostError::silent_drive).for_each(|path| self.wait_for(path));
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        for error in errors.iter().filter(|error| !self.told.contains(error)) {
+        for error in errors.iter().filter(|error| !self.reported.contains(error)) {
             tracing::debug!("not looked at: {error}");
         }
-        self.told = errors;
+        self.reported = errors;
     }
 
     /// The drive has not answered: it is looked at again once it does.
@@ -614,9 +614,7 @@ impl Work {
         }
         let Some(index) = self.arrays.iter().position(names) else {
             let known: Vec<String> = self.arrays.iter().map(Entry::name).collect();
-            let known = if known.is_empty() { "there is none".into() } else { format!("there are {}", known.join(", ")) };
-            let text = format!("no array \"{name}\" belongs to Stria ({known}): `stria adopt` takes one");
-            return Err(ApiError::new(ApiErrorKind::NotFound, text));
+            return Err(ApiError::new(ApiErrorKind::NotFound, view::no_array_of_stria(name, &known)));
         };
         if matches!(self.arrays[index].state, State::Served(_)) {
             return Ok(format!("array \"{name}\" is served already"));
@@ -661,8 +659,8 @@ impl Work {
         if write.is_none() && drive_caches.is_none() {
             return None;
         }
-        let told = self.service.set(name, &SettingsRequest { write, drive_caches, ..SettingsRequest::default() });
-        Some(told.map_or_else(|error| error.to_string(), |done| done.message))
+        let set = self.service.set(name, &SettingsRequest { write, drive_caches, ..SettingsRequest::default() });
+        Some(set.map_or_else(|error| error.to_string(), |done| done.message))
     }
 
     fn reload(&mut self) -> Answer {

@@ -115,7 +115,7 @@ impl LaneSpec {
     /// The view of one lane.
     pub fn view(&self, near: Option<&Near>, takes_clients: bool, index: usize, count: usize, lane: &LaneReport) -> LaneView {
         let cpu = self.cpu(index);
-        let place = match (cpu, near) {
+        let processor = match (cpu, near) {
             (Some(cpu), _) => format!("on processor {cpu} (--cpus)"),
             (None, Some(near)) => near.why.clone(),
             (None, None) => "on any processor".into(),
@@ -128,7 +128,7 @@ impl LaneSpec {
         let number = index + 1;
         LaneView {
             setup: format!(
-                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {}",
+                "{number} of {count} ({why_so_many}), {processor}, {rest}; clients {clients} ({why}); io_uring with {}",
                 lane.ring
             ),
             cpu,

@@ -98,8 +98,8 @@ impl Ledger {
     pub fn open(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join("routine.json");
         let is_awaited = awaited(folder).is_some();
-        let (notes, told) = if is_awaited { (Notes::default(), None) } else { load(&path) };
-        (Self { path, kept: Mutex::new(Kept { notes, is_awaited, ..Kept::default() }), writing: Mutex::default() }, told)
+        let (notes, warning) = if is_awaited { (Notes::default(), None) } else { load(&path) };
+        (Self { path, kept: Mutex::new(Kept { notes, is_awaited, ..Kept::default() }), writing: Mutex::default() }, warning)
     }
 
     /// The notes. Those on a file system that is mounted later are added when it is, and count more than what was noted meanwhile.
@@ -107,11 +107,11 @@ impl Ledger {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
             kept.is_awaited = false;
-            let (notes, told) = load(&self.path);
+            let (notes, warning) = load(&self.path);
             kept.notes.arrays.extend(notes.arrays);
             kept.notes.drives.extend(notes.drives);
-            if let Some(told) = told {
-                tracing::warn!("{told}");
+            if let Some(warning) = warning {
+                tracing::warn!("{warning}");
             }
         }
         kept
@@ -242,8 +242,8 @@ mod tests {
     fn notes_outlive_a_restart_and_a_damaged_file_is_put_aside() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = folder.path().join("state");
-        let (ledger, told) = Ledger::open(&state);
-        assert_eq!(told, None);
+        let (ledger, warning) = Ledger::open(&state);
+        assert_eq!(warning, None);
         ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
         ledger.note_speed("u", &SpeedRequest { max_bytes_per_s: Some(9), ..SpeedRequest::default() });
         let (again, _) = Ledger::open(&state);
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!((speed.min_bytes_per_s, speed.max_bytes_per_s), (Some(1), Some(9)));
         assert!(again.speed("other").is_none());
         fs::write(state.join("routine.json"), "{").expect("a file");
-        let (anew, told) = Ledger::open(&state);
-        assert!(anew.speed("u").is_none() && told.is_some_and(|told| told.contains("routine.json.damaged")));
+        let (anew, warning) = Ledger::open(&state);
+        assert!(anew.speed("u").is_none() && warning.is_some_and(|warning| warning.contains("routine.json.damaged")));
         assert!(state.join("routine.json.damaged").exists());
     }
 

@@ -538,7 +538,7 @@ mod tests {
     }
 
     /// The kinds and urgencies for an array of three members with these changes to its view.
-    fn told(changes: serde_json::Value) -> Vec<(MatterKind, Urgency)> {
+    fn kinds(changes: serde_json::Value) -> Vec<(MatterKind, Urgency)> {
         matters(changes).into_iter().map(|matter| (matter.kind, matter.urgency)).collect()
     }
 
@@ -567,10 +567,10 @@ mod tests {
         let degraded = |left: usize, more: serde_json::Value| {
             let mut changes = serde_json::json!({"/health": "degraded", "/losses_survived": left, "/members/2/role": "failed", "/members/2/failure": "I/O error"});
             changes.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-            told(changes)
+            kinds(changes)
         };
         let json = |text| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-        assert_eq!(told(json("{}")), []);
+        assert_eq!(kinds(json("{}")), []);
         assert_eq!(degraded(1, json("{}")), [(Degraded, Critical)]);
         let filled = |kind: &str, missing: &[usize]| serde_json::json!({"/sweep": sweep(kind), "/members/1/role": "rebuilding", "/missing_slots": missing});
         assert_eq!(degraded(1, filled("rebuild", &[])), [(Rebuilding, Warning)]);
@@ -589,34 +589,34 @@ mod tests {
         // A pause matters where redundancy is lost: a spare waits for its end, the array's or one of the pool.
         assert_eq!(degraded(0, json(r#"{"/paused": true}"#)), [(Paused, Critical)]);
         assert_eq!(degraded(0, json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), [(Paused, Critical)]);
-        assert_eq!(told(json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), []);
-        assert_eq!(told(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
-        assert_eq!(told(json(r#"{"/members/2/role": "failed", "/members/2/failure": "I/O error"}"#)), [(Replaced, Notice)]);
-        assert_eq!(told(json(r#"{"/unreplayed": "no space", "/read_only": true}"#)), [(ReadOnly, Critical)]);
-        assert_eq!(told(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
-        assert_eq!(told(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
-        assert_eq!(told(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);
-        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
-        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
-        assert_eq!(told(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
+        assert_eq!(kinds(json(r#"{"/paused": true, "/members/1/role": "spare"}"#)), []);
+        assert_eq!(kinds(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
+        assert_eq!(kinds(json(r#"{"/members/2/role": "failed", "/members/2/failure": "I/O error"}"#)), [(Replaced, Notice)]);
+        assert_eq!(kinds(json(r#"{"/unreplayed": "no space", "/read_only": true}"#)), [(ReadOnly, Critical)]);
+        assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
+        assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
+        assert_eq!(kinds(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);
+        assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
+        assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
+        assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
         let silent = json(
             r#"{"/silent_s": 9, "/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members/1/no_room": true}"#,
         );
-        assert_eq!(told(silent), [(Silent, Critical)], "all else was so before");
+        assert_eq!(kinds(silent), [(Silent, Critical)], "all else was so before");
     }
 
     #[test]
     fn silent_members_that_the_array_cannot_do_without_are_one_matter_and_none_is_failed() {
-        let told = |left: usize| {
+        let silent_beside = |left: usize| {
             let changes =
                 serde_json::json!({"/members/0/waiting_ms": 9000, "/members/2/waiting_ms": 7000, "/losses_survived": left});
             matters(changes)
         };
-        let all = told(1);
+        let all = silent_beside(1);
         assert_eq!(all.iter().map(|matter| matter.kind).collect::<Vec<_>>(), [MatterKind::MembersSilent]);
         assert_eq!(all[0].drives, ["/dev/0", "/dev/2"]);
         assert!(!all[0].action.contains("stria fail") && all[0].means.contains("controller"), "{all:?}");
-        let each = told(2);
+        let each = silent_beside(2);
         assert!(
             each.iter().all(|matter| matter.kind == MatterKind::MemberSilent && matter.action.contains("stria fail")),
             "{each:?}"

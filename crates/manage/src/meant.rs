@@ -1,6 +1,7 @@
 //! The array that a command means, found on drives.
 
 use crate::config::Uuid;
+use crate::view::there_are;
 use std::path::PathBuf;
 use stria_block::shown;
 use stria_format::md::Assembly;
@@ -36,6 +37,11 @@ pub fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
     paths
 }
 
+/// The failure of a creation whose result cannot be found.
+pub fn cannot_be_read_back(name: &str) -> String {
+    format!("array \"{name}\" was written, but cannot be read back: see `stria examine`")
+}
+
 /// The one array that is meant, by name, UUID, or because there is no other.
 pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
     let is_named =
@@ -54,10 +60,11 @@ pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a As
         },
         [] if names.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
         [] => {
-            let known = list(&assemblies.iter().collect::<Vec<_>>());
-            let known = if known.is_empty() { "no array at all".into() } else { known };
-            let names = names.join(", ");
-            Err(Failure::Failed(format!("no array \"{names}\" was found ({known} was); name its drives if they are image files")))
+            let known: Vec<String> = assemblies.iter().map(|one| list(&[one])).collect();
+            let (names, known) = (names.join(", "), there_are(&known));
+            Err(Failure::Failed(format!(
+                "no array \"{names}\" lies on these drives ({known}): name its drives if they are image files"
+            )))
         }
         several => Err(Failure::Usage(format!("several arrays are meant: name one by its UUID, of {}", list(several)))),
     }

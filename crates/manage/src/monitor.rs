@@ -47,7 +47,7 @@ const GLANCE_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// The array of a message that is about none.
 const NO_ARRAY: &str = "none";
-/// An array of the configuration that is not served for so long is told, unless `degraded-after` says otherwise.
+/// An array of the configuration that is not served for so long is reported, unless `degraded-after` says otherwise.
 const NOT_SERVED_FOR: Duration = Duration::from_secs(30);
 
 /// A cause that stands, as `stria alarm` shows it.
@@ -83,7 +83,7 @@ pub struct Monitor {
     adopted: OnceLock<Adopted>,
     /// The drives of the machine, where they are known.
     drives: OnceLock<Drives>,
-    /// So long may an array of the configuration be missing before that is told.
+    /// So long may an array of the configuration be missing before that is reported.
     patience: Mutex<Duration>,
 }
 
@@ -161,7 +161,7 @@ impl Monitor {
         self.set_patience(patience);
     }
 
-    /// Changes the time for which an array may wait for its drives untold. One that waits for ever is told after the usual time.
+    /// Changes the time for which an array may wait for its drives before that is reported. One that waits for ever is reported after the usual time.
     pub fn set_patience(&self, patience: Option<Duration>) {
         *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience.unwrap_or(NOT_SERVED_FOR);
     }
@@ -268,9 +268,9 @@ impl Monitor {
             };
             let (subject, Condition { event, text, .. }) = (message.subject(), &message.cause);
             let channels = self.messenger.names().join(", ");
-            let told = if channels.is_empty() { "no channel is configured".into() } else { format!("by {channels}") };
+            let ways = if channels.is_empty() { "no channel is configured".into() } else { format!("by {channels}") };
             // The event that raised it has said what happened.
-            let text = if event.has_event() { format!("{subject} ({told})") } else { format!("{subject} ({told}): {text}") };
+            let text = if event.has_event() { format!("{subject} ({ways})") } else { format!("{subject} ({ways}): {text}") };
             service.events().push(crate::view::plain_event(&message.cause.array, kind, text));
         }
         self.messenger.send(&message);

@@ -28,7 +28,7 @@ fn unescaped(field: &str) -> PathBuf {
         .into()
 }
 
-/// Sources of mounts, with their places.
+/// Sources of mounts, with their mount points.
 pub fn mounted() -> Vec<(String, String)> {
     let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let parts = |line: &str| {
@@ -53,7 +53,7 @@ pub fn users(path: &Path, mounts: &[(String, String)]) -> Vec<String> {
     for device in [name].into_iter().chain(parts) {
         let node = format!("/dev/{device}");
         users.extend(
-            mounts.iter().filter(|(source, _)| *source == node).map(|(_, place)| format!("{node} is mounted on {place}")),
+            mounts.iter().filter(|(source, _)| *source == node).map(|(_, point)| format!("{node} is mounted on {point}")),
         );
         let holders = entries(&Path::new("/sys/class/block").join(&device).join("holders"));
         users.extend(holders.into_iter().map(|holder| format!("/dev/{holder} lies on {node}")));

@@ -109,7 +109,7 @@ pub struct Renamed {
     pub old: String,
     /// The number of drives that have the new one.
     pub drive_count: usize,
-    /// The configuration names it, so the daemon is to be told.
+    /// The configuration names it, so the daemon has to read it again.
     pub is_known: bool,
 }
 
@@ -144,9 +144,9 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
         }
         // By their slots in the array above, which are their numbers.
         let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
-        let place =
+        let slot_above =
             |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
-        spans.sort_by_key(|span| (place(span), span.name.clone()));
+        spans.sort_by_key(|span| (slot_above(span), span.name.clone()));
         let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
         stria_host::rename_spans(&spans, &array.uuid, new)?
     };

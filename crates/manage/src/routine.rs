@@ -39,7 +39,7 @@ const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Work that was refused is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// The time that a look at a drive's place may take.
+/// The time that a look at where a drive sits may take.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
 
 /// The thread's memory of a scrub that it began.

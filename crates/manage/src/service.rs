@@ -33,7 +33,7 @@ use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{Closing, Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
-use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
+use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, Notice, OpenOptions, OpenedDrive, PlannedArray, short_name};
 use stria_terminal::size;
 use tokio::sync::watch;
 
@@ -91,10 +91,44 @@ pub struct Served {
     /// The servers by which it is the disk of virtual machines.
     disks: Mutex<Vec<Arc<VhostUserServer>>>,
     /// Their sockets, with access and the disk's number.
-    places: Mutex<Vec<(PathBuf, SocketAccess, String)>>,
+    disk_sockets: Mutex<Vec<(PathBuf, SocketAccess, String)>>,
 }
 
 impl Served {
+    /// An array whose lanes run. `lanes`: with their terms, and the NUMA node that they are near.
+    fn new(
+        name: &str,
+        planned: &PlannedArray,
+        (lanes, how, near): (ArrayLanes, LaneSpec, Option<Near>),
+        options: OpenOptions,
+        locks: Vec<File>,
+        held: Held,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            uuid: planned.uuid,
+            lanes,
+            how,
+            near,
+            planned: planned.clone(),
+            options,
+            read_only: options.read_only,
+            locks: Mutex::new(locks),
+            held: Mutex::new(held),
+            caches: settings::Caches::default(),
+            block: Mutex::default(),
+            known: Mutex::default(),
+            bounds: Mutex::default(),
+            paused: AtomicBool::default(),
+            measuring: AtomicBool::default(),
+            stopping: AtomicBool::default(),
+            unseen: AtomicBool::default(),
+            is_given_up: AtomicBool::default(),
+            disks: Mutex::default(),
+            disk_sockets: Mutex::default(),
+        }
+    }
+
     fn disks(&self) -> Vec<Arc<VhostUserServer>> {
         lock(&self.disks).clone()
     }
@@ -132,7 +166,7 @@ impl Service {
     /// A service without arrays, on a server without exports.
     pub fn new(nbd: ServerHandle) -> Arc<Self> {
         let events = Arc::new(EventLog::default());
-        let (notices, told) = channel::<Notice>();
+        let (notices, heard) = channel::<Notice>();
         let names = Arc::<Names>::default();
         let (listener, served_as) = (Arc::clone(&events), Arc::clone(&names));
         let hear = move |notice: Notice| {
@@ -144,7 +178,7 @@ impl Service {
         };
         std::thread::Builder::new()
             .name("notices".into())
-            .spawn(move || told.iter().for_each(hear))
+            .spawn(move || heard.iter().for_each(hear))
             .expect("a process that starts has room for a thread");
         let shutdown = watch::channel(false).0;
         let service = Arc::new(Self {
@@ -212,7 +246,7 @@ impl Service {
     pub fn add_disk(&self, name: &str, path: PathBuf, access: SocketAccess, serial: String) -> Result<(), ApiError> {
         let served = self.find(name)?;
         let text = format!("array \"{name}\" is the disk of a virtual machine at {}", path.display());
-        lock(&served.places).push((path.clone(), access, serial.clone()));
+        lock(&served.disk_sockets).push((path.clone(), access, serial.clone()));
         let disk = VhostUserDisk { name: name.to_owned(), serial, device: served.lanes.remote(), read_only: served.read_only };
         let disk = VhostUserServer::prepare(path, access, disk);
         let disk = disk.map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
@@ -275,33 +309,12 @@ impl Service {
             device,
             read_only: options.read_only,
         };
-        let served = Served {
-            name: name.to_owned(),
-            uuid: planned.uuid,
-            lanes,
-            how,
-            near,
-            planned: planned.clone(),
-            options,
+        let held = Held {
+            write: options.write_policy.into(),
+            drive_caches: options.drive_caches.filter(|_| caches.is_ok()),
             read_only: options.read_only,
-            locks: Mutex::new(locks),
-            held: Mutex::new(Held {
-                write: options.write_policy.into(),
-                drive_caches: options.drive_caches.filter(|_| caches.is_ok()),
-                read_only: options.read_only,
-            }),
-            caches: settings::Caches::default(),
-            block: Mutex::default(),
-            known: Mutex::default(),
-            bounds: Mutex::default(),
-            paused: AtomicBool::new(false),
-            measuring: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            unseen: AtomicBool::default(),
-            is_given_up: AtomicBool::default(),
-            disks: Mutex::default(),
-            places: Mutex::default(),
         };
+        let served = Served::new(name, planned, (lanes, how, near), options, locks, held);
         let block = block.map(|block| UblkDevice::start(&export, planned.uuid, &block.options(count))).transpose();
         let outcome = block.map_err(|error| error.to_string()).and_then(|block| {
             *lock(&served.block) = block;
@@ -313,8 +326,8 @@ impl Service {
             return Err(HostError::Refused(reason));
         }
         let ways = self.ways_to(&served);
-        let places: Vec<&str> = ways.iter().map(|(_, place)| place.as_str()).collect();
-        let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), places.join(" and "));
+        let addresses: Vec<&str> = ways.iter().map(|(_, address)| address.as_str()).collect();
+        let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), addresses.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         let served = Arc::new(served);
         self.set_kept_speed(&served);
@@ -367,10 +380,10 @@ impl Service {
             let answer = served.lanes.report_within(left.max(patience / 20));
             // A lane that has ended by a panic answers nothing any more, and an array that stops has none.
             let is_gone = answer.is_err() && self.serves(&served.name) && !served.stopping.load(Ordering::SeqCst);
-            let (still, lane, place) = served.lanes.stands_still();
+            let (still, lane, waits_in) = served.lanes.stands_still();
             let name = &served.name;
             match answer {
-                Ok(None) if still >= patience && place.is_none() => {
+                Ok(None) if still >= patience && waits_in.is_none() => {
                     return Err(format!("lane {lane} of array \"{name}\" has not answered for {} s", still.as_secs()));
                 }
                 Err(error) if is_gone => return Err(format!("a lane of array \"{name}\" has ended: {error}")),
@@ -388,7 +401,7 @@ impl Service {
         let arrays = lock(&self.arrays);
         arrays.iter().find(|served| served.name == name).cloned().ok_or_else(|| {
             let names: Vec<&str> = arrays.iter().map(|served| served.name.as_str()).collect();
-            ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" is served here; served are: {}", names.join(", ")))
+            ApiError::new(ApiErrorKind::NotFound, view::no_array_served(name, &names))
         })
     }
 
@@ -852,8 +865,8 @@ impl Service {
 
     /// Stops the array and its lanes. Returns the last state, in words.
     fn end(&self, served: &Served) -> Result<String, ApiError> {
-        let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
-        Ok(view::array(&served.lanes.stop(told)?).state)
+        let warn = |text| self.events.push(view::plain_event(&served.name, "warning", text));
+        Ok(view::array(&served.lanes.stop(warn)?).state)
     }
 }
 
@@ -910,16 +923,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Checks that lanes make progress, until the service is gone. A lane that stands still is reported here, as it cannot report
 /// itself.
 fn watch(service: &Weak<Service>) {
-    let mut told: BTreeSet<String> = BTreeSet::new();
+    let mut reported: BTreeSet<String> = BTreeSet::new();
     loop {
         std::thread::sleep(WATCH_EVERY);
         let Some(service) = service.upgrade() else { return };
         for served in service.all() {
-            let (still, lane, place) = served.lanes.stands_still();
+            let (still, lane, waits_in) = served.lanes.stands_still();
             let name = &served.name;
             service.look_at_caches(&served);
             if still < STILL_FOR {
-                if told.remove(name) {
+                if reported.remove(name) {
                     let text = format!("array \"{name}\" answers again");
                     service.events.push(view::plain_event(name, "lane_answers", text));
                 }
@@ -927,7 +940,7 @@ fn watch(service: &Weak<Service>) {
                 if served.lanes.is_awake() {
                     let _ = service.view(&served, STATUS_WITHIN);
                 }
-            } else if told.insert(name.clone()) {
+            } else if reported.insert(name.clone()) {
                 let waits = match &*lock(&served.known) {
                     Some(view) => waiting(view),
                     None => Vec::new(),
@@ -936,9 +949,9 @@ fn watch(service: &Weak<Service>) {
                     true => String::new(),
                     false => format!("; these drives had requests to answer: {}", waits.join(", ")),
                 };
-                let place = place.map_or_else(String::new, |place| format!(", in the kernel ({place})"));
+                let waits_in = waits_in.map_or_else(String::new, |function| format!(", in the kernel ({function})"));
                 let text = format!(
-                    "lane {lane} of array \"{name}\" has stood still for {} s{place}{drives}; requests that need it wait",
+                    "lane {lane} of array \"{name}\" has stood still for {} s{waits_in}{drives}; requests that need it wait",
                     still.as_secs()
                 );
                 service.events.push(view::plain_event(name, "lane_silent", text));
@@ -954,8 +967,8 @@ fn waiting(view: &ArrayView) -> Vec<String> {
 }
 
 /// Opens a drive. One that this array uses already cannot join it again.
-fn open_new(served: &Served, path: &Path) -> Result<NewDrive, HostError> {
-    NewDrive::open(path, served.options.io).map_err(|error| {
+fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> {
+    OpenedDrive::open(path, served.options.io).map_err(|error| {
         let holds =
             |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
         if !served.lanes.report().is_ok_and(|array| holds(&array)) {

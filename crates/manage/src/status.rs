@@ -221,14 +221,14 @@ fn notes(member: &MemberView) -> Vec<String> {
 /// Rows in the order of slots, failed members at the end. `blank`: the rest of the row of a slot without a member.
 fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &[&str]) -> Vec<Vec<String>> {
     let slot_of = |slot: Option<usize>| slot.map_or("-".into(), |slot| slot.to_string());
-    let place = |member: &MemberView| if member.role == "failed" { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
+    let order = |member: &MemberView| if member.role == "failed" { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
     let mut rows: Vec<(usize, Vec<String>)> =
-        view.members.iter().map(|member| (place(member), [vec![slot_of(member.slot)], row(member)].concat())).collect();
+        view.members.iter().map(|member| (order(member), [vec![slot_of(member.slot)], row(member)].concat())).collect();
     for slot in &view.missing_slots {
         let blank = blank.iter().map(|&text| text.to_owned()).collect();
         rows.push((*slot, [vec![slot_of(Some(*slot))], blank].concat()));
     }
-    rows.sort_by_key(|(place, _)| *place);
+    rows.sort_by_key(|(order, _)| *order);
     rows.into_iter().map(|(_, row)| row).collect()
 }
 

@@ -61,9 +61,9 @@ pub fn with_names(command: Command) -> Command {
 /// The same with all options of the installed tools, for completions.
 pub fn with_options(command: Command) -> Command {
     TOOLS.into_iter().fold(with_names(command), |command, (tool, about)| {
-        let told = process::Command::new(program::find(&format!("stria-{tool}"))).arg(describe::FLAG).output();
-        match told.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok()) {
-            Some(told) => command.mut_subcommand(tool, |_| describe::command(tool, &told).about(about)),
+        let described = process::Command::new(program::find(&format!("stria-{tool}"))).arg(describe::FLAG).output();
+        match described.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok()) {
+            Some(described) => command.mut_subcommand(tool, |_| describe::command(tool, &described).about(about)),
             None => command,
         }
     })
@@ -87,8 +87,8 @@ mod tests {
         ];
         for (line, expected) in cases {
             let found = Handover::of(line.split_whitespace().map(OsString::from));
-            let told = found.map(|found| (found.tool, found.arguments.join(" ".as_ref()).into_string().expect("text")));
-            assert_eq!(told.as_ref().map(|(tool, rest)| (*tool, &**rest)), expected, "{line}");
+            let described = found.map(|found| (found.tool, found.arguments.join(" ".as_ref()).into_string().expect("text")));
+            assert_eq!(described.as_ref().map(|(tool, rest)| (*tool, &**rest)), expected, "{line}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::api::{
     ArrayView, BitmapView, ChecksumView, EventView, HealthView, LastDrive, LatencyView, LogView, MemberView, SweepView,
 };
 use crate::clock::now_ms;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
@@ -525,6 +525,37 @@ pub fn is_held(end: &EventView) -> bool {
 /// True of the end of a member that its replacement has followed: no redundancy was lost.
 pub fn is_replaced(event: &EventView) -> bool {
     event.kind == "member_failed" && event.text.ends_with(" was dropped: replaced")
+}
+
+/// The arrays that are known, for a refusal of a name that is none of theirs.
+pub fn there_are<T: AsRef<str>>(known: &[T]) -> String {
+    let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    match &names[..] {
+        [] => "there is none".into(),
+        [one] => format!("there is {one}"),
+        several => format!("there are {}", several.join(", ")),
+    }
+}
+
+/// The refusal of a name that no served array has.
+pub fn no_array_served<T: AsRef<str>>(name: &str, known: &[T]) -> String {
+    if known.is_empty() {
+        return format!("no array is served, so none is called \"{name}\": start one with `stria serve`");
+    }
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    format!("no array \"{name}\" is served; served are: {}", known.join(", "))
+}
+
+/// The refusal of a name that no array of the configuration has.
+pub fn no_array_of_stria<T: AsRef<str>>(name: &str, known: &[T]) -> String {
+    format!("no array \"{name}\" belongs to Stria ({}): `stria adopt` takes one", there_are(known))
+}
+
+/// The refusal of a drive that is no member, in the host's words.
+pub fn does_not_use(view: &ArrayView, drive: &Path) -> String {
+    let members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
+    let known: Vec<&str> = members.map(|member| member.path.as_str()).collect();
+    format!("array \"{}\" does not use {}; it uses {}", view.name, drive.display(), known.join(", "))
 }
 
 /// The beginning of a text, of so many bytes at most.

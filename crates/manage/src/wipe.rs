@@ -106,7 +106,7 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     })
 }
 
-/// Erases drives. All are checked and locked before the first is written. `progress` is told how far a sanitize is, in per cent.
+/// Erases drives. All are checked and locked before the first is written. `progress` receives how far a sanitize is, in per cent.
 ///
 /// # Errors
 /// When a drive is in use, does not offer the means, or fails.

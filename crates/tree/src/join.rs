@@ -44,7 +44,7 @@ pub struct NewDrive<I> {
 
 /// The way in which a drive joins.
 #[derive(Clone, Debug, Default)]
-pub struct Aim {
+pub struct JoinRequest {
     /// The array of the tree, by name, for a drive that was never a member; `None`: the one that lacks a member most.
     pub array: Option<String>,
     /// True if data that is found on it may be overwritten.
@@ -116,13 +116,13 @@ impl<D: MemberDrive> Tree<D> {
     /// Decides what a drive is to become; nothing is changed. On the coordinator.
     ///
     /// # Errors
-    /// The array may not change, the drive does not suit, or it carries something and `aim` does not allow to overwrite that.
-    pub fn plan_join(&self, new: &NewDrive<D::Identity>, aim: &Aim) -> Result<Joining, JoinError> {
+    /// The array may not change, the drive does not suit, or it carries something and `request` does not allow to overwrite that.
+    pub fn plan_join(&self, new: &NewDrive<D::Identity>, request: &JoinRequest) -> Result<Joining, JoinError> {
         self.with_engine(|engine| engine.may_change())?;
         let drive = &new.adopt.name;
         self.refuse_twin(new)?;
-        if let Some((index, member)) = aim.replaces {
-            refuse_contents(&new.candidate, aim.force)?;
+        if let Some((index, member)) = request.replaces {
+            refuse_contents(&new.candidate, request.force)?;
             let holder = self.array(index);
             let old = holder.name_of(member);
             if holder.status().members[member.0].state != MemberState::InSync {
@@ -133,10 +133,10 @@ impl<D: MemberDrive> Tree<D> {
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
         if let Some((index, superblock)) = self.array_of(new) {
-            return self.as_former(index, new, superblock, aim.force);
+            return self.as_former(index, new, superblock, request.force);
         }
-        refuse_contents(&new.candidate, aim.force)?;
-        let index = self.needy(aim.array.as_deref())?;
+        refuse_contents(&new.candidate, request.force)?;
+        let index = self.needy(request.array.as_deref())?;
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
     }
 
@@ -276,11 +276,11 @@ impl<D: MemberDrive> Tree<D> {
         &mut self,
         new: &NewDrive<D::Identity>,
         is_new: bool,
-        aim: &Aim,
+        request: &JoinRequest,
         number: u64,
         bind: impl FnOnce() -> (Box<dyn BlockDevice>, D),
     ) -> Result<Joined, JoinError> {
-        let Joining { array, writes, replaces, text } = self.plan_join(new, aim)?;
+        let Joining { array, writes, replaces, text } = self.plan_join(new, request)?;
         if writes.is_some() != is_new {
             return Err(refused(format!("{} did not join, as the array has changed meanwhile: add it again", new.adopt.name)));
         }

@@ -21,7 +21,7 @@ mod plan;
 mod tree;
 
 pub use create::{ArrayCreation, Maker, NewTree, SpanIdentity, TreeCreation, span_name};
-pub use join::{Aim, JoinError, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
+pub use join::{JoinError, JoinRequest, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
 pub use lanes::Lanes;
 pub use nest::{Nested, Provider, nest, plan_new};
 pub use plan::{Binder, Plan, PlannedMember};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use stria_array::{ArrayStatus, CommandId, Engine, Event, Geometry, LaneEvents, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::{Candidate, MdRecorder};
-use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
+use stria_tree::{ArrayCommand, JoinError, JoinRequest, Joined, NewDrive, Plan, Tree};
 
 /// The number under which a drive joins; one joins at a time.
 const OFFER: u64 = 0;
@@ -231,7 +231,7 @@ impl Node {
         mut new: NewDrive<(usize, u32)>,
         stale: bool,
         replaces: Option<MemberId>,
-    ) -> (NewDrive<(usize, u32)>, Aim) {
+    ) -> (NewDrive<(usize, u32)>, JoinRequest) {
         let leaf = self.leaf(leaf);
         if let Ok(member) = &mut new.candidate.found
             && member.superblock.header.set_uuid == leaf.uuid()
@@ -240,7 +240,7 @@ impl Node {
             member.superblock.header.events = u64::MAX >> 1;
         }
         let replaces = replaces.map(|member| (leaf.index, member));
-        (new, Aim { array: Some(leaf.name().to_owned()), force: true, replaces })
+        (new, JoinRequest { array: Some(leaf.name().to_owned()), force: true, replaces })
     }
 
     /// Offers a drive that was prepared to every lane.
@@ -248,9 +248,9 @@ impl Node {
     /// # Errors
     /// The drive may not join.
     pub(crate) fn offer(&mut self, prepared: &Prepared, power: &Rc<Power>) -> Result<Joined, JoinError> {
-        let Prepared { new, is_new, aim, ready } = prepared;
+        let Prepared { new, is_new, request, ready } = prepared;
         let mut binder = OnLane::new(power);
-        let joined = self.lanes[0].offer_first(new, *is_new, aim, OFFER, || binder.attach(ready))?;
+        let joined = self.lanes[0].offer_first(new, *is_new, request, OFFER, || binder.attach(ready))?;
         for (lane, tree) in self.lanes.iter_mut().enumerate().skip(1) {
             let (device, drive) = binder.turn_to(lane).attach(ready);
             tree.offer(joined.array, joined.offer, device, drive);

@@ -347,8 +347,8 @@ pub fn prepare(
     stale: bool,
     replaces: Option<MemberId>,
 ) -> Result<Prepared, JoinError> {
-    let (new, aim) = node.newcomer(leaf, newcomer(drives, drive), stale, replaces);
-    let joining = node.coordinator().plan_join(&new, &aim)?;
+    let (new, request) = node.newcomer(leaf, newcomer(drives, drive), stale, replaces);
+    let joining = node.coordinator().plan_join(&new, &request)?;
     assert_eq!(joining.array, node.index_of(leaf), "a drive joins the leaf that it was meant for");
     let (is_new, mut candidate) = (joining.writes.is_some(), new.candidate.clone());
     if let Some(metadata) = joining.writes {
@@ -358,5 +358,5 @@ pub fn prepare(
         candidate = candidate_of(drive, &drives[drive].borrow());
     }
     let ready = Ready::new(drive, &drives[drive], &candidate);
-    Ok(Prepared { new, is_new, aim, ready })
+    Ok(Prepared { new, is_new, request, ready })
 }

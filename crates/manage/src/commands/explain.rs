@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn only_a_cause_is_told_as_one() {
-        let told = |kind, reason: &str| {
+        let reason_of = |kind, reason: &str| {
             let matter = Matter {
                 array: "tank".into(),
                 kind,
@@ -142,7 +142,7 @@ mod tests {
             };
             words(&[matter], "").lines().nth(1).expect("the reason").trim().to_owned()
         };
-        assert_eq!(told(MatterKind::Degraded, "I/O error"), "because  /dev/a: I/O error");
-        assert_eq!(told(MatterKind::Silent, "before that: clean"), "before that: clean");
+        assert_eq!(reason_of(MatterKind::Degraded, "I/O error"), "because  /dev/a: I/O error");
+        assert_eq!(reason_of(MatterKind::Silent, "before that: clean"), "before that: clean");
     }
 }

@@ -157,8 +157,8 @@ pub fn words(page: &HealthPage) -> String {
     let mut text = table(&header, &[1, 2, 3, 4, 5, 6, 7], page.drives.iter().map(row).collect()).trim_end().to_owned() + "\n";
     for entry in &page.drives {
         let path = entry.path.display().to_string();
-        if let Some(place) = entry.seat.as_ref().and_then(Seat::words) {
-            text += &format!("{}: {}\n", shown(&path), shown(&place));
+        if let Some(seat) = entry.seat.as_ref().and_then(Seat::words) {
+            text += &format!("{}: {}\n", shown(&path), shown(&seat));
         }
         for finding in entry.health.iter().flat_map(|health| &health.findings) {
             text += &format!("{}: {}: {}\n", shown(&path), finding.verdict.word(), finding.sentence);

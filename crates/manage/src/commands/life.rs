@@ -40,8 +40,8 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     refuse_served(socket, uuid, "rename")?;
     let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
     let renamed = ownership::rename(&path, &assemblies, array, new)?;
-    let told = if renamed.is_known { format!("; {}", tell_daemon(socket)?) } else { String::new() };
-    let words = || renamed.words(new) + &told;
+    let reply = if renamed.is_known { format!("; {}", tell_daemon(socket)?) } else { String::new() };
+    let words = || renamed.words(new) + &reply;
     say(json, words, || json!({"old": renamed.old, "new": new, "uuid": uuid.to_string(), "drives": renamed.drive_count}));
     Ok(())
 }
@@ -97,9 +97,9 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
     if !carries.is_empty() {
         confirm(&format!("Wiping: {}. {}", carries.join("; "), means.meaning()), command.force)?;
     }
-    let mut told = None;
+    let mut shown = None;
     let progress = |path: &Path, percent: u8| {
-        if told.replace(percent) != Some(percent) && !json {
+        if shown.replace(percent) != Some(percent) && !json {
             tell(&format!("{}: {percent} % sanitized; the drive goes on if this is interrupted", path.display()));
         }
     };

@@ -14,15 +14,15 @@ use stria_terminal::Failure;
 pub fn write(folder: &Path) -> Result<(), Failure> {
     let mut command = tools::with_names(Cli::command()).disable_help_subcommand(true);
     command.build();
-    let told = |error: std::io::Error| Failure::Failed(format!("cannot write manual pages into {}: {error}", folder.display()));
+    let failed = |error: std::io::Error| Failure::Failed(format!("cannot write manual pages into {}: {error}", folder.display()));
     let mut todo = vec![("stria".to_owned(), command)];
     while let Some((name, command)) = todo.pop() {
         let subcommands: Vec<clap::Command> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
         todo.extend(subcommands.into_iter().map(|sub| (format!("{name}-{}", sub.get_name()), sub)));
         let mut page = Vec::new();
         let man = Man::new(command.display_name(name.clone())).title(name.to_uppercase()).manual("Stria");
-        man.render(&mut page).map_err(told)?;
-        std::fs::write(folder.join(format!("{name}.1")), page).map_err(told)?;
+        man.render(&mut page).map_err(failed)?;
+        std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
     }
     Ok(())
 }

@@ -35,11 +35,11 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
 
 /// Tells the daemon, and says what has become of the drives.
 fn say_changed(changed: &Changed, key: &str, what: &str, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let told = tell_daemon(socket)?;
+    let reply = tell_daemon(socket)?;
     let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
     say(
         json,
-        || format!("{} {} {what}; {told}", list.join(", "), if list.len() == 1 { "is" } else { "are" }),
+        || format!("{} {} {what}; {reply}", list.join(", "), if list.len() == 1 { "is" } else { "are" }),
         || json!({key: list, "pool": changed.pool}),
     );
     Ok(())

@@ -96,12 +96,12 @@ pub fn pam_check() -> Result<(), Failure> {
 }
 
 fn write(path: &Path, lines: &[TokenLine]) -> Result<(), Failure> {
-    let told = |error: std::io::Error| Failure::Failed(format!("{} cannot be written: {error}", path.display()));
+    let failed = |error: std::io::Error| Failure::Failed(format!("{} cannot be written: {error}", path.display()));
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(told)?;
+        fs::create_dir_all(folder).map_err(failed)?;
     }
     // The file keeps its mode when it is replaced; a new one is for its owner alone.
-    fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(told)?;
+    fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)?;
     let mut text = "# Users of Stria's API: NAME view|operate|admin SHA256. `stria token` writes this file.\n".to_owned();
     text.extend(lines.iter().map(|line| format!("{} {} {}\n", line.name, line.role.word(), line.proof)));
     replace(path, &text)

@@ -133,7 +133,7 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
 /// The drives of the pool that suit, the best first; or why none does.
 fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, String> {
     let like = stria_drive::probe(&need.like).map_err(|error| error.to_string())?;
-    let place = enclosure_of(&need.like);
+    let enclosure = enclosure_of(&need.like);
     let mut reasons = Vec::new();
     let mut fitting: Vec<(bool, u64, PathBuf)> = Vec::new();
     for (path, state) in pool {
@@ -147,7 +147,7 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
             continue;
         };
         let is_other_kind = info.limits.rotational != like.limits.rotational;
-        let is_elsewhere = place.is_some() && enclosure_of(&info.path) != place;
+        let is_elsewhere = enclosure.is_some() && enclosure_of(&info.path) != enclosure;
         if policy.kind == Likeness::Same && is_other_kind {
             reasons.push(format!("{shown} is another kind of drive"));
         } else if policy.enclosure == Likeness::Same && is_elsewhere {
@@ -166,10 +166,10 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
     Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// Gives spares of the pool to arrays that lack members and have none. `told`: what was last said of arrays that got none.
-pub fn give(service: &Service, policy: &Spares, told: &mut Vec<String>) {
+/// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got none.
+pub fn give(service: &Service, policy: &Spares, reported: &mut Vec<String>) {
     if policy.drives.is_empty() {
-        return told.clear();
+        return reported.clear();
     }
     let arrays = service.arrays();
     let needs: Vec<Need> = arrays.iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect();
@@ -185,14 +185,14 @@ pub fn give(service: &Service, policy: &Spares, told: &mut Vec<String>) {
             }
             Err(why) => {
                 let text = format!("\"{whom}\" lacks a member, and no spare of the pool suits: {why}");
-                if !told.contains(&text) {
+                if !reported.contains(&text) {
                     service.events().push(view::plain_event(name, "warning", text.clone()));
                 }
                 said.push(text);
             }
         }
     }
-    *told = said;
+    *reported = said;
 }
 
 fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), String> {

@@ -18,7 +18,7 @@ use stria_health::{DriveHealth, HealthConfig, Seat, read};
 pub const EVERY: Duration = Duration::from_secs(300);
 /// The time that a drive may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause after which a drive outside of arrays that told nothing is asked again: each question to one that hangs costs a thread.
+/// The pause after which a drive outside of arrays that answered nothing is asked again: each question to one that hangs costs a thread.
 const AGAIN_AFTER_S: u64 = 3600;
 
 /// The last answer of one drive.
@@ -33,13 +33,13 @@ pub struct DriveEntry {
     /// The reason why it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The place where it sits.
+    /// Where it sits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<Seat>,
 }
 
 impl DriveEntry {
-    /// Keeps what the last answer told and this one does not.
+    /// Keeps what the last answer had and this one lacks.
     fn keep_from(&mut self, before: &Self) {
         if let (Some(health), Some(before)) = (self.health.as_mut().filter(|health| health.asleep), &before.health) {
             // A drive that sleeps has not become better.
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(path, Path::new("/dev/null"));
         lock(&board.others).values_mut().for_each(|entry| entry.read_at_s -= 9);
         board.refresh_others(vec!["/dev/null".into()], &config);
-        assert_eq!(known(&board), [(path.clone(), read_at_s - 9)], "it told nothing, so it is not asked again at once");
+        assert_eq!(known(&board), [(path.clone(), read_at_s - 9)], "it answered nothing, so it is not asked again at once");
         board.refresh_others(vec![], &config);
         assert!(board.others().is_empty() && board.entries().is_empty());
     }

@@ -9,15 +9,15 @@ use stria_alarm::{AlarmConfig, Condition, Event};
 use stria_health::{DriveHealth, SlowMember, Verdict};
 use stria_terminal::size;
 
-/// A member or an array that has not answered for so long is told.
+/// A member or an array that has not answered for so long is reported.
 const SILENT: Duration = Duration::from_secs(5);
 /// The time that an array may take to start when it no longer waits.
 const STARTING: Duration = Duration::from_secs(5);
 /// A member that waits for so long while others on its link are silent is silent, too.
 const WAITS: Duration = Duration::from_secs(1);
-/// A lost member whose link has further members is told after so long, or with all of them: one cause is one message.
+/// A lost member whose link has further members is reported after so long, or with all of them: one cause is one message.
 const HOLD: Duration = Duration::from_secs(3);
-/// So long after the last data was lost that is told as a cause that lasts.
+/// So long after the last data was lost that is reported as a cause that lasts.
 const UNREADABLE_LASTS: Duration = Duration::from_secs(3600);
 
 /// The causes that stand, and the events since the last look.
@@ -99,7 +99,7 @@ struct Known {
     lost: Vec<Lost>,
     /// The role of each member at the last look.
     roles: BTreeMap<String, String>,
-    /// The progress of a sweep that was told last, in per cent, by span and kind.
+    /// The progress of a sweep that was reported last, in per cent, by span and kind.
     progress: BTreeMap<(String, String), u8>,
     unreadable: Option<(Instant, String)>,
     /// The members that do not answer, each with the cause by which it is told.
@@ -170,7 +170,7 @@ impl Observer {
         seen
     }
 
-    /// Takes the arrays that should be served and are not. Each is told when it has been so for `patience`, as drives may still come.
+    /// Takes the arrays that should be served and are not. Each is reported when it has been so for `patience`, as drives may still come.
     pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
         self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
         for AdoptedView { name, uuid, text, .. } in missing {
@@ -419,12 +419,12 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
         let Some(sweep) = span.sweep.as_ref().filter(|_| step > 0) else { continue };
         let percent = (sweep.done_bytes.min(sweep.total_bytes) * 100 / sweep.total_bytes.max(1)) as u8;
         let reached = percent / step * step;
-        let told = known.progress.entry((span.name.clone(), sweep.kind.clone())).or_default();
-        if reached > *told && reached < 100 {
+        let reported = known.progress.entry((span.name.clone(), sweep.kind.clone())).or_default();
+        if reached > *reported && reached < 100 {
             let text = format!("{} of array \"{name}\" is at {percent} %", sweep.kind);
             seen.happenings.push(condition(Event::Rebuild(reached), name, None, text));
         }
-        *told = reached;
+        *reported = reached;
     }
 }
 
@@ -549,9 +549,9 @@ mod tests {
             let failed = lose(before, "a");
             for _ in 0..2 {
                 let seen = observer.look(Instant::now(), std::slice::from_ref(&failed), NOTHING, &[], NONE_SLOW);
-                let told: Vec<(&Event, &str)> =
+                let reported: Vec<(&Event, &str)> =
                     seen.conditions.iter().map(|cause| (&cause.event, cause.component.as_deref().unwrap_or_default())).collect();
-                assert_eq!(told, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());
+                assert_eq!(reported, expected.iter().map(|path| (&Event::Fail, *path)).collect::<Vec<_>>());
                 assert!(seen.conditions.last().is_some_and(|cause| cause.text.contains("was lost: I/O error")), "{seen:?}");
             }
         }
@@ -702,7 +702,7 @@ mod tests {
         assert_eq!(
             look(&mut observer, &array(WELL)),
             (vec!["Fail".into()], vec!["SpareActive".into()]),
-            "told until it was seen to be well"
+            "reported until it was seen to be well"
         );
         assert_eq!(look(&mut observer, &array(WELL)), (vec![], vec![]));
     }
@@ -717,7 +717,7 @@ mod tests {
         assert_eq!(
             look(&mut observer, &array(&WELL[..3])).0,
             ["FailSpare", "SparesMissing"],
-            "told until it was seen to be gone"
+            "reported until it was seen to be gone"
         );
         assert_eq!(look(&mut observer, &array(WELL)).0, [""; 0]);
     }
@@ -762,8 +762,8 @@ mod tests {
         let other = AdoptedView { text: "1 drive is missing".into(), ..waiting.clone() };
         let (missing, other) = (std::slice::from_ref(&waiting), std::slice::from_ref(&other));
         assert_eq!((at(0, other), at(30, missing), at(64, missing)), (vec![], vec![], vec![]), "a drive came");
-        let told = at(65, missing);
-        assert!(names(&told) == ["NotServed"] && told[0].text.contains("2 drives are missing"), "{told:?}");
+        let reported = at(65, missing);
+        assert!(names(&reported) == ["NotServed"] && reported[0].text.contains("2 drives are missing"), "{reported:?}");
         assert_eq!(names(&at(66, other)), ["NotServed"], "it still is not served");
         assert_eq!((at(67, &[]), at(68, missing), at(98, missing)), (vec![], vec![], vec![]), "the time begins anew");
     }

@@ -34,9 +34,9 @@ pub async fn listener(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Answers until `over` is true.
 pub async fn listen(listener: TcpListener, router: Router, mut over: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+        let permit = Arc::clone(&permits).acquire_owned().await.expect("it is never closed");
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = over.wait_for(|over| *over) => return,
@@ -52,7 +52,7 @@ pub async fn listen(listener: TcpListener, router: Router, mut over: watch::Rece
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(32 << 10);
             let connection = http.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(CONNECTION_LASTS, connection).await;
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -404,7 +404,7 @@ impl Guard {
     /// [`Guard::forgive`] takes a right one back.
     ///
     /// # Errors
-    /// That too many wrong ones came from there, or from too many places to remember.
+    /// That too many wrong ones came from there, or from too many addresses to remember.
     pub fn suspect(&self, peer: &Peer) -> Result<(), ApiError> {
         let mut wrong = lock(&self.wrong);
         wrong.check(&peer.origin())?;

@@ -102,7 +102,7 @@ enum Silence {
     /// It works on another one.
     Busy,
     /// The reason, in words.
-    Told(String),
+    Unknown(String),
 }
 
 fn laws(text: String, known: Vec<KnownDrive>) -> Forecasts {
@@ -124,7 +124,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
     }
     let (known, models) = match planner.catalogue() {
         Ok(catalogue) => catalogue,
-        Err(Silence::Told(text)) => return Ok(laws(text, Vec::new())),
+        Err(Silence::Unknown(text)) => return Ok(laws(text, Vec::new())),
         Err(Silence::Busy) => return Err(busy()),
     };
     let pages = drives::pages(drives::paths(&machine.config()?.daemon), &machine.entries(false), &[], &[]);
@@ -147,7 +147,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
     let name = known.iter().find(|drive| drive.key == like).map_or_else(String::new, |drive| drive.name.clone());
     match planner.advise(wish.drives.len(), &like, wish.spares, purpose) {
         Ok(levels) => Ok(Forecasts { by_plan: true, text: name, like: Some(like), known, levels }),
-        Err(Silence::Told(text)) => Ok(laws(text, known)),
+        Err(Silence::Unknown(text)) => Ok(laws(text, known)),
         Err(Silence::Busy) => Err(busy()),
     }
 }
@@ -163,9 +163,9 @@ impl Planner {
         if let Some(catalogue) = lock().as_ref() {
             return Ok(catalogue.clone());
         }
-        let told = self.run(&["catalogue", "--json"])?;
+        let answer = self.run(&["catalogue", "--json"])?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let drives = told["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let drives = answer["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
         let known = drives.iter().filter_map(|one| Some(KnownDrive { key: text(&one["key"])?, name: text(&one["name"])? }));
         let models = drives.iter().flat_map(|one| {
             let parts = one["models"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -182,7 +182,7 @@ impl Planner {
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(Silence::Busy),
         };
-        run(arguments).map_err(Silence::Told)
+        run(arguments).map_err(Silence::Unknown)
     }
 
     fn advise(&self, drives: usize, like: &str, spares: usize, purpose: &str) -> Result<Vec<LevelForecast>, Silence> {
@@ -193,7 +193,7 @@ impl Planner {
         if let Some(known) = lock().get(&key) {
             return Ok(known.clone());
         }
-        let told = self.run(&[
+        let answer = self.run(&[
             "advise",
             "--json",
             "--drives",
@@ -209,7 +209,7 @@ impl Planner {
             "--requests",
             "3000",
         ])?;
-        let levels = levels(&told);
+        let levels = levels(&answer);
         let mut answers = lock();
         if answers.len() >= KEPT_MAX {
             answers.pop_first();
@@ -219,7 +219,7 @@ impl Planner {
 }
 
 /// The plain levels of an answer; levels of spans are made by the command line.
-fn levels(told: &Value) -> Vec<LevelForecast> {
+fn levels(answer: &Value) -> Vec<LevelForecast> {
     let number = |value: &Value| value.as_f64();
     let one = |row: &Value| {
         let level = row["level"].as_str()?.strip_prefix("RAID ")?;
@@ -238,7 +238,7 @@ fn levels(told: &Value) -> Vec<LevelForecast> {
             strip_bytes: row["strip_kib"].as_u64().map(|kib| kib << 10),
         })
     };
-    told["ranking"].as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(one).collect()
+    answer["ranking"].as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(one).collect()
 }
 
 /// Runs the planner at low priority, within bounds.

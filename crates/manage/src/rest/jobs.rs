@@ -14,7 +14,7 @@ use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
 use crate::mdadm::keep_away;
-use crate::meant::{chosen, look};
+use crate::meant::{cannot_be_read_back, chosen, look};
 use crate::mounts::awaited;
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
@@ -296,12 +296,12 @@ impl Jobs {
             self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
         };
-        let told = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
-        let told = match (told.is_empty(), gave_up) {
+        let words = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
+        let words = match (words.is_empty(), gave_up) {
             (true, false) => text,
             (true, true) => GAVE_UP.to_owned(),
-            (false, true) => format!("{told}; {GAVE_UP}"),
-            (false, false) => told,
+            (false, true) => format!("{words}; {GAVE_UP}"),
+            (false, false) => words,
         };
         let stopped = ends.iter().find(|event| {
             let went_on = |end: &EventView| end.array == event.array && end.kind == "sweep_finished";
@@ -309,7 +309,7 @@ impl Jobs {
         });
         // The event of a sweep that was cancelled a moment ago may still be on its way.
         let ended_early = stopped.is_some() || gave_up || ends.is_empty() && self.is_cancelled(id);
-        if ended_early { Err(ApiError::new(ApiErrorKind::Failed, told)) } else { Ok(told) }
+        if ended_early { Err(ApiError::new(ApiErrorKind::Failed, words)) } else { Ok(words) }
     }
 }
 
@@ -366,12 +366,12 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
                 jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
             };
             wipe::wipe(drives, *means, progress).map_err(failed)?;
-            Ok(told(wipe::in_words(drives.len(), *means)))
+            Ok(outcome(wipe::in_words(drives.len(), *means)))
         }
         Action::Adopt { array, name, ublk } => {
             let (assemblies, _) = machine.assemblies()?;
             let found = chosen(&assemblies, std::slice::from_ref(array)).map_err(failed)?;
-            adopt(machine, &assemblies, found, name.clone(), *ublk).map(told)
+            adopt(machine, &assemblies, found, name.clone(), *ublk).map(outcome)
         }
         Action::Import { array, name, read_only, ublk } => {
             let (assemblies, _) = machine.assemblies()?;
@@ -379,13 +379,13 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
             let name = ownership::name_of_import(&machine.config()?, found, name.as_deref()).map_err(failed)?;
             let terms = Terms { read_only: *read_only, ublk: ublk.then_some(Block::Any), ..Terms::default() };
             let adopted = ownership::import(&machine.config_path, &assemblies, found, &name, terms).map_err(failed)?;
-            start(machine, adopted).map(told)
+            start(machine, adopted).map(outcome)
         }
         Action::Release { array } => {
             let entry = machine.entry(array)?;
-            release(machine, &entry.uuid).map(|notes| told(format!("array \"{}\" is no longer Stria's; {notes}", entry.name)))
+            release(machine, &entry.uuid).map(|notes| outcome(format!("array \"{}\" is no longer Stria's; {notes}", entry.name)))
         }
-        Action::Start { array, force } => machine.keeper.start_array(name(array)?, *force).map(told),
+        Action::Start { array, force } => machine.keeper.start_array(name(array)?, *force).map(outcome),
         Action::Stop { array, force } => service.stop(&name(array)?, *force).map(Outcome::from),
         Action::Rename { array, name } => rename(machine, array, name),
         Action::Fail { array, drive } => service.fail(&name(array)?, drive.clone()).map(Outcome::from),
@@ -422,24 +422,24 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
             let request = TrimRequest { start_bytes: *start_bytes, length_bytes: *length_bytes, force: true };
             service.trim(&name(array)?, &request, || jobs.is_cancelled(id)).map(Outcome::from)
         }
-        Action::Set { array, .. } => set(machine, array, &settings_of(&plan.action)).map(told),
+        Action::Set { array, .. } => set(machine, array, &settings_of(&plan.action)).map(outcome),
         Action::SpareAdd { drives } => {
             let refuse = |what: &str| Err(Failure::Unsafe(format!("{what} The plan did not say so.")));
             let changed = pool::add(&machine.config_path, drives, |what| if force { Ok(()) } else { refuse(what) });
-            pool_changed(machine, &changed.map_err(failed)?, "in the pool of spares").map(told)
+            pool_changed(machine, &changed.map_err(failed)?, "in the pool of spares").map(outcome)
         }
         Action::SpareRemove { drives } => {
             let changed = pool::remove(&machine.config_path, drives).map_err(failed)?;
-            pool_changed(machine, &changed, "no longer in the pool of spares").map(told)
+            pool_changed(machine, &changed, "no longer in the pool of spares").map(outcome)
         }
         Action::Locate { drive, on } => {
             let light = Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, error.to_string()))?;
-            Ok(told(format!("{light} is {}", if *on { "on" } else { "off" })))
+            Ok(outcome(format!("{light} is {}", if *on { "on" } else { "off" })))
         }
     }
 }
 
-fn told(text: String) -> Outcome {
+fn outcome(text: String) -> Outcome {
     Outcome { text, follows: None }
 }
 
@@ -462,12 +462,10 @@ fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outco
     let uuid = stria_host::create(&spec(create, force)?)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
     let (assemblies, _) = look(&paths).map_err(failed)?;
-    let made = assemblies.iter().find(|one| one.uuid == uuid).ok_or_else(|| {
-        let text = format!("array \"{}\" was written, but cannot be read back: see `stria examine`", create.name);
-        ApiError::new(ApiErrorKind::Failed, text)
-    })?;
+    let made = assemblies.iter().find(|one| one.uuid == uuid);
+    let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, cannot_be_read_back(&create.name)))?;
     let notes = adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk)?;
-    Ok(told(format!("array \"{}\" is made; {notes}", create.name)))
+    Ok(outcome(format!("array \"{}\" is made; {notes}", create.name)))
 }
 
 /// Takes an array into the configuration, and starts it.
@@ -533,7 +531,7 @@ fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
     stria_host::destroy(&paths)?;
     let notes = release(machine, &entry.uuid)?;
     let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
-    Ok(told(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))
+    Ok(outcome(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))
 }
 
 fn rename(machine: &Machine, array: &str, name: &str) -> Result<Outcome, ApiError> {
@@ -541,7 +539,7 @@ fn rename(machine: &Machine, array: &str, name: &str) -> Result<Outcome, ApiErro
     let (assemblies, _) = machine.assemblies()?;
     let found = assembly(&assemblies, &entry.uuid)?;
     let renamed = ownership::rename(&machine.config_path, &assemblies, found, name).map_err(failed)?;
-    Ok(told(format!("{}; {}", renamed.words(name), machine.keeper.reload()?)))
+    Ok(outcome(format!("{}; {}", renamed.words(name), machine.keeper.reload()?)))
 }
 
 /// The refusal of a job that is not known.
@@ -554,11 +552,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The text of every job once told of `status` and a rebuild.
+    /// The text of every job once named `status` and a rebuild.
     #[test]
     fn a_job_that_the_daemon_did_not_outlive_says_what_goes_on_and_what_to_do() {
         let folder = tempfile::tempdir().expect("a folder");
-        let told = |action: serde_json::Value| {
+        let text_of = |action: serde_json::Value| {
             let job = json!({"id": 1, "action": action, "title": "", "by": "", "state": "running", "text": "", "task": null,
                 "started_ms": 0, "ended_ms": null});
             fs::write(folder.path().join("jobs.json"), json!([job]).to_string()).expect("a file");
@@ -566,11 +564,13 @@ mod tests {
             assert_eq!(job.state, JobState::Failed);
             job.text
         };
-        let wipe = |means: &str| told(json!({"action": "wipe", "drives": ["/dev/a"], "means": means}));
+        let wipe = |means: &str| text_of(json!({"action": "wipe", "drives": ["/dev/a"], "means": means}));
         assert!(wipe("sanitize").contains("goes on in the drive: repeat the action, which waits"), "{}", wipe("sanitize"));
         assert!(wipe("secure_erase").contains("may be erasing itself still"));
         assert!(wipe("discard").contains("discarded in part") && wipe("signatures").contains("may keep their signatures"));
-        assert!(told(json!({"action": "firmware", "array": "a", "drive": "/dev/a", "image": "/i"})).contains("stria firmware"));
-        assert!(told(json!({"action": "add", "array": "a", "drive": "/dev/a"})).contains("a rebuild goes on by itself"));
+        assert!(
+            text_of(json!({"action": "firmware", "array": "a", "drive": "/dev/a", "image": "/i"})).contains("stria firmware")
+        );
+        assert!(text_of(json!({"action": "add", "array": "a", "drive": "/dev/a"})).contains("a rebuild goes on by itself"));
     }
 }

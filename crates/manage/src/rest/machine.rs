@@ -10,6 +10,7 @@ use crate::meant::look;
 use crate::monitor::Monitor;
 use crate::routine::Routine;
 use crate::service::Service;
+use crate::view::no_array_of_stria;
 use std::path::PathBuf;
 use std::sync::Arc;
 use stria_format::md::Assembly;
@@ -57,10 +58,10 @@ impl Machine {
     pub fn entry(&self, name: &str) -> Result<ArrayEntry, ApiError> {
         let entries = self.entries(true);
         let known: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
-        entries.into_iter().find(|entry| entry.name == name || entry.uuid == name).ok_or_else(|| {
-            let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
-            ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" belongs to Stria here ({known})"))
-        })
+        entries
+            .into_iter()
+            .find(|entry| entry.name == name || entry.uuid == name)
+            .ok_or_else(|| ApiError::new(ApiErrorKind::NotFound, no_array_of_stria(name, &known)))
     }
 
     /// An array that is served.

@@ -44,7 +44,7 @@ const GOES_ON_WITHIN: Duration = Duration::from_secs(2);
 pub struct MemberLimit {
     /// The member's path.
     pub path: String,
-    /// Reads of 4 KiB at random places, 32 under way.
+    /// Reads of 4 KiB at random positions, 32 under way.
     pub reads_per_s: f64,
     /// Bytes of reads of 1 MiB, one after another, 4 under way.
     pub read_bytes_per_s: f64,
@@ -220,16 +220,16 @@ impl Run {
 
 /// Starts reads on a thread of their own: a drive that hangs keeps the thread, and not the caller.
 fn begin(path: &str, depth: u64, bytes: usize, window: Duration) -> std::sync::mpsc::Receiver<Result<Run, String>> {
-    let ((told, end), path) = (channel(), path.to_owned());
+    let ((sender, end), path) = (channel(), path.to_owned());
     let work = move || {
-        let _ = told.send(read(Path::new(&path), depth, bytes, window));
+        let _ = sender.send(read(Path::new(&path), depth, bytes, window));
     };
-    // Without a thread nothing is told, which the caller notices at once.
+    // Without a thread nothing is sent, which the caller notices at once.
     let _ = std::thread::Builder::new().name("measure".into()).spawn(work);
     end
 }
 
-/// Reads from `depth` threads for the length of the window: short reads at random places, long ones one after another.
+/// Reads from `depth` threads for the length of the window: short reads at random positions, long ones one after another.
 fn read(path: &Path, depth: u64, bytes: usize, window: Duration) -> Result<Run, String> {
     let drive = SyncDrive::open(path, Access::ReadOnly).map_err(|error| error.to_string())?;
     let pieces = drive.info().limits.size_sectors * SECTOR_BYTES as u64 / bytes as u64;
@@ -241,7 +241,7 @@ fn read(path: &Path, depth: u64, bytes: usize, window: Duration) -> Result<Run, 
         let (mut buffer, mut took) = (vec![0; bytes], Vec::new());
         let mut random = (now_ms() << 8 | index) | 1;
         while began.elapsed() < window {
-            // Xorshift: the places need to be spread, and nothing else.
+            // Xorshift: the positions need to be spread, and nothing else.
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;

@@ -14,7 +14,7 @@ use crate::drive_name::{are_one, refuse_twins};
 use crate::meant::{self, chosen};
 use crate::service::{Update, check_update};
 use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
-use crate::view::{all_members, cannot_name_the_wrong_member};
+use crate::view::{all_members, cannot_name_the_wrong_member, does_not_use};
 use crate::wipe::{self, WipeMeans};
 use crate::{foreign, ownership, pool};
 use std::collections::HashMap;
@@ -829,13 +829,10 @@ fn refuse_served(entry: &ArrayEntry, what: &str) -> Result<(), ApiError> {
 
 fn member<'a>(view: &'a ArrayView, drive: &Path) -> Result<&'a MemberView, ApiError> {
     let mut members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
-    let known = || all_members(view).iter().map(|member| member.path.clone()).collect::<Vec<_>>().join(", ");
     // A drive that failed and came back is there twice: the entry that works is meant.
     let found: Vec<&MemberView> = members.by_ref().filter(|member| Path::new(&member.path) == drive).collect();
     let works = found.iter().find(|member| member.role != "failed").or(found.first());
-    works
-        .copied()
-        .ok_or_else(|| refused(format!("{} is no member of \"{}\" (members are {})", drive.display(), view.name, known())))
+    works.copied().ok_or_else(|| refused(does_not_use(view, drive)))
 }
 
 /// True if this span lacks a member.
@@ -991,9 +988,9 @@ mod tests {
         let bare = view("tank-0", 0, &[1], &[("/a", "in sync")], vec![]);
         let sound = view("tank-1", 1, &[], &[("/b", "in sync")], vec![]);
         let array = of(view("tank", 0, &[], &[], vec![bare, sound]));
-        let (refused, told) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
+        let (refused, warned) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
         assert!(refused.contains("is refused"), "{refused}");
-        assert!(told.contains("tank-1") && told.contains("no redundancy afterwards"), "{told}");
+        assert!(warned.contains("tank-1") && warned.contains("no redundancy afterwards"), "{warned}");
     }
 
     /// RAID 10 that lacks a member of one pair: one of another pair can be failed.

@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_page_is_read_from_its_folder_and_nothing_else_is() {
-        let place = tempfile::tempdir().expect("a folder");
-        let folder = place.path().join("reports");
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = state.path().join("reports");
         std::fs::create_dir(&folder).expect("a folder");
-        std::fs::write(place.path().join("secret.html"), "no").expect("a file");
+        std::fs::write(state.path().join("secret.html"), "no").expect("a file");
         std::fs::write(folder.join("lab.html"), "yes").expect("a file");
-        std::os::unix::fs::symlink(place.path().join("secret.html"), folder.join("link.html")).expect("a link");
+        std::os::unix::fs::symlink(state.path().join("secret.html"), folder.join("link.html")).expect("a link");
         assert_eq!(read(&folder, "lab.html").expect("the page"), b"yes");
         for name in ["../secret.html", "link.html", "lab.html/../lab.html", "lab", "", ".html"] {
             assert!(read(&folder, name).is_err(), "{name}");

@@ -7,8 +7,8 @@ use super::plans::{self, is_harmless};
 use super::route::{self, Body, Call, Nothing, Query, Route, route};
 use super::schedules::{self, RoutineSettings};
 use super::types::{
-    self, About, Action, ArrayEntry, ConfigText, ConfigVerdict, DrivePage, EventPage, Job, JobRequest, PlanOffer, Role,
-    SparePool, State, Summary, Told, Who,
+    self, About, Action, ArrayEntry, ConfigText, ConfigVerdict, DrivePage, EventPage, Job, JobRequest, Message, PlanOffer, Role,
+    SparePool, State, Summary, Who,
 };
 use super::{drives, jobs, measure, reports};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, RoutineView};
@@ -54,7 +54,7 @@ pub fn routes() -> Vec<Route> {
         route(get.clone(), "/session", View, "Who asks", |call: Call<Nothing>| Ok::<Who, _>(call.caller.who())),
         route(Method::DELETE, "/session", View, "Ends the session", |call: Call<Nothing>| {
             call.rest.guard.end(&call.caller);
-            Ok(Told { message: "the session has ended".into() })
+            Ok(Message { message: "the session has ended".into() })
         }),
         route(get.clone(), "/state", View, "Everything that changes, as the stream sends it", |call: Call<Nothing>| {
             Ok::<State, _>(call.rest.state())
@@ -108,7 +108,7 @@ pub fn routes() -> Vec<Route> {
         }),
         route(Method::DELETE, "/jobs/{id}", Operate, "Cancels a job whose work can end early", |call: Call<Nothing>| {
             let id = call.name.parse().map_err(|_| jobs::no_job(&call.name))?;
-            call.rest.jobs.cancel(&call.rest.machine, id, &call.caller).map(|message| Told { message })
+            call.rest.jobs.cancel(&call.rest.machine, id, &call.caller).map(|message| Message { message })
         }),
         route(get.clone(), "/events", View, "Events of the past, over restarts", |call: Call<Query<EventQuery>>| {
             events(&call.rest.machine.state, call.input.0)
@@ -289,7 +289,7 @@ fn config_text(machine: &Machine) -> Result<ConfigText, ApiError> {
     Ok(ConfigText { tag: sha256(&bytes), text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
-fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
+fn set_config(call: Call<Body<ConfigText>>) -> Result<Message, ApiError> {
     let ConfigText { text, tag } = call.input.0;
     let machine = &call.rest.machine;
     Config::parse(&text).map_err(|fault| {
@@ -304,7 +304,7 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Told, ApiError> {
         return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
     }
     file.write(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
-    Ok(Told { message: machine.keeper.reload()? })
+    Ok(Message { message: machine.keeper.reload()? })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Schedules of routine work, as a form shows and sets them: `[routine]` of the configuration.
 
 use super::machine::Machine;
-use super::types::Told;
+use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{RoutineConfig, edit::Edit};
 use schemars::JsonSchema;
@@ -54,7 +54,7 @@ pub fn settings(machine: &Machine) -> Result<RoutineSettings, ApiError> {
 ///
 /// # Errors
 /// When a schedule makes no sense; then nothing has changed.
-pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Told, ApiError> {
+pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Message, ApiError> {
     let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
     let defaults = RoutineConfig::default();
     let own = |text: &String, usual: String| if *text == usual { String::new() } else { text.clone() };
@@ -68,5 +68,5 @@ pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Told, ApiError
     edit.routine(&keys, &wanted.scrubs).map_err(failed)?;
     edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
     edit.save().map_err(failed)?;
-    Ok(Told { message: machine.keeper.reload()? })
+    Ok(Message { message: machine.keeper.reload()? })
 }

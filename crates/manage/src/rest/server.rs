@@ -201,11 +201,11 @@ async fn serve(
     if let Some(listener) = unix.and_then(|unix| unix.listener().try_clone().and_then(UnixListener::from_std).ok()) {
         tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
     }
-    let places = Arc::new(Mutex::new(Places::default()));
+    let connections = Arc::new(Mutex::new(Connections::default()));
     for listener in tcp {
         let (Some(tls), Ok(listener)) = (&tls, TcpListener::from_std(listener)) else { continue };
         let acceptor = TlsAcceptor::from(Arc::clone(tls));
-        tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, acceptor, Arc::clone(&places), over.clone())));
+        tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, acceptor, Arc::clone(&connections), over.clone())));
     }
     let _ = looks.await;
     for task in tasks {
@@ -215,9 +215,9 @@ async fn serve(
 
 /// Connections of one kind, the oldest first.
 #[derive(Default)]
-struct Places(VecDeque<Place>);
+struct Connections(VecDeque<Connection>);
 
-struct Place {
+struct Connection {
     /// The other end, where one may have only so many.
     address: Option<IpAddr>,
     /// It has shown who it is.
@@ -225,24 +225,24 @@ struct Place {
     task: AbortHandle,
 }
 
-impl Places {
+impl Connections {
     /// True if one more may connect, after an unknown one was closed if necessary.
-    fn make_room(&mut self, address: Option<IpAddr>) -> bool {
-        self.0.retain(|place| !place.task.is_finished());
-        let is_same = |place: &Place| address.is_some() && place.address == address;
-        let of_one = self.0.iter().filter(|place| is_same(place)).count();
+    fn make_space(&mut self, address: Option<IpAddr>) -> bool {
+        self.0.retain(|connection| !connection.task.is_finished());
+        let is_same = |connection: &Connection| address.is_some() && connection.address == address;
+        let of_one = self.0.iter().filter(|connection| is_same(connection)).count();
         let is_full = self.0.len() >= CONNECTIONS_MAX;
         if of_one < CONNECTIONS_OF_ONE_MAX && !is_full {
             return true;
         }
-        let may_go = |place: &Place| !place.is_known.load(Ordering::Relaxed) && (is_full || is_same(place));
+        let may_go = |connection: &Connection| !connection.is_known.load(Ordering::Relaxed) && (is_full || is_same(connection));
         let unknown = self.0.iter().position(may_go);
-        unknown.and_then(|index| self.0.remove(index)).inspect(|place| place.task.abort()).is_some()
+        unknown.and_then(|index| self.0.remove(index)).inspect(|connection| connection.task.abort()).is_some()
     }
 }
 
 async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watch::Receiver<bool>) {
-    let mut places = Places::default();
+    let mut connections = Connections::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -252,14 +252,14 @@ async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watc
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if !places.make_room(None) {
+        if !connections.make_space(None) {
             continue;
         }
         let peer = stream.peer_cred().map_or((u32::MAX, u32::MAX, None), |peer| (peer.uid(), peer.gid(), peer.pid()));
         let peer = Peer::Unix { uid: peer.0, gid: peer.1, pid: peer.2 };
         let is_known = Arc::<AtomicBool>::default();
         let task = tokio::spawn(connection(Arc::clone(&server), stream, peer, Arc::clone(&is_known), over.clone()));
-        places.0.push_back(Place { address: None, is_known, task: task.abort_handle() });
+        connections.0.push_back(Connection { address: None, is_known, task: task.abort_handle() });
     }
 }
 
@@ -267,7 +267,7 @@ async fn listen_tls(
     server: Arc<Server>,
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    places: Arc<Mutex<Places>>,
+    connections: Arc<Mutex<Connections>>,
     mut over: watch::Receiver<bool>,
 ) {
     loop {
@@ -281,8 +281,8 @@ async fn listen_tls(
         };
         let from: SocketAddr = from;
         let address = from.ip().to_canonical();
-        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-        if !places.make_room(Some(address)) {
+        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if !connections.make_space(Some(address)) {
             continue;
         }
         let is_known = Arc::<AtomicBool>::default();
@@ -293,7 +293,7 @@ async fn listen_tls(
             let peer = Peer::Tls { address, certificate: certificate.map(|certificate| sha256(certificate)) };
             connection(server, stream, peer, known, over).await;
         });
-        places.0.push_back(Place { address: Some(address), is_known, task: task.abort_handle() });
+        connections.0.push_back(Connection { address: Some(address), is_known, task: task.abort_handle() });
     }
 }
 

@@ -389,18 +389,18 @@ mod tests {
             entry("d", failed),
             entry("e", serde_json::json!({})),
         ];
-        let told = summary(&arrays, &[alarm(Event::Unreadable, "e", None)], &[]);
-        let order: Vec<&str> = told.matters.iter().map(|matter| matter.array.as_str()).collect();
+        let found = summary(&arrays, &[alarm(Event::Unreadable, "e", None)], &[]);
+        let order: Vec<&str> = found.matters.iter().map(|matter| matter.array.as_str()).collect();
         assert_eq!(order, ["d", "e", "c", "b", "a"]);
-        assert!(told.sentence.starts_with("d: "), "{}", told.sentence);
+        assert!(found.sentence.starts_with("d: "), "{}", found.sentence);
     }
 
     #[test]
     fn an_alarm_offers_nothing_while_its_array_lacks_redundancy() {
-        let told = |event, changes: serde_json::Value| {
+        let found = |event, changes: serde_json::Value| {
             let drive = (event != Event::SparesMissing).then_some("/tank/0");
-            let told = summary(&[entry("tank", changes)], &[alarm(event, "tank", drive)], &[]);
-            told.matters.into_iter().find(|matter| matter.kind == MatterId::Alarm(event)).expect("its matter")
+            let found = summary(&[entry("tank", changes)], &[alarm(event, "tank", drive)], &[]);
+            found.matters.into_iter().find(|matter| matter.kind == MatterId::Alarm(event)).expect("its matter")
         };
         let states = [
             serde_json::json!({"health": "degraded", "losses_survived": 0, "missing_slots": [2]}),
@@ -409,16 +409,16 @@ mod tests {
             serde_json::json!({"silent_s": 9}),
         ];
         for event in [Event::DriveReplace, Event::SlowMember, Event::SparesMissing, Event::FailSpare] {
-            assert_eq!(told(event, serde_json::json!({})).remedies.len(), 1, "{event:?}");
+            assert_eq!(found(event, serde_json::json!({})).remedies.len(), 1, "{event:?}");
             for state in &states {
-                let matter = told(event, state.clone());
+                let matter = found(event, state.clone());
                 assert!(
                     matter.remedies.is_empty() && matter.action.starts_with("first see to the array"),
                     "{event:?}: {matter:?}"
                 );
             }
         }
-        let bare = told(Event::DriveReplace, serde_json::json!({"level": "0", "losses_survived": 0}));
+        let bare = found(Event::DriveReplace, serde_json::json!({"level": "0", "losses_survived": 0}));
         assert!(bare.means.contains("no redundancy") && bare.remedies.len() == 1, "{bare:?}");
     }
 
@@ -430,10 +430,10 @@ mod tests {
         let sound = span("tank-1", serde_json::json!({}));
         let array =
             entry("tank", serde_json::json!({"health": "degraded", "losses_survived": 0, "members": [], "spans": [bare, sound]}));
-        let told =
+        let found =
             |drive| of_alarm(&alarm(Event::DriveReplace, "tank", Some(drive)), std::slice::from_ref(&array)).expect("a matter");
-        assert_eq!((told("/tank-0/0").array.as_str(), told("/tank-0/0").remedies.len()), ("tank-0", 0));
-        assert_eq!((told("/tank-1/0").array.as_str(), told("/tank-1/0").remedies.len()), ("tank-1", 1));
+        assert_eq!((found("/tank-0/0").array.as_str(), found("/tank-0/0").remedies.len()), ("tank-0", 0));
+        assert_eq!((found("/tank-1/0").array.as_str(), found("/tank-1/0").remedies.len()), ("tank-1", 1));
     }
 
     #[test]
@@ -447,10 +447,10 @@ mod tests {
             }
             summary(&[array], &[], &[]).matters.remove(0)
         };
-        let told = |missing: &[usize]| with(missing, &sweep);
+        let found = |missing: &[usize]| with(missing, &sweep);
         let ended = with(&[], &serde_json::Value::Null);
         assert!(matches!(&ended.remedies[..], [Action::Fail { .. }]), "each slot has a drive: {ended:?}");
-        assert!(matches!(&told(&[2]).remedies[..], [Action::Add { .. }]), "{:?}", told(&[2]));
-        assert!(told(&[]).remedies.is_empty() && told(&[]).kind == MatterId::State(MatterKind::Rebuilding));
+        assert!(matches!(&found(&[2]).remedies[..], [Action::Add { .. }]), "{:?}", found(&[2]));
+        assert!(found(&[]).remedies.is_empty() && found(&[]).kind == MatterId::State(MatterKind::Rebuilding));
     }
 }

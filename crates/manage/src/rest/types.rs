@@ -300,7 +300,7 @@ pub struct DrivePage {
     pub health_read_at_s: Option<u64>,
     /// Why its health is unknown.
     pub health_error: Option<String>,
-    /// The place where it sits.
+    /// Where it sits.
     pub seat: Option<Seat>,
 }
 
@@ -775,7 +775,7 @@ pub struct ConfigVerdict {
 
 /// A sentence about what was done.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Told {
+pub struct Message {
     /// The sentence.
     pub message: String,
 }

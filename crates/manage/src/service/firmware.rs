@@ -4,7 +4,7 @@ use super::{ApiError, ApiErrorKind, Served, Service};
 use crate::api::{AddRequest, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
-use crate::view::{self, all_members};
+use crate::view::{self, all_members, does_not_use};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -38,7 +38,7 @@ pub struct Update {
 pub fn check_update(view: &ArrayView, arrays: &[ArrayView], request: &FirmwareRequest) -> Result<Update, ApiError> {
     let path = &request.path;
     if place_of(view, path).is_none() {
-        return Err(refused(format!("{} is no member of \"{}\"", path.display(), view.name)));
+        return Err(refused(does_not_use(view, path)));
     }
     let firmware = stria_health::firmware(path).map_err(refused)?;
     let by_itself = if firmware.activates_at_once { FirmwareActivation::Now } else { FirmwareActivation::Reset };
@@ -112,7 +112,7 @@ fn check_others(
 fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, force: bool) -> Result<(), ApiError> {
     let name = &view.name;
     let Some((array, member)) = place_of(view, path) else {
-        return Err(refused(format!("{} is no member of \"{name}\"", path.display())));
+        return Err(refused(does_not_use(view, path)));
     };
     let (is_in_use, is_reset) = (member.role == "in sync", activate == FirmwareActivation::Reset);
     if view.silent_s.is_some() {
@@ -191,7 +191,7 @@ impl Service {
             Ok(Updated::Stored(when)) => {
                 (format!("the firmware of {shown} is stored, and runs after {when}; {before} runs until then"), true)
             }
-            Ok(Updated::Runs(told)) => (format!("{}, after {before}{told}", running()), true),
+            Ok(Updated::Runs(text)) => (format!("{}, after {before}{text}", running()), true),
             Err(Fault::Update(error)) => (format!("the update of the firmware of {shown} failed: {error}"), false),
             Err(Fault::NotActivated(why)) => (format!("the firmware of {shown} is stored, but {why}; {}", running()), false),
         };
@@ -261,7 +261,7 @@ fn after_commit(
             "this image cannot be activated without a reset: repeat the command with --activate reset".into(),
         )),
         (Activation::ControllerReset, FirmwareActivation::Reset) => {
-            reset().map(|told| Updated::Runs(format!("; {told}"))).map_err(Fault::NotActivated)
+            reset().map(|text| Updated::Runs(format!("; {text}"))).map_err(Fault::NotActivated)
         }
     }
 }
@@ -301,7 +301,7 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, S
                 steps.come_back().map_err(|error| format!("{shown} answers, but cannot return to array \"{name}\" ({error})"))
             });
             match (reset, back) {
-                (Ok(()), Ok(told)) => Ok(told),
+                (Ok(()), Ok(text)) => Ok(text),
                 (Err(reset), Ok(_)) => Err(format!("{reset}; it is back in array \"{name}\"")),
                 (reset, Err(back)) => {
                     let reset = reset.err().map_or_else(String::new, |reset| format!("{reset}, and "));
@@ -315,7 +315,7 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, S
     let Err(error) = steps.go_on() else { return outcome };
     let held = format!("resync and rebuild are still held ({error}): `stria resume {name}` lets them go on");
     Err(match outcome {
-        Ok(told) => format!("{told}, and {held}"),
+        Ok(text) => format!("{text}, and {held}"),
         Err(fault) => format!("{fault}; {held}"),
     })
 }

@@ -82,12 +82,12 @@ impl Service {
     fn keep_caches(&self, served: &Served) {
         let Ok(Some((report, _))) = served.lanes.report_within(super::STATUS_WITHIN) else { return };
         let Some(on) = lock(&served.held).drive_caches else { return };
-        let (differ, told) = keep(&drives_in_use(&report), on, stria_health::write_cache, stria_health::set_write_cache);
+        let (differ, warnings) = keep(&drives_in_use(&report), on, stria_health::write_cache, stria_health::set_write_cache);
         // A command may have changed the setting meanwhile.
         let is_current = lock(&served.held).drive_caches == Some(on);
         if is_current {
             *lock(&served.caches.differ) = differ;
-            told.into_iter().for_each(|text| self.events.push(view::plain_event(&served.name, "warning", text)));
+            warnings.into_iter().for_each(|text| self.events.push(view::plain_event(&served.name, "warning", text)));
         }
     }
 
@@ -215,7 +215,7 @@ impl Service {
             ApiError::new(ApiErrorKind::Failed, text)
         });
         started?;
-        for (path, access, serial) in lock(&served.places).iter() {
+        for (path, access, serial) in lock(&served.disk_sockets).iter() {
             self.add_disk(name, path.clone(), *access, serial.clone())?;
         }
         self.listen().map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
@@ -232,26 +232,26 @@ fn keep<E: ToString>(
     ask: impl Fn(&Path) -> Result<bool, E>,
     set: impl Fn(&Path, bool) -> Result<(), E>,
 ) -> (Vec<PathBuf>, Vec<String>) {
-    let (mut differ, mut told) = (Vec::new(), Vec::new());
+    let (mut differ, mut warnings) = (Vec::new(), Vec::new());
     let (wanted, other) = if on { ("on", "off") } else { ("off", "on") };
     for drive in drives.iter().filter(|drive| ask(drive).is_ok_and(|found| found != on)) {
         let shown = drive.display();
         match set(drive, on) {
             Ok(()) if ask(drive).is_ok_and(|found| found == on) => {
-                told.push(format!(
+                warnings.push(format!(
                     "the write cache of {shown} was {other}, as after a reset of its controller: it is {wanted} again, as set"
                 ));
             }
             outcome => {
                 let why = outcome.err().map_or_else(|| "it ignores the command".into(), |error| error.to_string());
-                told.push(format!(
+                warnings.push(format!(
                     "the write cache of {shown} is {other}, though {wanted} is set, and cannot be switched: {why}"
                 ));
                 differ.push(drive.clone());
             }
         }
     }
-    (differ, told)
+    (differ, warnings)
 }
 
 /// The drives below an array that have not failed.
@@ -309,15 +309,15 @@ mod tests {
             was_set.borrow_mut().push(drive.to_owned());
             Ok(())
         };
-        let (differ, told) = keep(&drives, false, ask, set);
+        let (differ, warnings) = keep(&drives, false, ask, set);
         assert_eq!(*was_set.borrow(), drives[1..3]);
         assert_eq!(differ, drives[2..3]);
         assert!(
-            told[0].starts_with("the write cache of /dev/reset was on") && told[0].ends_with("it is off again, as set"),
-            "{told:?}"
+            warnings[0].starts_with("the write cache of /dev/reset was on") && warnings[0].ends_with("it is off again, as set"),
+            "{warnings:?}"
         );
-        assert!(told[1].contains("/dev/stubborn is on, though off is set") && told.len() == 2, "{told:?}");
-        let (differ, told) = keep(&drives[2..3], false, ask, |_, _| Err("it refuses"));
-        assert!(differ.len() == 1 && told[0].ends_with("cannot be switched: it refuses"), "{told:?}");
+        assert!(warnings[1].contains("/dev/stubborn is on, though off is set") && warnings.len() == 2, "{warnings:?}");
+        let (differ, warnings) = keep(&drives[2..3], false, ask, |_, _| Err("it refuses"));
+        assert!(differ.len() == 1 && warnings[0].ends_with("cannot be switched: it refuses"), "{warnings:?}");
     }
 }

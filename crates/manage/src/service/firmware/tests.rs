@@ -41,7 +41,7 @@ fn a_member_is_updated_only_while_redundancy_remains() {
     is_refused(|array| array["bitmap"] = Value::Null, Reset, ApiErrorKind::Unsafe, "no write-intent bitmap");
     is_refused(|array| array["read_only"] = true.into(), Reset, ApiErrorKind::Refused, "read-only");
     is_refused(|array| array["members"][1]["role"] = "rebuilding".into(), Now, ApiErrorKind::Refused, "is being filled");
-    is_refused(|array| array["members"][1]["path"] = "/dev/other".into(), Now, ApiErrorKind::Refused, "no member");
+    is_refused(|array| array["members"][1]["path"] = "/dev/other".into(), Now, ApiErrorKind::Refused, "does not use /dev/m1");
     let rebuilds = |array: &mut Value| {
         array["sweep"] =
             json!({"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "eta_s": null, "mismatch_sectors": 0});
@@ -126,7 +126,7 @@ impl Steps for Standin {
     }
 }
 
-/// Every failure of a reset once ended as a success that told of the next reset.
+/// Every failure of a reset once ended as a success that spoke of the next reset.
 #[test]
 fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
     let try_with = |fails: &[&'static str]| {

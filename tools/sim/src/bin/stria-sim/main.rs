@@ -6,14 +6,14 @@ mod beside;
 mod price;
 
 use clap::{Args, Parser, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 use stria_sim::campaign::{Plan, Report, campaign, caught};
 use stria_sim::shrink::shrink;
-use stria_sim::{Extras, History, Rules, run_traced};
+use stria_sim::{Extras, Failure as Failed, History, Rules, run_traced};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
@@ -155,36 +155,13 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     });
     drop(std::panic::take_hook());
     bar.finish_and_clear();
-    let seconds = report.duration.as_secs_f64().max(1e-9);
+    let speed = Speed::of(&report, plan.jobs.min(cores));
     if json {
-        let met: Vec<_> =
-            report.met.iter().map(|((level, what), count)| json!({"level": level, "what": what, "count": count})).collect();
-        let crossed: Vec<_> = report
-            .crossed
-            .iter()
-            .flat_map(|(level, crossed)| crossed.iter().map(move |(what, count)| (level, what, count)))
-            .map(|(level, (request, state, fault), count)| {
-                json!({"level": level, "request": request, "state": state, "fault": fault, "count": count})
-            })
-            .collect();
-        let failure = shrunk.as_ref().map(|(seed, short, failure)| {
-            let steps: Vec<String> = short.steps.iter().map(|step| format!("{step:?}")).collect();
-            json!({"seed": seed, "replay": replay(*seed, command), "what": failure.what, "array": short.setup.to_string(), "steps": steps})
-        });
-        print_json(&json!({
-            "histories": report.histories, "requests": report.requests, "client_requests": report.client_requests,
-            "crashes": report.crashes, "seconds": seconds, "histories_per_s": report.histories as f64 / seconds,
-            "requests_per_s": report.requests as f64 / seconds,
-            "requests_per_s_per_core": report.requests as f64 / seconds / plan.jobs.min(cores) as f64, "met": met, "crossed": crossed, "failure": failure,
-        }));
+        print_json(&in_json(&report, &speed, shrunk.as_ref(), command));
     } else {
         print(&format!(
-            "{} histories in {seconds:.1} s: {:.0} a second, {} crashes; {:.0} simulated requests to drives a second on each of {} cores\n",
-            report.histories,
-            report.histories as f64 / seconds,
-            report.crashes,
-            report.requests as f64 / seconds / plan.jobs.min(cores) as f64,
-            plan.jobs.min(cores),
+            "{} histories in {:.1} s: {:.0} a second, {} crashes; {:.0} simulated requests to drives a second on each of {} cores\n",
+            report.histories, speed.seconds, speed.histories_per_s, report.crashes, speed.requests_per_s_per_core, speed.cores,
         ));
         if command.lying_flush {
             print(&lost(&report));
@@ -200,6 +177,48 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     }
     write!(words, "replay: {}", replay(seed, command)).expect("a string takes everything");
     Err(Failure::Failed(words))
+}
+
+/// How fast a campaign was.
+struct Speed {
+    seconds: f64,
+    cores: usize,
+    histories_per_s: f64,
+    requests_per_s: f64,
+    requests_per_s_per_core: f64,
+}
+
+impl Speed {
+    fn of(report: &Report, cores: usize) -> Self {
+        let seconds = report.duration.as_secs_f64().max(1e-9);
+        let requests_per_s = report.requests as f64 / seconds;
+        let histories_per_s = report.histories as f64 / seconds;
+        Self { seconds, cores, histories_per_s, requests_per_s, requests_per_s_per_core: requests_per_s / cores as f64 }
+    }
+}
+
+/// A report for programs. `shrunk`: the seed that failed, and its history made shorter.
+fn in_json(report: &Report, speed: &Speed, shrunk: Option<&(u64, History, Failed)>, command: &Sim) -> Value {
+    let met: Vec<_> =
+        report.met.iter().map(|((level, what), count)| json!({"level": level, "what": what, "count": count})).collect();
+    let crossed: Vec<_> = report
+        .crossed
+        .iter()
+        .flat_map(|(level, crossed)| crossed.iter().map(move |(what, count)| (level, what, count)))
+        .map(|(level, (request, state, fault), count)| {
+            json!({"level": level, "request": request, "state": state, "fault": fault, "count": count})
+        })
+        .collect();
+    let failure = shrunk.map(|(seed, short, failure)| {
+        let steps: Vec<String> = short.steps.iter().map(|step| format!("{step:?}")).collect();
+        json!({"seed": seed, "replay": replay(*seed, command), "what": failure.what, "array": short.setup.to_string(), "steps": steps})
+    });
+    json!({
+        "histories": report.histories, "requests": report.requests, "client_requests": report.client_requests,
+        "crashes": report.crashes, "seconds": speed.seconds, "histories_per_s": speed.histories_per_s,
+        "requests_per_s": speed.requests_per_s, "requests_per_s_per_core": speed.requests_per_s_per_core,
+        "met": met, "crossed": crossed, "failure": failure,
+    })
 }
 
 /// Prints one history.
