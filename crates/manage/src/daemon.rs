@@ -20,7 +20,7 @@ use crate::monitor::{Monitor, MonitorPlan};
 use crate::nbd::NbdOptions;
 use crate::rest::{self, Rest};
 use crate::routine::Routine;
-use crate::service::Service;
+use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, event_file, sockets, view};
 use notify::Supervisor;
@@ -148,6 +148,7 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
     let (server, no_tls) = options.server_anyhow(&socket.with_extension("nbd"))?;
     let service = Service::new(server);
+    watchdog::start(&service);
     service.stay();
     let event_file = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);

@@ -14,7 +14,7 @@ use crate::free::check_free;
 use crate::lane_spec::LaneSpec;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
-use crate::service::Service;
+use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::ublk::BlockSpec;
 use crate::{control, sockets};
@@ -147,6 +147,7 @@ async fn run(
     };
     sockets::check(&socket)?;
     let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?);
+    watchdog::start(&service);
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
 
     // On another thread, as this one must receive signals meanwhile.

@@ -18,7 +18,8 @@ fn of_the_program() {
         "
         settings api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name free ledger ublk view tools
         client progress order_words matter plain_status status nbd vhost_user
-        service signals control monitor
+        service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
+        signals control monitor
         wipe cli config mdadm meant event_file attach ownership foreign
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts

@@ -12,7 +12,7 @@ use crate::clock::now_ms;
 use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
 use crate::meant::{self, chosen};
-use crate::service::{Update, check_update};
+use crate::service::firmware::{Update, check_update};
 use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
 use crate::view::{all_members, cannot_name_the_wrong_member, does_not_use};
 use crate::wipe::{self, WipeMeans};

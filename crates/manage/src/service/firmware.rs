@@ -1,7 +1,7 @@
 //! New firmware for a member of a served array.
 
-use super::{ApiError, ApiErrorKind, Served, Service};
-use crate::api::{AddRequest, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
+use super::{Served, Service};
+use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
 use crate::view::{self, all_members, does_not_use};

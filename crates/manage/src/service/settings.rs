@@ -4,93 +4,22 @@
 //! while it does not run: the array is stopped, changed, and started again in the same place. Users of its block device and of its disks wait;
 //! NBD clients connect again.
 
-use super::{Served, Service, lock};
+use super::caches::{drives_in_use, set_caches};
+use super::served::lock;
+use super::{Held, Served, Service};
 use crate::api::{ApiError, ApiErrorKind, Done};
-use crate::settings::{SettingsRequest, WriteMode};
+use crate::settings::SettingsRequest;
 use crate::ublk::BlockSpec;
 use crate::{sockets, view};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use stria_array::MemberState;
+use std::path::PathBuf;
+use std::sync::Arc;
 use stria_drive::{DriveError, DriveKind};
 use stria_format::md::Change;
 use stria_front::Closing;
 use stria_front::ublk::UblkDevice;
-use stria_host::{ArrayReport, HostError, MemberReport, OpenOptions, PlannedArray};
-
-/// Settings of a served array, as they hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// When writes are acknowledged.
-    pub write: WriteMode,
-    /// The drives' caches, if they were set.
-    pub drive_caches: Option<bool>,
-    /// Writes are refused.
-    pub read_only: bool,
-}
-
-/// How often drives are asked for their write caches. A reset of a controller, by whomever, ends the setting.
-const CACHES_EVERY: Duration = Duration::from_secs(60);
-
-/// The drives' write caches beside their setting.
-#[derive(Default)]
-pub struct Caches {
-    /// The drives that have another state than was set, and do not change it.
-    pub differ: Mutex<Vec<PathBuf>>,
-    /// The last time that drives were asked.
-    asked: Mutex<Option<Instant>>,
-    /// They are being asked: one of them may hang.
-    is_asking: AtomicBool,
-}
+use stria_host::{ArrayReport, HostError, OpenOptions, PlannedArray};
 
 impl Service {
-    /// Gives a drive that joined, or that was reset, the array's setting of write caches.
-    pub(super) fn set_held_cache(&self, served: &Served, drive: &Path) {
-        let Some(on) = lock(&served.held).drive_caches else { return };
-        let Err(error) = stria_health::set_write_cache(drive, on) else { return };
-        let (name, switch) = (&served.name, if on { "on" } else { "off" });
-        let text =
-            format!("array \"{name}\" is set to drive caches {switch}, which {} does not follow: {error}", drive.display());
-        self.events.push(view::plain_event(name, "warning", text));
-        let mut differ = lock(&served.caches.differ);
-        if !differ.iter().any(|known| known == drive) {
-            differ.push(drive.to_owned());
-        }
-    }
-
-    /// Asks the drives of an array for their write caches from time to time, on a thread of its own, and sets again what a reset has undone.
-    pub(super) fn look_at_caches(self: &Arc<Self>, served: &Arc<Served>) {
-        let mut asked = lock(&served.caches.asked);
-        let is_due = asked.is_none_or(|asked| asked.elapsed() >= CACHES_EVERY);
-        if lock(&served.held).drive_caches.is_none() || !is_due || served.caches.is_asking.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        *asked = Some(Instant::now());
-        drop(asked);
-        let (service, array) = (Arc::clone(self), Arc::clone(served));
-        let look = move || {
-            service.keep_caches(&array);
-            array.caches.is_asking.store(false, Ordering::SeqCst);
-        };
-        if std::thread::Builder::new().name("caches".into()).spawn(look).is_err() {
-            served.caches.is_asking.store(false, Ordering::SeqCst);
-        }
-    }
-
-    fn keep_caches(&self, served: &Served) {
-        let Ok(Some((report, _))) = served.lanes.report_within(super::STATUS_WITHIN) else { return };
-        let Some(on) = lock(&served.held).drive_caches else { return };
-        let (differ, warnings) = keep(&drives_in_use(&report), on, stria_health::write_cache, stria_health::set_write_cache);
-        // A command may have changed the setting meanwhile.
-        let is_current = lock(&served.held).drive_caches == Some(on);
-        if is_current {
-            *lock(&served.caches.differ) = differ;
-            warnings.into_iter().for_each(|text| self.events.push(view::plain_event(&served.name, "warning", text)));
-        }
-    }
-
     /// The settings of a served array; `None`: no array of this name is served.
     pub fn settings(&self, name: &str) -> Option<Held> {
         let served = self.find(name).ok()?;
@@ -224,49 +153,6 @@ impl Service {
     }
 }
 
-/// Compares drives' write caches with their setting, and sets those that differ again. Returns the drives that still differ, and what happened.
-/// A drive that does not tell counts as set.
-fn keep<E: ToString>(
-    drives: &[PathBuf],
-    on: bool,
-    ask: impl Fn(&Path) -> Result<bool, E>,
-    set: impl Fn(&Path, bool) -> Result<(), E>,
-) -> (Vec<PathBuf>, Vec<String>) {
-    let (mut differ, mut warnings) = (Vec::new(), Vec::new());
-    let (wanted, other) = if on { ("on", "off") } else { ("off", "on") };
-    for drive in drives.iter().filter(|drive| ask(drive).is_ok_and(|found| found != on)) {
-        let shown = drive.display();
-        match set(drive, on) {
-            Ok(()) if ask(drive).is_ok_and(|found| found == on) => {
-                warnings.push(format!(
-                    "the write cache of {shown} was {other}, as after a reset of its controller: it is {wanted} again, as set"
-                ));
-            }
-            outcome => {
-                let why = outcome.err().map_or_else(|| "it ignores the command".into(), |error| error.to_string());
-                warnings.push(format!(
-                    "the write cache of {shown} is {other}, though {wanted} is set, and cannot be switched: {why}"
-                ));
-                differ.push(drive.clone());
-            }
-        }
-    }
-    (differ, warnings)
-}
-
-/// The drives below an array that have not failed.
-fn drives_in_use(array: &ArrayReport) -> Vec<PathBuf> {
-    let drives = |array: &ArrayReport| {
-        let with_status = array.members.iter().zip(&array.status.members);
-        let in_use = with_status.filter_map(|(member, status)| match member {
-            MemberReport::Drive(drive) if status.state != MemberState::Failed => Some(drive.info.path.clone()),
-            MemberReport::Drive(_) | MemberReport::Array(_) | MemberReport::Removed => None,
-        });
-        in_use.collect::<Vec<_>>()
-    };
-    array.tree().into_iter().flat_map(drives).collect()
-}
-
 fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {
     let tree = array.tree();
     let file = tree.iter().flat_map(|array| array.drives()).find(|drive| drive.info.kind == DriveKind::File);
@@ -277,47 +163,5 @@ fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {
             Err(ApiError::new(ApiErrorKind::Refused, text))
         }
         None => Ok(()),
-    }
-}
-
-/// Switches the drives' own write caches.
-///
-/// # Errors
-/// The first drive that refuses; those before it are switched.
-pub fn set_caches(drives: &[PathBuf], on: bool) -> Result<(), String> {
-    drives.iter().try_for_each(|drive| stria_health::set_write_cache(drive, on).map_err(|error| error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    /// A reset of the controller once ended the setting, and the status went on to say "off, as set".
-    #[test]
-    fn a_cache_that_a_reset_has_switched_back_is_set_again_and_one_that_ignores_that_is_told() {
-        let drives = ["/dev/good", "/dev/reset", "/dev/stubborn", "/dev/silent"].map(PathBuf::from);
-        let was_set = RefCell::new(Vec::new());
-        let ask = |drive: &Path| match drive.to_str() {
-            Some("/dev/good") => Ok(false),
-            Some("/dev/reset") => Ok(!was_set.borrow().contains(&drive.to_owned())),
-            Some("/dev/stubborn") => Ok(true),
-            _ => Err("no answer"),
-        };
-        let set = |drive: &Path, on: bool| {
-            assert!(!on);
-            was_set.borrow_mut().push(drive.to_owned());
-            Ok(())
-        };
-        let (differ, warnings) = keep(&drives, false, ask, set);
-        assert_eq!(*was_set.borrow(), drives[1..3]);
-        assert_eq!(differ, drives[2..3]);
-        assert!(
-            warnings[0].starts_with("the write cache of /dev/reset was on") && warnings[0].ends_with("it is off again, as set"),
-            "{warnings:?}"
-        );
-        assert!(warnings[1].contains("/dev/stubborn is on, though off is set") && warnings.len() == 2, "{warnings:?}");
-        let (differ, warnings) = keep(&drives[2..3], false, ask, |_, _| Err("it refuses"));
-        assert!(differ.len() == 1 && warnings[0].ends_with("cannot be switched: it refuses"), "{warnings:?}");
     }
 }

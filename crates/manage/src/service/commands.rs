@@ -1,0 +1,209 @@
+//! Commands to a running array: its members, its sweeps, and trim.
+
+use super::served::{full_name, is_failed_here, lock, open_new, set_speed};
+use super::{LOOK_AGAIN, Served, Service};
+use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
+use crate::view;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
+use stria_format::md::uuid_text;
+
+/// The event of the end of a sweep comes within this.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
+/// 1 GiB: what one request of `trim` covers.
+const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
+
+impl Service {
+    /// The message of a drive that has joined, and what was stored for the next start.
+    fn joined(&self, message: String, path: &Path) -> String {
+        let note = self.finder.get().and_then(|finder| finder(path));
+        note.map_or(message.clone(), |note| format!("{message}; {note}"))
+    }
+
+    /// Gives a drive that joined, or that was reset, the array's setting of write caches.
+    pub(super) fn set_held_cache(&self, served: &Served, drive: &Path) {
+        let Some(on) = lock(&served.held).drive_caches else { return };
+        let Err(error) = stria_health::set_write_cache(drive, on) else { return };
+        let (name, switch) = (&served.name, if on { "on" } else { "off" });
+        let text =
+            format!("array \"{name}\" is set to drive caches {switch}, which {} does not follow: {error}", drive.display());
+        self.events.push(view::plain_event(name, "warning", text));
+        let mut differ = lock(&served.caches.differ);
+        if !differ.iter().any(|known| known == drive) {
+            differ.push(drive.to_owned());
+        }
+    }
+
+    /// Drops a drive as if it had failed.
+    pub fn fail(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let shown = path.display().to_string();
+        served.lanes.fail(path)?;
+        self.done(sequence, format!("{shown} was failed in \"{name}\""))
+    }
+
+    /// Removes a failed drive or a spare.
+    pub fn remove(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let shown = path.display().to_string();
+        served.lanes.remove(path)?;
+        self.done(sequence, format!("{shown} was removed from \"{name}\""))
+    }
+
+    /// Adds a drive.
+    pub fn add(&self, name: &str, request: AddRequest) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        // A failed drive that is still listed is open here, which would keep it from coming back.
+        if is_failed_here(&served.lanes.report()?, &request.path) {
+            served.lanes.remove(request.path.clone())?;
+        }
+        let AddRequest { path, span, force } = request;
+        let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
+        let message = served.lanes.add(|| open_new(&served, &path), span, force)?;
+        self.set_held_cache(&served, &path);
+        self.done(sequence, self.joined(message, &path))
+    }
+
+    /// Replaces a drive that still works.
+    pub fn replace(&self, name: &str, request: ReplaceRequest) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        if let Some(message) = served.lanes.replace_by_spare(request.old.clone(), request.new.clone())? {
+            return self.done(sequence, message);
+        }
+        let new = open_new(&served, &request.new)?;
+        let message = served.lanes.replace(request.old, new, request.force)?;
+        self.set_held_cache(&served, &request.new);
+        self.done(sequence, self.joined(message, &request.new))
+    }
+
+    /// Begins a scrub.
+    pub fn scrub(&self, name: &str, request: &ScrubRequest) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let (repair, from_sector) = (request.repair, request.from_bytes / SECTOR_BYTES as u64);
+        served.lanes.scrub(repair, from_sector)?;
+        self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; mismatches are repaired" } else { "" }))
+    }
+
+    /// Stops a scrub before its end.
+    pub fn cancel_scrub(&self, name: &str) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let scrubs = |served: &Served| {
+            let view = view::array(&served.lanes.report()?);
+            let is_scrub =
+                |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "scrub" || sweep.kind == "repair");
+            Ok::<_, ApiError>(is_scrub(&view) || view.spans.iter().any(is_scrub))
+        };
+        let runs = scrubs(&served)?;
+        served.lanes.cancel_scrub()?;
+        // One that a pause or a measurement holds is not in the view: the event of its end tells that there was one.
+        let is_end = |event: &crate::api::EventView| {
+            event.kind == "sweep_stopped" && matches!(event.sweep.as_deref(), Some("scrub" | "repair")) && !view::is_held(event)
+        };
+        let ended = || self.events.since(sequence).iter().any(is_end);
+        let may_be_held = served.paused.load(Ordering::SeqCst) || served.measuring.load(Ordering::SeqCst);
+        let end = Instant::now() + if may_be_held { ENDED_WITHIN } else { Duration::ZERO };
+        while !runs && !ended() {
+            if Instant::now() >= end {
+                return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        while scrubs(&served)? {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        self.done(sequence, format!("scrub of \"{name}\" was cancelled"))
+    }
+
+    /// Pauses sweeps, or lets them go on.
+    pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        served.lanes.pause(paused)?;
+        let message = format!("sweeps of \"{name}\" {}", if paused { "are paused" } else { "are resumed" });
+        if served.paused.swap(paused, Ordering::SeqCst) != paused {
+            let kind = if paused { "paused" } else { "resumed" };
+            self.events.push(view::plain_event(&served.name, kind, message.clone()));
+        }
+        self.done(sequence, message)
+    }
+
+    /// Holds sweeps for a measurement, or lets them go on unless they are paused by command.
+    pub fn hold(&self, name: &str, held: bool) -> Result<(), ApiError> {
+        let served = self.find(name)?;
+        Ok(served.lanes.pause(held || served.paused.load(Ordering::SeqCst))?)
+    }
+
+    /// Notes that the cost of sweeps is being measured: a sweep that is held meanwhile has not ended.
+    pub fn set_measuring(&self, name: &str, measuring: bool) -> Result<(), ApiError> {
+        self.find(name)?.measuring.store(measuring, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Bounds the speed of sweeps. A daemon remembers that.
+    pub fn speed(&self, name: &str, request: &SpeedRequest) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        set_speed(&served, request)?;
+        if let Some(ledger) = self.ledger.get() {
+            ledger.note_speed(&uuid_text(&served.uuid), request);
+        }
+        self.done(sequence, format!("speed bounds of \"{name}\" are set"))
+    }
+
+    /// Trims a range: it reads as zeros afterwards. It ends early once `is_cancelled` says so, which is asked between parts of 1 GiB.
+    pub fn trim(&self, name: &str, request: &TrimRequest, is_cancelled: impl Fn() -> bool) -> Result<Done, ApiError> {
+        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let remote = served.lanes.remote();
+        let limits = remote.limits();
+        let refuse = |kind, message: String| Err(ApiError::new(kind, message));
+        let size_bytes = limits.size_sectors * SECTOR_BYTES as u64;
+        let start = request.start_bytes;
+        let length = request.length_bytes.unwrap_or(size_bytes.saturating_sub(start));
+        let block = u64::from(limits.logical_block_bytes);
+        let Some(end) = start.checked_add(length).filter(|&end| end <= size_bytes && length > 0) else {
+            return refuse(
+                ApiErrorKind::Invalid,
+                format!("the range is empty or leaves \"{name}\", which has {size_bytes} bytes"),
+            );
+        };
+        if !(start | end).is_multiple_of(block) {
+            return refuse(ApiErrorKind::Invalid, format!("the range is not aligned to blocks of {block} bytes: round it"));
+        }
+        if !request.force {
+            let what = format!("trim destroys what lies in {length} bytes at {start} of \"{name}\"; --force insists");
+            return refuse(ApiErrorKind::Unsafe, format!("{what} (a mounted file system trims its free space with fstrim)"));
+        }
+        if limits.discard_granularity_bytes == 0 {
+            return refuse(
+                ApiErrorKind::Refused,
+                format!("not every member of \"{name}\" can zero and unmap in one request: nothing was done"),
+            );
+        }
+        let sectors = start / SECTOR_BYTES as u64..end / SECTOR_BYTES as u64;
+        let thread = std::thread::current();
+        let reply = Arc::new(Mailbox::<Completion>::new(move || thread.unpark()));
+        for start_sector in sectors.clone().step_by(TRIM_SECTORS as usize) {
+            if is_cancelled() {
+                let trimmed = start_sector * SECTOR_BYTES as u64 - start;
+                let text = format!("trim of \"{name}\" was cancelled: the first {trimmed} of {length} bytes read as zeros");
+                return refuse(ApiErrorKind::Refused, text);
+            }
+            let count = TRIM_SECTORS.min(sectors.end - start_sector);
+            let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+            let request = Request { tag: 0, start_sector, sectors: count, operation };
+            remote.submit(&mut vec![request], &reply);
+            let mut ended = Vec::new();
+            while ended.is_empty() {
+                if reply.prepare_sleep() {
+                    std::thread::park();
+                }
+                reply.take(&mut ended);
+            }
+            if let Err(error) = &ended[0].result {
+                return refuse(ApiErrorKind::Failed, format!("trim of \"{name}\" failed: {error}"));
+            }
+        }
+        self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were trimmed and read as zeros"))
+    }
+}

@@ -1,0 +1,192 @@
+//! One array on its lanes, with what the service remembers of it.
+
+use super::caches::{Caches, Held};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, LatencyBound, SpeedRequest};
+use crate::lane_spec::{LaneSpec, Near};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stria_array::{LatencyTarget, MemberState};
+use stria_block::SECTOR_BYTES;
+use stria_drive::real_path_within;
+use stria_front::ublk::UblkDevice;
+use stria_front::{SocketAccess, VhostUserServer};
+use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, OpenOptions, OpenedDrive, PlannedArray, short_name};
+use stria_terminal::size;
+
+/// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
+pub const STATUS_WITHIN: Duration = Duration::from_millis(1200);
+
+/// An array on its lanes.
+pub struct Served {
+    /// Its name here, and that of its export.
+    pub name: String,
+    pub(super) uuid: [u8; 16],
+    pub(super) lanes: ArrayLanes,
+    pub(super) how: LaneSpec,
+    pub(super) near: Option<Near>,
+    /// As it was planned and opened, for a pause.
+    pub(super) planned: PlannedArray,
+    pub(super) options: OpenOptions,
+    pub(super) read_only: bool,
+    /// Locks on drives that are only read.
+    pub(super) locks: Mutex<Vec<File>>,
+    /// The settings that hold.
+    pub(super) held: Mutex<Held>,
+    /// The drives' caches, as the drives tell.
+    pub(super) caches: Caches,
+    /// Its block device, if it has one.
+    pub(super) block: Mutex<Option<UblkDevice>>,
+    /// The view when its lanes last answered.
+    pub(super) known: Mutex<Option<ArrayView>>,
+    /// The bounds on the speed of sweeps that were set.
+    pub(super) bounds: Mutex<SpeedRequest>,
+    /// Sweeps are paused by command.
+    pub(super) paused: AtomicBool,
+    /// The cost of sweeps is being measured.
+    pub(super) measuring: AtomicBool,
+    pub(super) stopping: AtomicBool,
+    /// Its last view could not be had, which the log says.
+    pub(super) unseen: AtomicBool,
+    /// It does not stop, and the process ends without that.
+    pub(super) is_given_up: AtomicBool,
+    /// The servers by which it is the disk of virtual machines.
+    pub(super) disks: Mutex<Vec<Arc<VhostUserServer>>>,
+    /// Their sockets, with access and the disk's number.
+    pub(super) disk_sockets: Mutex<Vec<(PathBuf, SocketAccess, String)>>,
+}
+
+impl Served {
+    /// An array whose lanes run. `lanes`: with their terms, and the NUMA node that they are near.
+    pub(super) fn new(
+        name: &str,
+        planned: &PlannedArray,
+        (lanes, how, near): (ArrayLanes, LaneSpec, Option<Near>),
+        options: OpenOptions,
+        locks: Vec<File>,
+        held: Held,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            uuid: planned.uuid,
+            lanes,
+            how,
+            near,
+            planned: planned.clone(),
+            options,
+            read_only: options.read_only,
+            locks: Mutex::new(locks),
+            held: Mutex::new(held),
+            caches: Caches::default(),
+            block: Mutex::default(),
+            known: Mutex::default(),
+            bounds: Mutex::default(),
+            paused: AtomicBool::default(),
+            measuring: AtomicBool::default(),
+            stopping: AtomicBool::default(),
+            unseen: AtomicBool::default(),
+            is_given_up: AtomicBool::default(),
+            disks: Mutex::default(),
+            disk_sockets: Mutex::default(),
+        }
+    }
+
+    pub(super) fn disks(&self) -> Vec<Arc<VhostUserServer>> {
+        lock(&self.disks).clone()
+    }
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last known view of an array that has not answered for `patience` at least.
+pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> ArrayView {
+    let (still, lane, _) = served.lanes.stands_still();
+    let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
+    view.silent_s = Some(seconds);
+    let silence = format!("does not answer (pid {pid}, lane {lane}) since {seconds} s");
+    for words in [&mut view.state, &mut view.headline] {
+        *words = if words.is_empty() { silence.clone() } else { format!("{silence}; before that: {words}") };
+    }
+    view
+}
+
+/// Bounds the speed of an array's sweeps.
+pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
+    let sectors = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(SECTOR_BYTES as u64));
+    let (min, max) = (sectors(request.min_bytes_per_s), sectors(request.max_bytes_per_s));
+    if min == Some(0) || max == Some(0) {
+        return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
+    }
+    let mut asked = lock(&served.bounds);
+    let bounds = SpeedRequest {
+        min_bytes_per_s: request.min_bytes_per_s.or(asked.min_bytes_per_s),
+        max_bytes_per_s: request.max_bytes_per_s.or(asked.max_bytes_per_s),
+        latency: request.latency.or(asked.latency),
+    };
+    if let (Some(min), Some(max)) = (bounds.min_bytes_per_s, bounds.max_bytes_per_s)
+        && min > max
+    {
+        let (min, max) = (size::show(min), size::show(max));
+        let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
+    let target = request.latency.map(latency_target).transpose()?;
+    served.lanes.set_speed(min, max, target)?;
+    *asked = bounds;
+    Ok(())
+}
+
+/// Converts to the engine's units; `None`: no bound.
+fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiError> {
+    let Some(bound_us) = latency.bound_us else { return Ok(None) };
+    if !(50.0..100.0).contains(&latency.percentile) || bound_us == 0 {
+        let message = "a latency to hold is a percentile from 50 to 99.99 and a time above zero, such as p99=5ms";
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
+    Ok(Some(LatencyTarget { percentile: (latency.percentile * 100.0).round() as u16, bound: bound_us.saturating_mul(1000) }))
+}
+
+/// Opens a drive. One that this array uses already cannot join it again.
+pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> {
+    OpenedDrive::open(path, served.options.io).map_err(|error| {
+        let holds =
+            |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
+        if !served.lanes.report().is_ok_and(|array| holds(&array)) {
+            return error;
+        }
+        let (path, name) = (path.display(), &served.name);
+        HostError::Refused(format!(
+            "{path} is in use by \"{name}\" itself: `remove` takes out a spare, or a member that has failed"
+        ))
+    })
+}
+
+fn is_same(known: &Path, path: &Path) -> bool {
+    // Does not wait for a file system that hangs.
+    let real = |path: &Path| real_path_within(path, STATUS_WITHIN);
+    known == path || real(path) == real(known)
+}
+
+/// True if the drive is a failed member of the array or of a span, and has no other entry there.
+pub fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
+    let states = |array: &ArrayReport| {
+        let here = array.members.iter().zip(&array.status.members).filter(|(member, _)| match member {
+            MemberReport::Drive(drive) => is_same(&drive.info.path, path),
+            MemberReport::Array(_) | MemberReport::Removed => false,
+        });
+        here.map(|(_, status)| status.state).collect::<Vec<_>>()
+    };
+    let states: Vec<MemberState> = array.tree().into_iter().flat_map(states).collect();
+    !states.is_empty() && states.iter().all(|state| *state == MemberState::Failed)
+}
+
+/// The full name of the array or span with this name; an unknown name is returned as it is.
+pub fn full_name(array: &ArrayReport, name: &str) -> String {
+    let tree = array.tree();
+    let found = tree.iter().find(|array| array.name == name || short_name(&array.name) == name);
+    found.map_or_else(|| name.to_owned(), |array| array.name.clone())
+}

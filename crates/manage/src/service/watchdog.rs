@@ -1,0 +1,106 @@
+//! Looks at arrays whose lanes stand still, and at drives whose write caches differ from their setting.
+
+use super::Service;
+use super::caches::{drives_in_use, keep};
+use super::served::{STATUS_WITHIN, Served, lock};
+use crate::api::ArrayView;
+use crate::view;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the watchdog checks that lanes make progress.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long a lane may stand still before that is reported.
+const STILL_FOR: Duration = Duration::from_secs(5);
+/// How often drives are asked for their write caches. A reset of a controller, by whomever, ends the setting.
+const CACHES_EVERY: Duration = Duration::from_secs(60);
+
+/// Begins to look, on a thread of its own.
+pub fn start(service: &Arc<Service>) {
+    let watched = Arc::downgrade(service);
+    std::thread::Builder::new()
+        .name("watchdog".into())
+        .spawn(move || watch(&watched))
+        .expect("a process that starts has room for a thread");
+}
+
+/// Checks that lanes make progress, until the service is gone. A lane that stands still is reported here, as it cannot report
+/// itself.
+fn watch(service: &Weak<Service>) {
+    let mut reported: BTreeSet<String> = BTreeSet::new();
+    loop {
+        std::thread::sleep(WATCH_EVERY);
+        let Some(service) = service.upgrade() else { return };
+        for served in service.all() {
+            let (still, lane, waits_in) = served.lanes.stands_still();
+            let name = &served.name;
+            service.look_at_caches(&served);
+            if still < STILL_FOR {
+                if reported.remove(name) {
+                    let text = format!("array \"{name}\" answers again");
+                    service.events.push(view::plain_event(name, "lane_answers", text));
+                }
+                // Remembers a view in case the array stops answering. A sleeping lane is not woken.
+                if served.lanes.is_awake() {
+                    let _ = service.view(&served, STATUS_WITHIN);
+                }
+            } else if reported.insert(name.clone()) {
+                let waits = match &*lock(&served.known) {
+                    Some(view) => waiting(view),
+                    None => Vec::new(),
+                };
+                let drives = match waits.is_empty() {
+                    true => String::new(),
+                    false => format!("; these drives had requests to answer: {}", waits.join(", ")),
+                };
+                let waits_in = waits_in.map_or_else(String::new, |function| format!(", in the kernel ({function})"));
+                let text = format!(
+                    "lane {lane} of array \"{name}\" has stood still for {} s{waits_in}{drives}; requests that need it wait",
+                    still.as_secs()
+                );
+                service.events.push(view::plain_event(name, "lane_silent", text));
+            }
+        }
+    }
+}
+
+/// Drives with unanswered requests.
+fn waiting(view: &ArrayView) -> Vec<String> {
+    let own = view.members.iter().filter(|member| member.waiting_ms.is_some()).map(|member| member.path.clone());
+    own.chain(view.spans.iter().flat_map(waiting)).collect()
+}
+
+impl Service {
+    /// Asks the drives of an array for their write caches from time to time, on a thread of its own, and sets again what a reset has undone.
+    fn look_at_caches(self: &Arc<Self>, served: &Arc<Served>) {
+        let mut asked = lock(&served.caches.asked);
+        let is_due = asked.is_none_or(|asked| asked.elapsed() >= CACHES_EVERY);
+        if lock(&served.held).drive_caches.is_none() || !is_due || served.caches.is_asking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        drop(asked);
+        let (service, array) = (Arc::clone(self), Arc::clone(served));
+        let look = move || {
+            service.keep_caches(&array);
+            array.caches.is_asking.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new().name("caches".into()).spawn(look).is_err() {
+            served.caches.is_asking.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn keep_caches(&self, served: &Served) {
+        let Ok(Some((report, _))) = served.lanes.report_within(super::STATUS_WITHIN) else { return };
+        let Some(on) = lock(&served.held).drive_caches else { return };
+        let (differ, warnings) = keep(&drives_in_use(&report), on, stria_health::write_cache, stria_health::set_write_cache);
+        // A command may have changed the setting meanwhile.
+        let is_current = lock(&served.held).drive_caches == Some(on);
+        if is_current {
+            *lock(&served.caches.differ) = differ;
+            warnings.into_iter().for_each(|text| self.events.push(view::plain_event(&served.name, "warning", text)));
+        }
+    }
+}
