@@ -1,15 +1,17 @@
 //! The command line: every command and option is declared once, for parser, help and completions.
 
+mod common;
 mod daemon;
 mod health;
 mod life;
 mod token;
 
+pub use common::{ConfigFile, Control};
 pub use life::{Destroy, Explain, Grow, Rename, Set, Wipe};
 
 pub use daemon::{
-    Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Import, Incremental, Release, Reload, Routine, SpareAction,
-    SpareCommand, Start,
+    Adopt, ConfigAction, ConfigCommand, Daemon, Events, Import, Incremental, Release, Reload, Routine, SpareAction, SpareCommand,
+    Start,
 };
 
 pub use health::{Alarm, AlarmAction, Firmware, Health};
@@ -26,6 +28,7 @@ use crate::vhost_user::VhostUserOptions;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use common::lanes;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
@@ -165,14 +168,6 @@ pub enum Command {
         /// The shell.
         shell: Shell,
     },
-}
-
-/// How to reach a serve.
-#[derive(Args, Clone, Debug)]
-pub struct Control {
-    /// Control socket; by default all usual folders are searched.
-    #[arg(long, value_name = "PATH", env = "STRIA_SOCKET", value_hint = ValueHint::FilePath)]
-    pub socket: Option<PathBuf>,
 }
 
 /// An array by name.
@@ -379,11 +374,6 @@ pub enum Clients {
 fn numa_node(text: &str) -> Result<NumaNode, String> {
     let number = || text.parse().map(NumaNode::Number).map_err(|_| format!("{text:?} is no NUMA node; write a number, or any"));
     if text == "any" { Ok(NumaNode::Any) } else { number() }
-}
-
-fn lanes(text: &str) -> Result<u8, String> {
-    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| format!("{text:?} is no count of lanes; write 1 to 64"))
 }
 
 /// Levels, which completions list; `raid5` is one, too.

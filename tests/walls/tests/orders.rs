@@ -20,13 +20,14 @@ fn of_the_program() {
         client progress order_words matter plain_status status nbd vhost_user
         service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
         signals control monitor
-        wipe cli config mdadm meant event_file attach ownership foreign
+        wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant event_file attach ownership foreign
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
         rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
         rest::parts rest::route rest::stream rest::routes rest::server rest
         daemon
-        commands
+        commands::adopt commands::life commands::explain commands::firmware commands::health commands::import commands::manual commands::orders
+        commands::set commands::spare commands::token commands::ublk commands::wizard commands
         ",
     );
 }

@@ -1,16 +1,8 @@
 //! The daemon's commands.
 
-use super::Control;
+use super::common::{ConfigFile, Control, lanes};
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
-
-/// Which configuration.
-#[derive(Args, Clone, Debug)]
-pub struct ConfigFile {
-    /// The daemon's configuration; by default /etc/stria/stria.toml.
-    #[arg(long, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-}
 
 /// `stria daemon`
 #[derive(Args, Clone, Debug)]
@@ -45,7 +37,7 @@ pub struct Adopt {
     #[arg(long)]
     pub read_only: bool,
     /// The number of threads (lanes) on which it runs; the default depends on the processors.
-    #[arg(long, value_name = "COUNT", value_parser = super::lanes)]
+    #[arg(long, value_name = "COUNT", value_parser = lanes)]
     pub lanes: Option<u8>,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -1,6 +1,6 @@
 //! The commands about alarms and about the health of drives.
 
-use super::{ConfigFile, Control};
+use super::common::{ConfigFile, Control};
 use crate::api::FirmwareActivation;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;

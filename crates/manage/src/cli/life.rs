@@ -1,6 +1,6 @@
 //! Commands for the rest of an array's life.
 
-use super::{ConfigFile, Control};
+use super::common::{ConfigFile, Control};
 use crate::settings::{self, SettingsRequest, WriteMode};
 use crate::wipe::WipeMeans;
 use clap::{Args, ValueHint};

@@ -1,6 +1,6 @@
 //! The command about users of the API.
 
-use super::ConfigFile;
+use super::common::ConfigFile;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 

@@ -1,11 +1,12 @@
 //! `import`: arrays that other machines and programs left on drives here.
 
 use super::{adopt, life};
-use crate::cli::{self, Cli};
+use crate::cli::{self, Cli, Command};
 use crate::config::{self, Block, Config, Uuid};
 use crate::foreign::{FirmwareMember, Foreign, ForeignArray};
 use crate::meant::{chosen, drives, look, tree};
 use crate::ownership::{self, Terms};
+use crate::serve::serve;
 use clap::FromArgMatches;
 use std::path::PathBuf;
 use stria_block::shown;
@@ -57,7 +58,12 @@ fn once(name: &str, drives: Vec<PathBuf>, command: &cli::Import, json: bool) -> 
     words.push("--".into());
     words.extend(drives.into_iter().map(Into::into));
     let parsed = Cli::command_line().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
-    super::run(parsed.map_err(|error| Failure::Failed(error.to_string()))?, json)
+    let Command::Serve(serving) = parsed.map_err(|error| Failure::Failed(error.to_string()))?.command else {
+        unreachable!("the words are those of `stria serve`");
+    };
+    let (drives, names) = sort_arguments(&serving.what);
+    serve(&drives, &names, &serving.options, json)?;
+    Ok(0)
 }
 
 fn list(paths: &[PathBuf], config: &Config, json: bool) -> Result<(), Failure> {
