@@ -5,7 +5,7 @@ use crate::api::{
 };
 use crate::clock::now_ms;
 use std::path::{Path, PathBuf};
-use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
+use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{DriveKind, Way, monotonic_now};
@@ -20,28 +20,18 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     let ArrayReport { status, geometry, .. } = array;
     let description = array.description.as_ref().expect("the coordinator knows it");
     let spans: Vec<ArrayView> = array.spans().map(self::array).collect();
-    let own = match status.health {
-        Health::Optimal => HealthView::Optimal,
-        Health::Degraded => HealthView::Degraded,
-        Health::Failed => HealthView::Failed,
-    };
-    let health = spans.iter().map(|span| span.health).fold(own, Ord::max);
-    let level = match (geometry.level(), spans.first()) {
-        (Level::Raid0, Some(span)) if spans.iter().all(|other| other.level == span.level) => format!("{}0", span.level),
-        (level, _) => level.to_string(),
-    };
     let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
     let resync_pending = status.synced != Synced::All && geometry.level().is_redundant();
     let mut view = ArrayView {
         name: short_name(&array.name).to_owned(),
         full_name: array.name.clone(),
         uuid: uuid_text(&array.uuid),
-        level,
+        level: level_name(geometry.level(), &spans),
         layout: geometry.layout().to_string(),
         strip_bytes: has_strips.then(|| geometry.strip_sectors() * SECTOR),
         strip_reason: has_strips.then(|| strip_reason(array)),
         size_bytes: geometry.capacity_sectors() * SECTOR,
-        health,
+        health: spans.iter().map(|span| span.health).fold(health_view(status.health), Ord::max),
         state: String::new(),
         silent_s: None,
         clean: status.clean && spans.iter().all(|span| span.clean),
@@ -62,21 +52,8 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         mismatch_repaired: status.mismatch_repaired,
         losses_survived: status.losses_survived,
         headline: String::new(),
-        bitmap: status.intent.zip(description.bitmap).map(|((dirty_count, bit_count), (chunk_bytes, ..))| BitmapView {
-            dirty_count,
-            bit_count,
-            chunk_bytes: u64::from(chunk_bytes),
-        }),
-        log: status.log.as_ref().map(|log| LogView {
-            append_count: log.append_count,
-            record_count: log.record_count,
-            append_bytes: log.append_sectors * SECTOR,
-            early_count: log.early_count,
-            full_count: log.full_count,
-            replaying: log.replaying,
-            replayed_count: log.replayed_count,
-            partial_parity: log.newest_only,
-        }),
+        bitmap: status.intent.zip(description.bitmap).map(|(counts, (chunk_bytes, ..))| bitmap_view(counts, chunk_bytes)),
+        log: status.log.as_ref().map(log_view),
         write: None,
         power_cut: String::new(),
         speed: None,
@@ -96,6 +73,39 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     view.losses_survived = spans_survive.map_or(view.losses_survived, |spans| view.losses_survived.max(spans));
     describe_state(&mut view);
     view
+}
+
+fn health_view(health: Health) -> HealthView {
+    match health {
+        Health::Optimal => HealthView::Optimal,
+        Health::Degraded => HealthView::Degraded,
+        Health::Failed => HealthView::Failed,
+    }
+}
+
+/// The level by its number. A RAID 0 of spans has theirs before its own: 50.
+fn level_name(level: Level, spans: &[ArrayView]) -> String {
+    match (level, spans.first()) {
+        (Level::Raid0, Some(span)) if spans.iter().all(|other| other.level == span.level) => format!("{}0", span.level),
+        (level, _) => level.to_string(),
+    }
+}
+
+fn bitmap_view((dirty_count, bit_count): (usize, usize), chunk_bytes: u32) -> BitmapView {
+    BitmapView { dirty_count, bit_count, chunk_bytes: u64::from(chunk_bytes) }
+}
+
+fn log_view(log: &LogStatus) -> LogView {
+    LogView {
+        append_count: log.append_count,
+        record_count: log.record_count,
+        append_bytes: log.append_sectors * SECTOR,
+        early_count: log.early_count,
+        full_count: log.full_count,
+        replaying: log.replaying,
+        replayed_count: log.replayed_count,
+        partial_parity: log.newest_only,
+    }
 }
 
 /// An array whose lanes have never answered: nothing but its name and identity is known.
