@@ -1,37 +1,89 @@
 //! Turns the causes that are present at each check into the messages that must be sent.
 //!
 //! A cause has one message when it begins, one after each day that it lasts, and one when it is over. It is over when it was
-//! absent for some seconds: a condition that comes and goes within them is one cause, not many. Has no clock and no thread.
+//! absent for some seconds: a condition that comes and goes within them is one cause, not many. A cause that begins again within an
+//! hour flaps: its next message says so and counts, and then it has none but the daily ones until it was absent for an hour. Has no
+//! clock and no thread.
 
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The time after which an absent cause is over.
 const CLEAR_AFTER: Duration = Duration::from_secs(5);
+/// A cause that begins again so soon flaps; so long it must be absent to be over then.
+const FLAPS_WITHIN: Duration = Duration::from_secs(3600);
 
+#[derive(Clone)]
 struct Standing {
     cause: Condition,
     since: SystemTime,
     notified: Instant,
     absent_since: Option<Instant>,
+    /// How often it has begun, each time soon after the last.
+    begun: u32,
+    begun_at: Instant,
+}
+
+impl Standing {
+    fn new(cause: &Condition, now: Instant) -> Self {
+        let since = SystemTime::now();
+        Self { cause: cause.clone(), since, notified: now, absent_since: None, begun: 1, begun_at: now }
+    }
+
+    fn flaps(&self) -> bool {
+        self.begun > 1
+    }
+
+    /// Counts one more beginning. Returns true if it has a message.
+    fn begin_again(&mut self, now: Instant, last: Instant) -> bool {
+        if now.duration_since(last) >= FLAPS_WITHIN {
+            *self = Self::new(&self.cause, now);
+            return true;
+        }
+        (self.begun, self.begun_at) = (self.begun.saturating_add(1), now);
+        let has_message = self.begun == 2;
+        if has_message {
+            self.notified = now;
+        }
+        has_message
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let after = if self.flaps() { FLAPS_WITHIN } else { CLEAR_AFTER };
+        self.absent_since.is_some_and(|since| now.duration_since(since) >= after)
+    }
+
+    fn message(&self, phase: Phase) -> Message {
+        let mut cause = self.cause.clone();
+        if self.flaps() {
+            let since = humantime::format_rfc3339_seconds(self.since);
+            cause.text = format!("{}; it comes and goes: {} times since {since}", cause.text, self.begun);
+        }
+        Message { phase, cause, since: self.since }
+    }
 }
 
 /// The causes that stand.
 pub struct Tracker {
     repeat_after: Duration,
     standing: Vec<Standing>,
+    /// Causes that were over lately, each with its end.
+    ended: Vec<(Standing, Instant)>,
+    /// Causes that have begun anew and whose message is due.
+    renewed: Vec<Condition>,
 }
 
 impl Tracker {
     /// `repeat_after`: the time between two messages about a lasting cause.
     pub fn new(repeat_after: Duration) -> Self {
-        Self { repeat_after, standing: Vec::new() }
+        Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
     }
 
     /// Takes all present causes. Returns the messages to send. `is_unknown`: nobody can tell whether the cause lasts, so it neither ends nor is
     /// repeated.
     pub fn update(&mut self, now: Instant, conditions: &[Condition], is_unknown: impl Fn(&Condition) -> bool) -> Vec<Message> {
         let mut messages = Vec::new();
+        let renewed = std::mem::take(&mut self.renewed);
         for standing in &mut self.standing {
             if is_unknown(&standing.cause) {
                 standing.absent_since = None;
@@ -42,45 +94,64 @@ impl Tracker {
                 standing.absent_since.get_or_insert(now);
                 continue;
             };
-            standing.absent_since = None;
             standing.cause.text.clone_from(&current.text);
-            if now.duration_since(standing.notified) >= self.repeat_after {
+            let absent_since = standing.absent_since.take();
+            // It would have been over, but flaps.
+            if absent_since.is_some_and(|since| now.duration_since(since) >= CLEAR_AFTER) {
+                standing.begin_again(now, now);
+            }
+            if renewed.iter().any(|cause| cause.is_same_cause(&standing.cause)) {
+                messages.push(standing.message(Phase::Raised));
+            } else if now.duration_since(standing.notified) >= self.repeat_after {
                 standing.notified = now;
-                messages.push(message(Phase::Repeated, standing));
+                messages.push(standing.message(Phase::Repeated));
             }
         }
-        let is_over =
-            |standing: &mut Standing| standing.absent_since.is_some_and(|since| now.duration_since(since) >= CLEAR_AFTER);
-        let over: Vec<Standing> = self.standing.extract_if(.., is_over).collect();
-        messages.extend(over.iter().map(|standing| message(Phase::Cleared, standing)));
+        for over in self.standing.extract_if(.., |standing| standing.is_over(now)) {
+            messages.push(over.message(Phase::Cleared));
+            self.ended.push((over, now));
+        }
+        self.ended.retain(|(_, end)| now.duration_since(*end) < FLAPS_WITHIN);
         for condition in conditions {
-            if self.standing.iter().all(|standing| !standing.cause.is_same_cause(condition)) {
-                let new = Standing { cause: condition.clone(), since: SystemTime::now(), notified: now, absent_since: None };
-                messages.push(message(Phase::Raised, &new));
-                self.standing.push(new);
+            if self.standing.iter().any(|standing| standing.cause.is_same_cause(condition)) {
+                continue;
             }
+            let ended = self.ended.iter().position(|(past, _)| past.cause.is_same_cause(condition));
+            let new = match ended.map(|index| self.ended.swap_remove(index)) {
+                // Its end was told, so its beginning is told as well.
+                Some((past, end)) => {
+                    let mut again = Standing { cause: condition.clone(), absent_since: None, notified: now, ..past };
+                    again.begin_again(now, end);
+                    again
+                }
+                None => Standing::new(condition, now),
+            };
+            messages.push(new.message(Phase::Raised));
+            self.standing.push(new);
         }
         messages
     }
 
-    /// Forgets a cause that has begun anew, so that the next update reports it. Sends no message, as it is not over.
-    pub fn renew(&mut self, cause: &Condition) {
-        self.standing.retain(|standing| !standing.cause.is_same_cause(cause));
+    /// Notes that a cause has begun anew, so that the next update reports it, unless it flaps. Sends no message of its end, as it is not over.
+    pub fn renew(&mut self, now: Instant, cause: &Condition) {
+        let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return };
+        standing.absent_since = None;
+        let last = standing.begun_at;
+        if standing.begin_again(now, last) {
+            self.renewed.push(cause.clone());
+        }
     }
 
     /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over.
     pub fn forget(&mut self, array: &str) {
         self.standing.retain(|standing| standing.cause.array != array);
+        self.ended.retain(|(past, _)| past.cause.array != array);
     }
 
     /// The lasting causes, each with the time at which it was first seen.
     pub fn standing(&self) -> impl Iterator<Item = (&Condition, SystemTime)> {
         self.standing.iter().map(|standing| (&standing.cause, standing.since))
     }
-}
-
-fn message(phase: Phase, standing: &Standing) -> Message {
-    Message { phase, cause: standing.cause.clone(), since: standing.since }
 }
 
 #[cfg(test)]
@@ -127,6 +198,54 @@ mod tests {
             assert_eq!(messages(&mut tracker, start, second, &[]), []);
             assert_eq!(messages(&mut tracker, start, second + 3, &here), []);
         }
+    }
+
+    /// A member that leaves and returns every two minutes was two messages each time.
+    #[test]
+    fn a_cause_that_flaps_is_told_twice_then_daily_and_when_it_stays_away() {
+        let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
+        let here = [fail("sda", "dropped")];
+        let mut told = Vec::new();
+        let mut at = |second: u64, conditions: &[Condition]| {
+            let messages = tracker.update(start + Duration::from_secs(second), conditions, |_| false);
+            told.extend(messages.into_iter().map(|message| (second, message.phase, message.cause.text)));
+        };
+        let day = DAY.as_secs();
+        let end = day + 1200;
+        for begin in (0..end).step_by(120) {
+            (0..60).step_by(3).for_each(|second| at(begin + second, &here));
+            (60..120).step_by(3).for_each(|second| at(begin + second, &[]));
+        }
+        (end..end + 3600).step_by(3).for_each(|second| at(second, &[]));
+        let words: Vec<(u64, Phase, bool)> =
+            told.iter().map(|(second, phase, text)| (*second, *phase, text.contains("comes and goes: "))).collect();
+        let (first, over, again) = ((0, Phase::Raised, false), (66, Phase::Cleared, false), (120, Phase::Raised, true));
+        assert_eq!(words[..3], [first, over, again], "{told:?}");
+        assert_eq!(words[3..], [(day + 120, Phase::Repeated, true), (end - 60 + 3600, Phase::Cleared, true)], "{told:?}");
+        assert!(told[2].2.contains(": 2 times since ") && told[3].2.contains(": 722 times since "), "{told:?}");
+    }
+
+    #[test]
+    fn a_cause_that_begins_again_much_later_does_not_flap() {
+        let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
+        let here = [fail("sda", "")];
+        for begin in [0, 4000, 8000] {
+            assert_eq!(messages(&mut tracker, start, begin, &here), [(Phase::Raised, "sda".into())], "{begin}");
+            messages(&mut tracker, start, begin + 100, &[]);
+            assert_eq!(messages(&mut tracker, start, begin + 106, &[]), [(Phase::Cleared, "sda".into())], "{begin}");
+        }
+    }
+
+    #[test]
+    fn a_cause_that_begins_anew_is_told_again_unless_it_flaps() {
+        let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
+        let here = [fail("sda", "")];
+        let mut renew = |second| {
+            tracker.renew(start + Duration::from_secs(second), &here[0]);
+            messages(&mut tracker, start, second, &here).len()
+        };
+        assert_eq!([0, 60, 120, 180].map(&mut renew), [1, 1, 0, 0]);
+        assert_eq!([4000, 4060, 4120].map(&mut renew), [1, 1, 0], "an hour later it is a new one");
     }
 
     #[test]

@@ -37,6 +37,8 @@ use tokio::sync::oneshot;
 
 /// The time that an array which is just being started has for that before all are stopped.
 const KEEPER_ENDS: Duration = Duration::from_secs(20);
+/// The pause before files that could not be used are looked at again.
+const FILES_EVERY: Duration = Duration::from_secs(5);
 /// The time that answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -96,10 +98,9 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let server = tokio::spawn(control::listen(listener, router, Some(witness), service.shutdown().subscribe()));
     if let Some(address) = metrics {
         // The daemon serves arrays also without the port for metrics.
-        if let Err(failure) = monitor.listen(address, service.shutdown().subscribe()).await {
-            monitor.stand("[metrics]", failure.to_string());
-        }
+        tokio::spawn(Arc::clone(&monitor).listen_when_free(address, service.shutdown().subscribe()));
     }
+    let files_of = path.clone();
     let machine = rest::Machine {
         service: Arc::clone(&service),
         keeper: Arc::clone(&keeper),
@@ -111,6 +112,16 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     };
     let rest = rest::start(Rest::new(machine, &api_options), &api_options, &socket.with_extension("api"));
 
+    let watched = Arc::downgrade(&monitor);
+    let follow = move || {
+        let mut mended = Vec::new();
+        while let Some(monitor) = watched.upgrade() {
+            follow_files(&monitor, &files_of, &mut mended);
+            drop(monitor);
+            std::thread::sleep(FILES_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("files".into()).spawn(follow).map_err(Failure::failed)?;
     tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
     let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };
     running.until_over(&mut wishes, first_look, &mut sockets).await?;
@@ -249,6 +260,25 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
         }
         Err(failure) => {
             Some(format!("the next start will not find it, as {failure}: add {} to `search` in {file}", drive.display()))
+        }
+    }
+}
+
+/// Ends the alarm about files of the configuration when it names good ones: by another configuration, or as the files have changed.
+fn follow_files(monitor: &Monitor, path: &Path, mended: &mut Vec<&'static str>) {
+    // The last message has the new words only if the cause was seen with them.
+    mended.drain(..).for_each(|part| monitor.holds(part));
+    if !["[nbd]", "[api]"].iter().any(|part| monitor.is_faulty(part)) {
+        return;
+    }
+    let Ok(config) = Config::read(path) else { return };
+    let nbd_holds = config.nbd.options().is_ok_and(|options| options.check_for_daemon().is_ok());
+    for (part, holds) in [("[nbd]", nbd_holds), ("[api]", config.api.files_hold())] {
+        if holds && monitor.is_faulty(part) {
+            let text = "the files that the configuration names are good now; what it serves over TCP applies when the daemon restarts \
+                        (`systemctl restart stria`, a pause for clients)";
+            monitor.stand(part, text.into());
+            mended.push(part);
         }
     }
 }

@@ -45,6 +45,10 @@ use tokio::sync::watch;
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 /// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// The pause before the port for metrics is tried again.
+const LISTEN_AGAIN_EVERY: Duration = Duration::from_secs(5);
+/// The part of the configuration with that port.
+pub const METRICS: &str = "[metrics]";
 /// The array of a message that is about none.
 const NO_ARRAY: &str = "none";
 /// An array of the configuration that is not served for so long is reported, unless `degraded-after` says otherwise.
@@ -76,7 +80,7 @@ pub struct Monitor {
     board: Board,
     health: Mutex<HealthConfig>,
     slow: Mutex<SlowWatch>,
-    /// Parts of the configuration that do not hold, until this process ends.
+    /// Parts of the configuration that do not hold.
     faults: Mutex<Vec<Condition>>,
     tracker: Mutex<Tracker>,
     /// The arrays of the configuration, where there is one.
@@ -135,6 +139,19 @@ impl Monitor {
         Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(self))
     }
 
+    /// Answers `GET /metrics` at this address as soon as it can be listened on: while another program has the port, an alarm stands.
+    pub async fn listen_when_free(self: Arc<Self>, address: SocketAddr, mut over: watch::Receiver<bool>) {
+        while let Err(failure) = self.listen(address, over.clone()).await {
+            let again = LISTEN_AGAIN_EVERY.as_secs();
+            self.stand(METRICS, format!("{failure}; it is tried again every {again} s, and arrays are served without it"));
+            tokio::select! {
+                () = tokio::time::sleep(LISTEN_AGAIN_EVERY) => {}
+                _ = over.wait_for(|over| *over) => return,
+            }
+        }
+        self.holds(METRICS);
+    }
+
     /// Answers `GET /metrics` at this address as well. Returns the address with its port.
     ///
     /// # Errors
@@ -190,11 +207,25 @@ impl Monitor {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner).of(array)
     }
 
-    /// Raises the alarm that a part of the configuration does not hold. It lasts until this process ends.
+    /// Raises the alarm that a part of the configuration does not hold. It lasts until the part [holds](Self::holds), or this process ends.
     pub fn stand(&self, part: &str, text: String) {
         let array = NO_ARRAY.to_owned();
         let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text: format!("{part}: {text}") };
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.retain(|known| known.component != fault.component);
+        faults.push(fault);
+    }
+
+    /// True if the alarm stands that this part of the configuration does not hold.
+    pub fn is_faulty(&self, part: &str) -> bool {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.iter().any(|fault| fault.component.as_deref() == Some(part))
+    }
+
+    /// Ends the alarm that a part of the configuration does not hold, if there is one.
+    pub fn holds(&self, part: &str) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.retain(|fault| fault.component.as_deref() != Some(part));
     }
 
     /// Asks all drives of the machine for their health, too.
@@ -252,7 +283,7 @@ impl Monitor {
             let messages = {
                 let mut tracker = self.lock();
                 seen.gone.iter().for_each(|array| tracker.forget(array));
-                seen.anew.iter().for_each(|cause| tracker.renew(cause));
+                seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
                 tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
             messages.into_iter().for_each(|message| self.tell(&service, message));

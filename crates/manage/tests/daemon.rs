@@ -399,7 +399,14 @@ fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
         explained.stdout.contains("configuration: [nbd]: ") && explained.stdout.contains("configuration: [api]: "),
         "{explained:?}"
     );
+    // Another configuration ends the alarms; they lasted until the restart.
+    fs::write(place.config(), &text).expect("a file");
     place.ok(&["reload"]);
+    let end = Instant::now() + support::PATIENCE;
+    while place.ok(&["alarm"]).contains("ConfigFault") {
+        assert!(Instant::now() < end, "{}", place.ok(&["alarm"]));
+        std::thread::sleep(Duration::from_millis(200));
+    }
     daemon.signal("-TERM");
     daemon.ended_well();
     // Orders are words in the events.

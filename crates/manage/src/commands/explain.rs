@@ -1,7 +1,7 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
 use crate::matter::{Matter, MatterKind, Urgency, not_served, of_array};
-use crate::monitor::StandingView;
+use crate::monitor::{METRICS, StandingView};
 use crate::{cli, client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -57,7 +57,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     if json {
         let mut values: Vec<Value> = matters.iter().map(|matter| json!(matter)).collect();
         values.extend(faults.iter().map(|fault| {
-            let (means, action, avoid) = OF_CONFIG;
+            let (means, action, avoid) = of_config(fault);
             json!({"array": null, "kind": "config_fault", "urgency": Urgency::Critical, "what": fault.cause.text, "means": means,
                 "action": action, "avoid": avoid, "drives": [], "reason": null})
         }));
@@ -66,7 +66,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         let mut text = String::new();
         for fault in &faults {
             let _ = writeln!(text, "configuration: {}", shown_sentence(&fault.cause.text));
-            let (means, action, avoid) = OF_CONFIG;
+            let (means, action, avoid) = of_config(fault);
             for (title, sentence) in [("means", means), ("do", action), ("not now", avoid)] {
                 let _ = writeln!(text, "  {title:>7}  {sentence}");
             }
@@ -80,7 +80,20 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
 }
 
 /// What a part of the configuration that does not hold means, what to do, and what not to do.
-const OF_CONFIG: (&str, &str, &str) = (
+fn of_config(fault: &StandingView) -> (&'static str, &'static str, &'static str) {
+    if fault.cause.component.as_deref() == Some(METRICS) { OF_METRICS } else { OF_FILE }
+}
+
+/// The port for metrics.
+const OF_METRICS: (&str, &str, &str) = (
+    "Prometheus gets no figures from this machine; the arrays and all other alarms work",
+    "look which program has the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
+     is a pause for clients. A port that is free again is taken within seconds",
+    "do not silence the alert on missing figures meanwhile: no other alert of Prometheus works without them",
+);
+
+/// A file.
+const OF_FILE: (&str, &str, &str) = (
     "this part of the configuration does not work; the arrays are served without it",
     "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
      which is a pause for clients",

@@ -121,6 +121,11 @@ impl Api {
         Ok(ApiOptions { unknown, ..options })
     }
 
+    /// True if certificate, key and authorities can be used, or none are named. Looks up no group.
+    pub fn files_hold(&self) -> bool {
+        self.with_groups(|_, _| None).is_ok_and(|options| options.server_config().is_ok())
+    }
+
     fn with_groups(&self, mut find: impl FnMut(&str, &str) -> Option<u32>) -> Result<ApiOptions, String> {
         let listen = self.listen.iter().map(|text| crate::monitor::address(text)).collect::<Result<Vec<_>, _>>()?;
         let tls = match (&self.tls_cert, &self.tls_key) {

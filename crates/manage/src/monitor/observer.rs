@@ -273,15 +273,21 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
     }
     decide_causes(known, now, &present, links);
     lost_members(known, view, &present, seen);
+    let is_active = |path: &str| {
+        let member = present.iter().find(|member| member.path == path);
+        member.is_some_and(|member| member.role == "in sync" && !is_lost(member))
+    };
+    // A link's cause is over as a whole: when all its members are back, even if the array lacks another one.
+    let still_lost: Vec<Option<Cause>> =
+        known.lost.iter().filter(|lost| !is_active(&lost.path)).map(|lost| lost.told.clone()).collect();
     // Told at least once, even if a spare has already taken over.
     known.lost.retain(|lost| {
         let member = present.iter().find(|member| member.path == lost.path);
-        let is_active = member.is_some_and(|member| member.role == "in sync" && !is_lost(member));
         match lost.was_spare {
             _ if lost.told.is_none() => true,
             true => member.is_some_and(|member| member.role == "failed"),
-            // A link's cause is over as a whole.
-            false => view.health != HealthView::Optimal && !(is_active && lost.told == Some(Cause::Own)),
+            false if lost.told == Some(Cause::Own) => view.health != HealthView::Optimal && !is_active(&lost.path),
+            false => view.health != HealthView::Optimal && still_lost.contains(&lost.told),
         }
     });
     let role = |member: &MemberView| if has_failed(member) { "failed".to_owned() } else { member.role.clone() };
@@ -589,7 +595,7 @@ mod tests {
             let view =
                 ArrayView { health: if roles == ["in sync"; 2] { HealthView::Optimal } else { HealthView::Degraded }, ..view };
             let seen = observer.look(now, std::slice::from_ref(&view), NOTHING, &[], NONE_SLOW);
-            seen.anew.iter().for_each(|cause| tracker.renew(cause));
+            seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
             let messages = tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause));
             messages.into_iter().map(|message| message.subject()).collect::<Vec<_>>()
         };
@@ -599,11 +605,12 @@ mod tests {
         assert_eq!(at(3, ["rebuilding", "failed"]), [""; 0]);
         assert_eq!(at(4, ["failed", "failed"]), ["Fail on array tank (a)"], "during its rebuild");
         assert_eq!((at(5, ["rebuilding", "failed"]), at(6, ["in sync", "failed"])), (vec![], vec![]));
-        assert_eq!(at(7, ["failed", "failed"]), ["Fail on array tank (a)"], "the cause has not ended in between");
-        assert_eq!((at(8, ["in sync", "failed"]), at(9, ["in sync", "failed"])), (vec![], vec![]));
-        assert_eq!(at(15, ["in sync", "failed"]), ["over: Fail on array tank (a)"]);
-        assert_eq!(at(16, ["failed", "failed"]), ["Fail on array tank (a)"]);
-        assert_eq!(at(90, ["failed", "failed"]), [""; 0], "each once");
+        assert_eq!(at(7, ["failed", "failed"]), [""; 0], "it flaps");
+        assert_eq!((at(8, ["in sync", "failed"]), at(15, ["in sync", "failed"])), (vec![], vec![]));
+        assert_eq!(at(3614, ["in sync", "failed"]), [""; 0]);
+        assert_eq!(at(3615, ["in sync", "failed"]), ["over: Fail on array tank (a)"], "it was well for an hour");
+        assert_eq!(at(7300, ["failed", "failed"]), ["Fail on array tank (a)"]);
+        assert_eq!(at(7390, ["failed", "failed"]), [""; 0], "each once");
     }
 
     #[test]
@@ -622,6 +629,14 @@ mod tests {
         }
         let seen = observer.look(start, &[roles("failed", "failed")], NOTHING, &links, NONE_SLOW);
         assert!(seen.conditions[0].text.contains("members a, b of array \"tank\", all on one link"), "{seen:?}");
+        // It ends when both are back, also while the array lacks a member elsewhere.
+        let other_lost = |a: &'static str, b: &'static str| array(&[("a", a), ("b", b), ("c", "failed")]);
+        assert_eq!(
+            at(&mut observer, 10_000, other_lost("in sync", "failed")),
+            [told("Fail", "c"), told("Fail", "0000:3a:00.0")].concat()
+        );
+        assert_eq!(at(&mut observer, 11_000, other_lost("in sync", "in sync")).len(), 2, "told at least once");
+        assert_eq!(at(&mut observer, 12_000, other_lost("in sync", "in sync")), told("Fail", "c"));
         // One alone is told after some seconds, and stays a cause of its own.
         let mut observer = Observer::new(&AlarmConfig::default());
         at(&mut observer, 0, roles("in sync", "in sync"));
