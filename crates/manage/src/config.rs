@@ -21,9 +21,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use stria_alarm::AlarmConfig;
-use stria_drive::{IoOptions, within};
+use stria_drive::IoOptions;
 use stria_health::HealthConfig;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
@@ -351,7 +350,7 @@ impl Config {
         self.nbd.group()?;
         self.api.options()?.unknown.into_iter().next().map_or(Ok(()), Err)?;
         for array in &self.arrays {
-            let found = array.vhost_user_group.as_deref().map(crate::nbd::group).transpose();
+            let found = array.vhost_user_group.as_deref().map(crate::directory::group).transpose();
             found.map_err(|error| format!("array \"{}\": {error}", array.title()))?;
         }
         Ok(())
@@ -400,20 +399,12 @@ impl Config {
     }
 }
 
-/// The time that the machine's directory may take to find a group: arrays start without it.
-const GROUP_WITHIN: Duration = Duration::from_secs(5);
-
 /// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the machine's directory may
 /// not answer yet while it boots.
 fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
-    let found = name.map(|name| {
-        let asked = name.to_owned();
-        let found = within(GROUP_WITHIN, move || crate::nbd::group(&asked));
-        found.unwrap_or_else(|_| {
-            Err(format!("the machine's directory did not find group {name} within {} s", GROUP_WITHIN.as_secs()))
-        })
-    });
-    found.transpose().map_err(|error| format!("{part}: {error}; without it only root may connect, until the daemon restarts"))
+    name.map(crate::directory::group)
+        .transpose()
+        .map_err(|error| format!("{part}: {error}; without it only root may connect, until the daemon restarts"))
 }
 
 impl Nbd {

@@ -23,7 +23,7 @@ use crate::settings::SettingsRequest;
 use crate::view;
 use drives::Drives;
 use judge::{Judgement, judge};
-use opening::{Opened, open};
+use opening::{Opened, add_disks, of_group, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -55,6 +55,11 @@ enum Wish {
     },
     /// Something has happened to a member.
     LookForNeeds,
+    /// The name service has answered for the group of an array's disks.
+    Group {
+        array: Uuid,
+        group: Result<u32, String>,
+    },
     End,
 }
 
@@ -101,6 +106,7 @@ impl Keeper {
             held: Vec::new(),
             in_need: Vec::new(),
             watch: Watch::new(wishes.clone()),
+            wishes: wishes.clone(),
             released: Vec::new(),
         };
         tell_of_members(&service, &wishes);
@@ -237,6 +243,11 @@ impl Entry {
         self.array.name.clone().or(on_disk).unwrap_or_else(|| self.array.uuid.to_string())
     }
 
+    /// The UUIDs of the array and of its spans.
+    fn uuids(&self) -> Vec<String> {
+        std::iter::once(&self.array.uuid).chain(&self.array.spans).map(Uuid::to_string).collect()
+    }
+
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting(_, at) => *at,
@@ -278,6 +289,8 @@ struct Work {
     in_need: Vec<String>,
     /// Drives that did not answer.
     watch: Watch,
+    /// Its own queue.
+    wishes: Sender<(Wish, Sender<Answer>)>,
     /// Arrays that a reload took out of the configuration, and that are served until they are stopped.
     released: Vec<Entry>,
 }
@@ -326,6 +339,10 @@ impl Work {
                 let _ = answer.send(outcome);
                 self.give_spares();
             }
+            Wish::Group { array, group } => {
+                self.group_is_known(array, group);
+                let _ = answer.send(Ok(String::new()));
+            }
             Wish::End => unreachable!("it ends the loop"),
         }
     }
@@ -352,6 +369,9 @@ impl Work {
             {
                 entry.state = State::Stopped;
             }
+        }
+        for gone in self.released.extract_if(.., |entry| matches!(entry.state, State::Stopped)) {
+            self.service.forget_notes(&gone.uuids());
         }
     }
 
@@ -502,9 +522,13 @@ impl Work {
             self.service.events().push(view::plain_event(&name, "warning", warning.clone()));
         }
         match open(&self.service, planned, &name, &entry.array, how, self.listening) {
-            Ok(opened) => {
+            Ok(mut opened) => {
                 entry.busy = 0;
+                let late_group = opened.late_group.take();
                 entry.state = State::Served(opened);
+                if let Some(answer) = late_group {
+                    self.wait_for_group(index, &name, answer);
+                }
             }
             Err(failure) if failure.is_busy && entry.busy < TRIES => {
                 entry.busy += 1;
@@ -516,6 +540,49 @@ impl Work {
                 entry.busy = 0;
                 let again = format!("{} (`stria start {name}` tries again)", failure.text);
                 self.refuse(index, again);
+            }
+        }
+    }
+
+    /// Waits on a thread for the group of an array's disks: arrays start without the name service.
+    fn wait_for_group(&mut self, index: usize, name: &str, answer: Receiver<Result<u32, String>>) {
+        let config::Array { uuid, vhost_user, vhost_user_group, .. } = &self.arrays[index].array;
+        let (uuid, wishes) = (*uuid, self.wishes.clone());
+        let sockets: Vec<String> = vhost_user.iter().map(|path| path.display().to_string()).collect();
+        let text = format!(
+            "array \"{name}\" is served without its disks for virtual machines ({}): the name service of this machine has not found group {:?} \
+             yet. They follow when it answers; a group's number needs no answer",
+            sockets.join(", "),
+            vhost_user_group.as_deref().unwrap_or_default()
+        );
+        let wait = move || {
+            if let Ok(group) = answer.recv() {
+                // Nothing receives it if the process is ending.
+                let _ = wishes.send((Wish::Group { array: uuid, group }, channel().0));
+            }
+        };
+        let begun = std::thread::Builder::new().name("group".into()).spawn(wait);
+        match begun {
+            Ok(_) => self.event(name, "warning", text),
+            Err(error) => self.event(name, "warning", format!("{text}. No thread could be started to wait for it: {error}")),
+        }
+    }
+
+    /// Gives an array its disks, unless it was stopped meanwhile, or started again with them.
+    fn group_is_known(&mut self, array: Uuid, group: Result<u32, String>) {
+        let Some(entry) = self.arrays.iter_mut().find(|entry| entry.array.uuid == array) else { return };
+        let State::Served(opened) = &mut entry.state else { return };
+        let name = opened.name.clone();
+        let Some(uuid) = self.service.without_disks(&name) else { return };
+        let added = group.and_then(|group| add_disks(&self.service, &name, &entry.array, of_group(group), &uuid, self.listening));
+        match added {
+            Ok(()) => opened.ways.extend(entry.array.vhost_user.iter().map(|path| path.display().to_string())),
+            Err(error) => {
+                let text = format!(
+                    "array \"{name}\" is served without its disks for virtual machines: {error}; correct vhost-user-group, then \
+                     `stria stop {name}` and `stria start {name}`"
+                );
+                self.event(&name, "warning", text);
             }
         }
     }
@@ -703,7 +770,9 @@ impl Work {
             }
             self.arrays.push(entry);
         }
-        old.retain(|entry| matches!(entry.state, State::Served(_)));
+        for gone in old.extract_if(.., |entry| !matches!(entry.state, State::Served(_))) {
+            self.service.forget_notes(&gone.uuids());
+        }
         for entry in &old {
             notes.push(format!("array \"{}\" is no longer Stria's, and is served until it is stopped", entry.name()));
         }

@@ -160,6 +160,11 @@ impl Ledger {
         });
     }
 
+    /// Forgets arrays and spans that no longer belong to Stria.
+    pub fn forget(&self, uuids: &[String]) {
+        self.change(|notes| uuids.iter().for_each(|uuid| drop(notes.arrays.remove(uuid))));
+    }
+
     /// The bounds that were set on an array's sweeps; `None`: none were.
     pub fn speed(&self, uuid: &str) -> Option<SpeedRequest> {
         let ArrayNotes { speed_min, speed_max, latency, .. } = self.array(uuid);
@@ -250,6 +255,10 @@ mod tests {
         let speed = again.speed("u").expect("it was noted");
         assert_eq!((speed.min_bytes_per_s, speed.max_bytes_per_s), (Some(1), Some(9)));
         assert!(again.speed("other").is_none());
+        again.forget(&["other".into()]);
+        assert!(Ledger::open(&state).0.speed("u").is_some());
+        again.forget(&["u".into()]);
+        assert!(Ledger::open(&state).0.speed("u").is_none());
         fs::write(state.join("routine.json"), "{").expect("a file");
         let (anew, warning) = Ledger::open(&state);
         assert!(anew.speed("u").is_none() && warning.is_some_and(|warning| warning.contains("routine.json.damaged")));

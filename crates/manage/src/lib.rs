@@ -19,6 +19,7 @@ mod commands;
 mod config;
 mod control;
 mod daemon;
+mod directory;
 mod drive_name;
 mod event_file;
 mod event_log;

@@ -1,5 +1,6 @@
 //! The options of the NBD server: where it listens, who may connect, and how much they may use.
 
+use crate::directory::group;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use listenfd::ListenFd;
@@ -221,25 +222,6 @@ pub(crate) fn clients(text: &str) -> Result<usize, String> {
 pub(crate) fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
     mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
-}
-
-/// A group's number, from that or its name.
-///
-/// # Errors
-/// When there is none.
-pub fn group(text: &str) -> Result<u32, String> {
-    // A number is not looked up: the name service may hang.
-    match text.parse::<u32>() {
-        // The largest number means "leave it as it is".
-        Ok(u32::MAX) => return Err(format!("{text} is not the number of a group")),
-        Ok(number) => return Ok(number),
-        Err(_) => {}
-    }
-    match nix::unistd::Group::from_name(text) {
-        Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
-        Err(error) => Err(format!("group {text:?} cannot be looked up: {error}")),
-    }
 }
 
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {

@@ -147,6 +147,21 @@ impl Service {
         Ok(())
     }
 
+    /// Forgets what routine work noted of arrays and spans with these UUIDs.
+    pub fn forget_notes(&self, uuids: &[String]) {
+        if let Some(ledger) = self.ledger.get() {
+            ledger.forget(uuids);
+        }
+    }
+
+    /// The identity of a served array that is not the disk of any virtual machine.
+    pub fn without_disks(&self, name: &str) -> Option<[u8; 16]> {
+        self.find(name)
+            .ok()
+            .filter(|served| served.disks().is_empty() && lock(&served.places).is_empty())
+            .map(|served| served.uuid)
+    }
+
     /// The events.
     pub fn events(&self) -> &EventLog {
         &self.events

@@ -1,6 +1,6 @@
 //! The options of the vhost-user-blk server: which array is the disk of a virtual machine at which socket.
 
-use crate::nbd::group;
+use crate::directory::group;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -2,6 +2,7 @@
 
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
+use crate::directory::Directory;
 use crate::keeper::Keeper;
 use crate::order_words::order_words;
 use crate::routine::Routine;
@@ -11,9 +12,8 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use stria_drive::within;
+use std::sync::Arc;
+use std::time::Duration;
 
 type On = State<Arc<Keeper>>;
 
@@ -48,38 +48,25 @@ async fn start(State(keeper): On, Path(name): Path<String>, body: Body<StartRequ
 
 /// The time that the machine's directory may take to name a user.
 const NAME_WITHIN: Duration = Duration::from_millis(500);
-/// So long a user has no name after the directory did not answer: each question to one that hangs costs a thread.
-const NAMELESS_FOR: Duration = Duration::from_secs(60);
 
-/// Names of users, as far as the machine's directory answers.
-#[derive(Default)]
-struct Names(Mutex<Option<Instant>>);
-
-impl Names {
-    fn name(&self, uid: u32) -> Option<String> {
-        self.ask(move || nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name))
+/// The name of a user, if the machine's directory answers.
+fn user_name(directory: &Directory, uid: u32) -> Option<String> {
+    if directory.hangs() {
+        return None;
     }
-
-    fn ask(&self, question: impl FnOnce() -> Option<String> + Send + 'static) -> Option<String> {
-        let mut hung = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if hung.is_some_and(|since| since.elapsed() < NAMELESS_FOR) {
-            return None;
-        }
-        let answer = within(NAME_WITHIN, question);
-        *hung = answer.is_err().then(Instant::now);
-        answer.ok().flatten()
-    }
+    let find = move || nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
+    directory.ask(NAME_WITHIN, find).flatten()
 }
 
 /// Makes an event of every order: who gave it, what it was, and what became of it. udev's reports of drives are no orders.
 pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
-    let names = Names::default();
+    let directory = Directory::default();
     Arc::new(move |order: Order| {
         let Order { uid, pid, what, body, status } = order;
         if what == "POST /v1/drives" {
             return;
         }
-        let user = names.name(uid).map_or_else(|| format!("user {uid}"), |name| format!("{name} (user {uid})"));
+        let user = user_name(&directory, uid).map_or_else(|| format!("user {uid}"), |name| format!("{name} (user {uid})"));
         let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
         let outcome = if status < 300 { "done".to_owned() } else { format!("refused or failed (status {status})") };
         let (method, path) = what.split_once(' ').unwrap_or(("", what.as_str()));
@@ -89,24 +76,4 @@ pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
         let text = format!("{user}{process} ordered: {words}; {outcome}");
         service.events().push(view::plain_event(&array, "ordered", text));
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_that_hangs_is_waited_for_once() {
-        let names = Names::default();
-        let hangs = || {
-            std::thread::sleep(Duration::from_secs(20));
-            Some("late".to_owned())
-        };
-        assert_eq!(names.ask(|| Some("ann".into())).as_deref(), Some("ann"));
-        let begin = Instant::now();
-        for _ in 0..20 {
-            assert_eq!(names.ask(hangs), None);
-        }
-        assert!(begin.elapsed() < NAME_WITHIN * 10, "{:?}", begin.elapsed());
-    }
 }

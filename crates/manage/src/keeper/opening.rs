@@ -1,14 +1,20 @@
 //! One array of the configuration, from its drives to its clients.
 
 use crate::config;
+use crate::directory::{GroupAnswer, begin_group};
 use crate::lane_spec::LaneSpec;
 use crate::serve::disk_serial;
 use crate::service::Service;
 use crate::ublk::BlockSpec;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 use stria_drive::DriveError;
 use stria_front::{Closing, SocketAccess, VhostUserServer};
 use stria_host::{HostError, OpenOptions, PlannedArray};
+
+/// The time that an array's start gives the name service for a group: longer it serves without the disks of that group.
+const GROUP_WITHIN: Duration = Duration::from_secs(1);
 
 /// An array that is served.
 pub struct Opened {
@@ -16,13 +22,15 @@ pub struct Opened {
     pub name: String,
     /// The addresses for clients.
     pub ways: Vec<String>,
+    /// The group of its disks' sockets, which the name service has not found yet: the array has no disks until then.
+    pub late_group: Option<Receiver<Result<u32, String>>>,
 }
 
 /// The reason why an array was not opened.
 pub struct Refused {
     /// The reason in words.
     pub text: String,
-    /// True if another program uses a drive, or a group is not found, which may pass.
+    /// True if another program uses a drive, or there is no such group, which may pass.
     pub is_busy: bool,
     /// The drive that did not answer.
     pub silent: Option<PathBuf>,
@@ -63,27 +71,52 @@ pub fn open(
     for path in &array.vhost_user {
         VhostUserServer::check(path).map_err(Refused::new)?;
     }
-    let access = match &array.vhost_user_group {
-        Some(group) => {
-            // The machine's directory may not answer yet while it boots: the start is tried again.
-            let group = crate::nbd::group(group).map_err(|error| Refused { is_busy: true, ..Refused::new(error) })?;
-            SocketAccess { mode: 0o660, group: Some(group) }
+    let answer = array.vhost_user_group.as_deref().map(|group| begin_group(group, GROUP_WITHIN));
+    let (access, late_group) = match answer {
+        None => (Some(SocketAccess::default()), None),
+        // The name service may not know it yet while the machine boots: the start is tried again.
+        Some(GroupAnswer::Known(group)) => {
+            let group = group.map_err(|error| Refused { is_busy: true, ..Refused::new(error) })?;
+            (Some(of_group(group)), None)
         }
-        None => SocketAccess::default(),
+        Some(GroupAnswer::Late(answer)) => (None, Some(answer)),
     };
     let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };
     let block = array.ublk.option().map(|id| BlockSpec { id, copier: array.ublk_copy.into() });
     let (ways, _) = service.start(planned, name, how, lanes, block)?;
     let mut ways: Vec<String> = ways.into_iter().map(|(_, way)| way).collect();
-    for path in &array.vhost_user {
-        let added = service.add_disk(name, path.clone(), access, disk_serial(&planned.uuid));
-        let added = added.map_err(Refused::new);
-        let listens = added.and_then(|()| if listening { service.listen().map_err(Refused::new) } else { Ok(()) });
-        if let Err(refused) = listens {
+    if let Some(access) = access {
+        if let Err(refused) = add_disks(service, name, array, access, &planned.uuid, listening) {
             let _ = service.give_up(name, Closing::Disconnect);
-            return Err(refused);
+            return Err(Refused::new(refused));
         }
-        ways.push(path.display().to_string());
+        ways.extend(array.vhost_user.iter().map(|path| path.display().to_string()));
     }
-    Ok(Opened { name: name.to_owned(), ways })
+    Ok(Opened { name: name.to_owned(), ways, late_group })
+}
+
+/// The access to sockets whose group is known.
+pub fn of_group(group: u32) -> SocketAccess {
+    SocketAccess { mode: 0o660, group: Some(group) }
+}
+
+/// Makes a served array the disk of virtual machines at its sockets.
+///
+/// # Errors
+/// The socket that cannot be made.
+pub fn add_disks(
+    service: &Service,
+    name: &str,
+    array: &config::Array,
+    access: SocketAccess,
+    uuid: &[u8; 16],
+    listening: bool,
+) -> Result<(), String> {
+    for path in &array.vhost_user {
+        service.add_disk(name, path.clone(), access, disk_serial(uuid)).map_err(|error| error.to_string())?;
+        if listening {
+            service.listen().map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
