@@ -519,6 +519,12 @@ impl Server {
         if is_order && self.orders.lock().unwrap_or_else(PoisonError::into_inner).count(origin.clone(), ORDERS_MAX).is_none() {
             let text =
                 format!("{} gave more than {ORDERS_MAX} orders within a minute: wait, and give them more slowly", caller.name);
+            if self.refused(format!("{origin}, too many orders"), 1).is_some() {
+                let text = format!(
+                    "{by} was refused: more than {ORDERS_MAX} orders within a minute; further ones within the minute are not recorded"
+                );
+                self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
+            }
             return ApiError::new(ApiErrorKind::TooMany, text).into_response();
         }
         // Bodies with tokens or a configuration stay out of the record.
