@@ -218,8 +218,11 @@ pub struct Create {
     /// The most space to use on each drive.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_sectors)]
     pub size: Option<u64>,
-    /// Overwrite the contents of the drives.
-    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
+    /// Ask nothing: drives that carry something are refused.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Overwrite what the drives carry, also members of other arrays.
+    #[arg(long)]
     pub force: bool,
     /// Drives in the order of their slots: block devices or files, or the word `missing`.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]

@@ -245,9 +245,11 @@ fn refuse_empty_files(paths: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Writes an array, and asks before anything is overwritten. Returns its UUID.
-fn write_array(spec: &mut CreateSpec) -> Result<[u8; 16], Failure> {
+///
+/// `may_ask`: a question may be asked. An answer that was given in advance is no answer to one that names what is lost.
+fn write_array(spec: &mut CreateSpec, may_ask: bool) -> Result<[u8; 16], Failure> {
     match stria_host::create(spec).map_err(Failure::from) {
-        Err(Failure::Unsafe(sentence)) if output::can_ask() => {
+        Err(Failure::Unsafe(sentence)) if may_ask && output::can_ask() => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;
             spec.force = true;
             Ok(stria_host::create(spec)?)
@@ -257,10 +259,11 @@ fn write_array(spec: &mut CreateSpec) -> Result<[u8; 16], Failure> {
 }
 
 fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
+    let may_ask = !create.yes;
     let mut spec = create_spec(create)?;
     let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
     refuse_empty_files(&paths)?;
-    let uuid = write_array(&mut spec)?;
+    let uuid = write_array(&mut spec, may_ask)?;
     let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
     let made = found.assemblies.iter().find(|assembly| assembly.uuid == uuid);
     let Some(start) = made.and_then(|assembly| assembly.outcome.as_ref().ok()) else {

@@ -199,6 +199,8 @@ fn one_serve_holds_two_arrays() {
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&["create", "left", "--level", "1", "--assume-clean", drives[0], drives[1]]);
     place.ok(&["create", "right", "--level", "0", drives[2], drives[3]]);
+    // `--yes` answers no question that names what is lost: it overwrote the members of both arrays.
+    place.run(&["create", "other", "--level", "1", "--yes", drives[0], drives[2]]).refused(4, &[drives[0], "--force"]);
     let serve = place.serve(&drives);
     for (array, byte) in [("left", 1), ("right", 2)] {
         let mut client = serve.client(array);
