@@ -2,7 +2,8 @@
 import { useState } from "preact/hooks";
 import { arrays, events, jobs } from "./live.ts";
 import { JobLine } from "./first.tsx";
-import { Refused, When, useLoaded } from "./parts.tsx";
+import { zone } from "./format.ts";
+import { Refused, Told, When, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Event } from "./types.ts";
 import { t } from "./words.ts";
@@ -62,6 +63,7 @@ export function Activity() {
             <Line key={`${event.time_ms} ${event.sequence}`} event={event} />
           ))}
         </ol>
+        <p class="note">{t("times_of_events", { zone: zone() })}</p>
         {value?.more &&
           (limit < MOST ? (
             <div class="buttons">
@@ -70,7 +72,9 @@ export function Activity() {
               </button>
             </div>
           ) : (
-            <p class="note">{t("older_events")}</p>
+            <p class="note">
+              <Told text={t("older_events")} />
+            </p>
           ))}
       </section>
     </>

@@ -6,7 +6,7 @@ import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, level_name, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
-import { Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
+import { Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
@@ -22,7 +22,8 @@ export function health_pill(entry: ArrayEntry) {
   }
   if (known_of(entry.view) !== "present") return <Pill state="critical">{t("does_not_answer")}</Pill>;
   const { health } = entry.view;
-  if (health !== "optimal") return <Pill state={health === "failed" || entry.view.losses_survived === 0 ? "critical" : "warning"}>{t(health)}</Pill>;
+  // As urgent as the first screen says it is.
+  if (health !== "optimal") return <Pill state={health === "failed" || entry.view.losses_survived === 0 ? "critical" : (worst?.severity ?? "warning")}>{t(health)}</Pill>;
   return <Pill state={worst?.severity ?? "good"}>{t(worst && worst.severity !== "notice" ? "needs_look" : "optimal")}</Pill>;
 }
 
@@ -35,7 +36,11 @@ export function Arrays() {
           {t("create_array")}
         </a>
       </header>
-      {arrays.value.length === 0 && <p>{t("no_array_means")}</p>}
+      {arrays.value.length === 0 && (
+        <p>
+          <Told text={t("no_array_means")} />
+        </p>
+      )}
       <ul class="cards wide">
         {arrays.value.map((entry) => (
           <li key={entry.name} class="card small">
@@ -63,7 +68,9 @@ export function Arrays() {
                 )}
               </>
             ) : (
-              <p lang="en">{entry.text}</p>
+              <p lang="en">
+                <Told text={entry.text} />
+              </p>
             )}
           </li>
         ))}
@@ -108,7 +115,9 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
   const [name, set_name] = useState("");
   return (
     <section class="card">
-      <p lang="en">{entry.text}</p>
+      <p lang="en">
+        <Told text={entry.text} />
+      </p>
       {entry.drives.length > 0 && <p class="soft">{t("drives_here", { drives: entry.drives.join(", ") })}</p>}
       <div class="buttons">
         <Act primary onClick={() => open_plan({ action: "start", array, force: false })}>
@@ -139,8 +148,8 @@ function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   return (
     <>
       {own.length > 0 && (
-        <p class="banner">
-          <Sign name="critical" /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
+        <p class={`banner ${own[0]?.severity}`}>
+          <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
         </p>
       )}
       <section class="card">
@@ -179,7 +188,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const known = useLoaded(() => server.limits(entry.name), [entry.name]);
   const [busy, set_busy] = useState(false);
   const [error, set_error] = useState<Fault | null>(null);
-  const members = drives_of(view).filter((member) => !["failed", "lost", "spare"].includes(role_of(member)));
+  const members = family(view).flatMap((part) => by_slot(part.members.filter(is_drive))).filter((member) => !["failed", "lost", "spare"].includes(role_of(member)));
   const past = history(entry.name);
   if (!rates) return null;
   const limits = known.value?.limits ?? null;
@@ -258,7 +267,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
               ? t("limits_known", { drive: label(busiest.member), percent: percent(Math.min(1, busiest.used ?? 0)), times })
               : t("limits", { drive: label(busiest.member), n: decimal(busiest.load) })}
       </p>
-      <ul class="roof">
+      <ul class={is_known ? "roof measured" : "roof"}>
         {rows.map(({ member, done, wrote, best, load, limit, used }) => (
           <li key={member.path} class={!limiting_lane && member === busiest?.member ? "marked" : ""}>
             <span class="roof-name">{label(member)}</span>
@@ -274,7 +283,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
             </svg>
             <span class="roof-words">
               {is_known && used !== null && <strong>{percent(Math.min(1, used))} </strong>}
-              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : t("of_best", { best: rate(best) })}{is_known && wrote > 0 && ` · ${t("written_most", { rate: rate(wrote) })}`}</span>
+              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : is_known ? t("not_measured") : t("of_best", { best: rate(best) })}{is_known && wrote > 0 && ` · ${t("written_most", { rate: rate(wrote) })}`}</span>
             </span>
             <span class="roof-load soft">
               {limit && !limit.error
@@ -289,7 +298,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         <p class="soft">{t("together", { all: rate(limits.together_bytes_per_s), sum: rate(limits.members.reduce((sum, one) => sum + one.read_bytes_per_s, 0)) })}</p>
       )}
       <p class="note">
-        {limits ? t("roof_measured", { time: time(limits.at_ms) }) : t("roof_note")}
+        {limits ? t("roof_measured", { time: time(here(limits.at_ms)) }) : t("roof_note")}
       </p>
       <div class="buttons">
         <Act busy={busy} onClick={measure}>
@@ -322,6 +331,12 @@ function Members({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     </section>
   );
 }
+
+/** The server lists members as they came; people look for a slot. What has left its slot comes last. */
+const by_slot = (members: MemberView[]) => {
+  const place = (member: MemberView) => (role_of(member) === "failed" ? 1e6 : (member.slot ?? 1e5));
+  return [...members].sort((a, b) => place(a) - place(b));
+};
 
 /** The server asks drives every five minutes. */
 const OLD_MS = 11 * 60_000;
@@ -358,7 +373,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
           </tr>
         </thead>
         <tbody>
-          {part.members.map((member) => {
+          {by_slot(part.members).map((member) => {
             const page = drives.value?.find((drive) => drive.path === member.path);
             const report = page?.health;
             const slow = entry.slow.find((one) => one.path === member.path);
@@ -378,7 +393,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                   {member.failure && <small lang="en">{member.failure}</small>}
                 </td>
                 <td data-label={t("drive_health")}>
-                  {report && !works && report.verdict === "good" ? <span class="soft">{t("healthy_yet_failed")}</span> : report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
+                  {report && !works && report.verdict === "good" ? <small class="long">{t("healthy_yet_failed")}</small> : report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
                   {report?.findings.map((finding) => (
                     <small key={finding.sentence} lang="en">
                       {finding.sentence}
@@ -577,7 +592,7 @@ function Clients({ view }: { view: ArrayView }) {
         <p class="soft">{t("no_client")}</p>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("clients")}>
-          <table>
+          <table class="stacks">
             <thead>
               <tr>
                 <th scope="col">{t("client")}</th>
@@ -601,10 +616,10 @@ function Clients({ view }: { view: ArrayView }) {
                   <th scope="row" class="path">
                     {client.peer}
                   </th>
-                  <td class="number">{bytes(client.read_bytes)}</td>
-                  <td class="number">{bytes(client.written_bytes)}</td>
-                  <td class="number">{count(client.in_flight)}</td>
-                  <td class="number">{count(client.errors)}</td>
+                  <td class="number" data-label={t("reads")}>{bytes(client.read_bytes)}</td>
+                  <td class="number" data-label={t("writes")}>{bytes(client.written_bytes)}</td>
+                  <td class="number" data-label={t("waiting")}>{count(client.in_flight)}</td>
+                  <td class="number" data-label={t("errors")}>{count(client.errors)}</td>
                 </tr>
               ))}
             </tbody>

@@ -2,7 +2,7 @@
 //
 // The server says which matters stand, and the worst first; here each kind has its sentences. Each sentence is a key of the catalogue. A matter of
 // a kind that has none is shown in the server's words.
-import type { Action, ArrayEntry, ArrayView, Matter, MatterKind, MemberView, State } from "./types.ts";
+import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
 export type Severity = "critical" | "warning" | "notice";
@@ -22,6 +22,8 @@ export type Case = {
   /** The drives that it is about. */
   drives: MemberView[];
   todo: Say[];
+  /** What to do instead where a free drive of the machine can take the place. */
+  todo_with_free: Say[] | null;
   avoid: Say[];
   /** The way out that the page can plan; an empty path in it stands for a drive that the reader chooses. */
   remedy: Action | null;
@@ -42,6 +44,30 @@ export const known_of = (view: ArrayView): "present" | "past" | "nothing" => (ty
 export const family = (array: ArrayView): ArrayView[] => [array, ...array.spans.flatMap(family)];
 
 export const spares_of = (array: ArrayView) => array.members.filter((member) => member.role === "spare");
+
+/** The least size of a drive that takes a place in this array. */
+export const least_bytes = (view: ArrayView): number => {
+  const sizes = drives_of(view).filter((member) => member.role !== "failed").flatMap((member) => member.size_bytes ?? []);
+  return sizes.length > 0 ? Math.min(...sizes) : 0;
+};
+
+/** Drives of one model differ a little in size, and an array uses less than all of it: the server's plan decides. */
+export const is_large_enough = (drive: Drive, least: number) => (drive.size_bytes ?? 0) >= least * 0.98;
+
+/** An empty, unused drive of the members' kind that can take a place in this array. */
+export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
+  const paths = new Set(drives_of(view).map((member) => member.path));
+  const kinds = new Set(drives.filter((drive) => paths.has(drive.path)).map((drive) => drive.kind));
+  const least = least_bytes(view);
+  return drives.find((drive) => drive.free && !drive.error && !drive.pool && !paths.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
+}
+
+/** The steps of a case: a machine that has a free drive needs nobody to fetch one before the rebuild begins. */
+export function steps_of(one: Case, drives: Drive[] | null): Say[] {
+  const free = one.todo_with_free && one.view && drives && one.remedy ? free_drive(one.view, drives) : null;
+  if (!free || !one.todo_with_free) return one.todo;
+  return one.todo_with_free.map((say) => ("key" in say ? { ...say, values: { ...say.values, free: label(free) } } : say));
+}
 
 /** A drive's short name. */
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
@@ -70,13 +96,14 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
     view,
     drives: members.filter((member) => matter.drives.includes(member.path)),
     todo: words ? words.todo.map(say) : [{ text: matter.action }],
+    todo_with_free: words?.todo_with_free?.map(say) ?? null,
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],
     remedy,
     reason: words ? (matter.reason ?? null) : null,
   };
 }
 
-type Words = { what: Key; means: Key; todo: Key[]; avoid: Key[] };
+type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid: Key[] };
 /** `x` where the catalogue has `case_x` and `case_x_means`. */
 type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
 type Steps = { todo: Key[]; avoid: Key[] };
@@ -123,6 +150,7 @@ const STATES: Record<MatterKind, Wording> = {
       : {
           means: left(view),
           todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_look_serial", "do_new_drive", "do_plan"],
+          todo_with_free: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_plan_free", "do_leave_failed"],
           avoid: ["not_pull_uncompared", "not_restart"],
         }),
   }),

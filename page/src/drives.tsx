@@ -1,7 +1,7 @@
 // All drives of the machine: what each is, what lies on it, and how it is.
 import { useState } from "preact/hooks";
 import { bytes, count, percent, time } from "./format.ts";
-import { drives, look_at_drives } from "./live.ts";
+import { drives, here, look_at_drives } from "./live.ts";
 import { Light } from "./light.tsx";
 import { Act, Pill, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
@@ -58,9 +58,18 @@ function DriveCard({ drive }: { drive: Drive }) {
   fact("power_on", health?.power_on_hours, (value) => t("hours_on", { n: value }));
   fact("unsafe_shutdowns", health?.unsafe_shutdowns);
   fact("written_ever", health?.written_bytes, bytes);
+  const is_failed = member?.role === "failed";
+  const asked = drive.health_read_at_s ? <p class="note">{t("asked_at", { time: time(here(drive.health_read_at_s * 1000)) })}</p> : null;
   return (
     <li class="card small drive">
-      <h2 class="path">{drive.path}</h2>
+      <div class="drive-head">
+        <h2 class="path">{drive.path}</h2>
+        {is_failed ? (
+          <Pill state="critical">{t("failed_member")}</Pill>
+        ) : (
+          health && <Pill state={health.verdict === "good" ? "good" : health.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${health.verdict}`)}</Pill>
+        )}
+      </div>
       <p class="soft">{[drive.kind && KINDS[drive.kind] ? t(KINDS[drive.kind] as Key) : null, drive.model, drive.size_bytes ? bytes(drive.size_bytes) : null].filter(Boolean).join(" · ")}</p>
       <p>
         {member ? (
@@ -78,13 +87,8 @@ function DriveCard({ drive }: { drive: Drive }) {
           {drive.error}
         </p>
       )}
-      <p>
-        {health ? (
-          <Pill state={health.verdict === "good" ? "good" : health.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${health.verdict}`)}</Pill>
-        ) : (
-          <span class="soft">{drive.health_error ? <span lang="en">{drive.health_error}</span> : t("health_unknown")}</span>
-        )}
-      </p>
+      {is_failed && health?.verdict === "good" && <p class="soft">{t("healthy_all_the_same")}</p>}
+      {!health && <p class="soft">{drive.health_error ? <span lang="en">{drive.health_error}</span> : t("health_unknown")}</p>}
       {health?.findings.map((finding) => (
         <p key={finding.sentence} lang="en">
           {finding.sentence}
@@ -95,9 +99,10 @@ function DriveCard({ drive }: { drive: Drive }) {
         <details>
           <summary>{t("more_figures")}</summary>
           <Facts facts={facts.slice(4)} />
+          {asked}
         </details>
       )}
-      {drive.health_read_at_s && <p class="note">{t("asked_at", { time: time(drive.health_read_at_s * 1000) })}</p>}
+      {facts.length <= 4 && asked}
       <div class="buttons">
         <IntoPool drive={drive} />
         {!member && drive.carries.length > 0 && drive.users.length === 0 && (

@@ -1,9 +1,9 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, cases, drives_of, family, known_of, spares_of } from "./cases.ts";
+import { type Case, cases, drives_of, family, known_of, spares_of, steps_of } from "./cases.ts";
 import { bytes, duration, now, percent, rate, time } from "./format.ts";
-import { arrays, drives, events, jobs, state } from "./live.ts";
-import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
+import { arrays, drives, events, here, history, jobs, state } from "./live.ts";
+import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { t } from "./words.ts";
@@ -13,7 +13,9 @@ export const found = computed<Case[]>(() => (state.value ? cases(state.value) : 
 export function First() {
   const all = found.value;
   const served = arrays.value.filter((array) => array.view);
-  const running = jobs.value.filter((job) => job.state === "running");
+  // A rebuild that a case shows is not shown again as a job.
+  const shown = all.flatMap((one) => (task_of(one) ? [one.view?.name] : []));
+  const running = jobs.value.filter((job) => job.state === "running" && !(job.task && RESTORES.has(job.task.kind) && shown.includes(job.task.array)));
   const busy = arrays.value.filter((array) => array.view && known_of(array.view) === "present").flatMap((array) => array.tasks).filter((task) => !all.some((one) => one.view?.name === task.array));
   return (
     <>
@@ -87,16 +89,18 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
             {all.length > 1 && ` ${t("and_more", { n: all.length - 1 })}`}
           </p>
         ) : (
-          <p>{arrays.value.length === 0 ? t("no_array_means") : t("all_well_means", { arrays: served.length, drives: count })}</p>
+          <p>{arrays.value.length === 0 ? <Told text={t("no_array_means")} /> : t("all_well_means", { arrays: served.length, drives: count })}</p>
         )}
       </div>
     </header>
   );
 }
 
+const RESTORES = new Set(["rebuild", "resync"]);
+
 const task_of = (one: Case): Task | undefined => {
   const name = one.view?.name;
-  return arrays.value.flatMap((array) => array.tasks).find((task) => task.array === name && (task.kind === "rebuild" || task.kind === "resync"));
+  return arrays.value.flatMap((array) => array.tasks).find((task) => task.array === name && RESTORES.has(task.kind));
 };
 
 function CaseBody({ one }: { one: Case }) {
@@ -104,7 +108,9 @@ function CaseBody({ one }: { one: Case }) {
   const is_present = view !== null && known_of(view) === "present";
   const task = is_present ? task_of(one) : undefined;
   const ends = task?.left_s === undefined || task.left_s === null ? null : now.value + task.left_s * 1000;
-  const is_loss = is_present && (view.health !== "optimal" || one.severity === "critical");
+  // Of a failed array the headline says it.
+  const is_loss = is_present && view.health !== "failed" && (view.health !== "optimal" || one.severity === "critical");
+  const todo = steps_of(one, drives.value);
   return (
     <>
       {(one.since_ms !== null || is_loss) && (
@@ -123,9 +129,9 @@ function CaseBody({ one }: { one: Case }) {
         {view && is_loss && (
           <div>
             <dt>{t("more_failures")}</dt>
-            <dd class={view.health === "failed" || view.losses_survived === 0 ? "bad" : ""}>
-              {view.health === "failed" ? "–" : view.losses_survived}
-              <small>{view.health === "failed" ? t("data_missing") : view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
+            <dd class={view.losses_survived === 0 ? "bad" : ""}>
+              {view.losses_survived}
+              <small>{view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
             </dd>
           </div>
         )}
@@ -141,59 +147,67 @@ function CaseBody({ one }: { one: Case }) {
       </dl>
       )}
       {task && <Progress task={task} />}
-      {view && (
-        <section class="which">
-          {(is_present || one.drives.length > 0) && <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
-          <AsOf array={view} />
-          <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
-          {one.drives.map((member) => (
-            <Identity key={member.path} member={member} with_state={one.drives.length > 1} />
-          ))}
-          {is_present && one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
-        </section>
-      )}
-      {one.reason && (
-        <p class="reason">
-          <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
-        </p>
-      )}
-      <div class="do-dont">
-        <section>
-          <h3>
-            <Sign name="good" /> {t("what_to_do")}
-          </h3>
-          <ol>
-            {one.todo.map((say, index) => (
-              <li key={index}>
-                <Say it={say} />
-              </li>
-            ))}
-          </ol>
-        </section>
-        <section class="dont">
-          <h3>
-            <Sign name="critical" /> {t("not_now")}
-          </h3>
-          <ul>
-            {one.avoid.map((say, index) => (
-              <li key={index}>
-                <Say it={say} />
-              </li>
-            ))}
-          </ul>
-        </section>
-      </div>
-      <div class="buttons">
-        {remedy && (
-          <Act primary onClick={() => open_plan(remedy)}>
-            {t("plan_of", { action: action_word(remedy) })}
-          </Act>
+      <div class="case-body">
+        {(view || one.reason) && (
+          <section class="which">
+            {view && (
+              <>
+                {(is_present || one.drives.length > 0) && <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
+                <AsOf array={view} />
+                <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
+                {one.drives.map((member) => (
+                  <Identity key={member.path} member={member} with_state={one.drives.length > 1} />
+                ))}
+                {is_present && one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
+              </>
+            )}
+            {one.reason && (
+              <p class="reason">
+                <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
+              </p>
+            )}
+          </section>
         )}
-        {view && (
-          <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
-            {t("see_array", { array: one.array })}
-          </a>
-        )}
+        <div class="way-out">
+          <div class="do-dont">
+            <section>
+              <h3>
+                <Sign name="good" /> {t("what_to_do")}
+              </h3>
+              <ol>
+                {todo.map((say, index) => (
+                  <li key={index}>
+                    <Say it={say} />
+                  </li>
+                ))}
+              </ol>
+            </section>
+            <section class="dont">
+              <h3>
+                <Sign name="critical" /> {t("not_now")}
+              </h3>
+              <ul>
+                {one.avoid.map((say, index) => (
+                  <li key={index}>
+                    <Say it={say} />
+                  </li>
+                ))}
+              </ul>
+            </section>
+          </div>
+          <div class="buttons">
+            {remedy && (
+              <Act primary onClick={() => open_plan(remedy)}>
+                {t("plan_of", { action: action_word(remedy) })}
+              </Act>
+            )}
+            {view && (
+              <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
+                {t("see_array", { array: one.array })}
+              </a>
+            )}
+          </div>
+        </div>
       </div>
     </>
   );
@@ -265,7 +279,7 @@ export function JobLine({ job }: { job: Job }) {
     <div class="job">
       <p lang="en">{job.title}</p>
       <p class="soft">
-        {t("job_by", { name: job.by, time: time(job.started_ms) })} {job.text && <span lang="en">{job.text}</span>}
+        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} {job.text && <span lang="en">{job.text}</span>}
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
       <CancelJob job={job} />
@@ -305,9 +319,9 @@ function lines(entry: ArrayEntry): Line[] {
   const scrubs = view as typeof view & Scrubs;
   const ended_ms = scrubs.last_scrub ? scrubs.last_scrub.ended_s * 1000 : event?.time_ms;
   const is_bad = scrubs.last_scrub ? scrubs.last_scrub.mismatch_sectors > 0 && !scrubs.last_scrub.repaired : (view.mismatch_sectors ?? 0) > 0 && !view.mismatch_repaired;
-  if (ended_ms !== undefined) list.push({ sign: is_bad ? "warning" : "good", text: t(is_bad ? "reason_scrub_bad" : "reason_scrub", { time: time(ended_ms) }) });
+  if (ended_ms !== undefined) list.push({ sign: is_bad ? "warning" : "good", text: t(is_bad ? "reason_scrub_bad" : "reason_scrub", { time: time(here(ended_ms)) }) });
   else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
-  if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(scrubs.next_scrub_s * 1000) }) });
+  if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(here(scrubs.next_scrub_s * 1000)) }) });
   const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
   if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
   return list;
@@ -334,6 +348,9 @@ function Reason({ entry }: { entry: ArrayEntry }) {
             </li>
           ))}
         </ul>
+      )}
+      {entry.rates && known === "present" && (
+        <Spark values={history(entry.name).map((sample) => sample.read + sample.written)} label={t("spark_both")} />
       )}
       {entry.rates && known === "present" && (
         <p class="rates">

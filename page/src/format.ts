@@ -47,6 +47,14 @@ export function time(ms: number): string {
   return new Intl.DateTimeFormat(locale.value, options).format(ms);
 }
 
+/** The reader's time zone: its place, and its name at present. */
+export function zone(): string {
+  const format = new Intl.DateTimeFormat(locale.value, { timeZoneName: "short" });
+  const place = format.resolvedOptions().timeZone;
+  const name = format.formatToParts().find((part) => part.type === "timeZoneName")?.value;
+  return name === undefined || name === place ? place : `${place} (${name})`;
+}
+
 export const full_time = (ms: number) =>
   new Intl.DateTimeFormat(locale.value, { dateStyle: "full", timeStyle: "long" }).format(ms);
 

@@ -9,7 +9,7 @@ import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
 import { duration, now, time } from "./format.ts";
 import { about, begin, login_needed, refusal, silent_since, state } from "./live.ts";
-import { Refused, Sign } from "./parts.tsx";
+import { Refused, Sign, Told } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
 import { log_in, login_ways } from "./server.ts";
 import { Alarms, Settings } from "./settings.tsx";
@@ -46,7 +46,7 @@ const PLACES: [string, Key, Parameters<typeof Sign>[0]["name"]][] = [
   ["arrays", "nav_arrays", "arrays"],
   ["drives", "nav_drives", "drives"],
   ["activity", "nav_activity", "activity"],
-  ["alarms", "nav_alarms", "routine"],
+  ["alarms", "nav_alarms", "bell"],
   ["settings", "nav_settings", "settings"],
 ];
 
@@ -196,7 +196,7 @@ function Login() {
         <p class="field">
           <label for={id}>{t(by_name ? "password" : "token")}</label>
           <input id={id} type="password" autocomplete="current-password" value={secret} onInput={(event) => set_secret(event.currentTarget.value)} />
-          <span class="soft">{t(by_name ? "password_hint" : "token_hint")}</span>
+          <span class="soft"><Told text={t(by_name ? "password_hint" : "token_hint")} /></span>
         </p>
         <Refused error={error} />
         <div class="buttons">

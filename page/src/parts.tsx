@@ -21,7 +21,7 @@ const PATHS = {
   arrays: "M4 6h16M4 12h16M4 18h16",
   drives: "M4 5h16v14H4zM8 15h4M16.5 15v.01",
   activity: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 8v4.5l3 2",
-  routine: "M5 6h14v14H5zM5 10.5h14M9 3.5V7M15 3.5V7",
+  bell: "M6 17v-6a6 6 0 0112 0v6M4 17h16M10.5 20.5h3M12 3v2",
   settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5",
 } as const;
 
@@ -35,6 +35,9 @@ export function Sign({ name, ...rest }: { name: keyof typeof PATHS; class?: stri
 }
 
 export const Say = ({ it }: { it: Sentence }) => ("key" in it ? <>{t(it.key, it.values)}</> : <span lang="en">{it.text}</span>);
+
+/** A sentence whose commands, between backticks, are set as such. */
+export const Told = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code class="mono">{part}</code> : part))}</>;
 
 export const severity_word: Record<Severity, Key> = { critical: "critical", warning: "warning", notice: "notice" };
 
@@ -122,7 +125,7 @@ export const role_of = (member: MemberView) => (member.lost ? "lost" : member.ro
 export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : role);
 export const role_sign = (role: string) => ROLES[role]?.[1] ?? "notice";
 
-const is_drive = (member: MemberView) => member.direct !== null && member.direct !== undefined;
+export const is_drive = (member: MemberView) => member.direct !== null && member.direct !== undefined;
 const ending = (member: MemberView) => (member.serial ?? member.path.split("/").pop() ?? "").slice(-8);
 
 /** The array's slots as they stand side by side, each with the drive in it; those that it is about are marked. */
@@ -214,7 +217,7 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
     dialog?.showModal();
     return () => {
       dialog?.close();
-      if (before instanceof HTMLElement) before.focus();
+      if (before instanceof HTMLElement) before.focus({ preventScroll: true });
     };
   }, []);
   return (

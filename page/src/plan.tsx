@@ -1,10 +1,10 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
-import { drives_of } from "./cases.ts";
+import { drives_of, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, here, job_of, look_at_drives } from "./live.ts";
-import { Act, Progress, Refused, Sign, Window, is_closed } from "./parts.tsx";
+import { Act, Progress, Refused, Sign, Window, is_closed, place_of } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -56,10 +56,12 @@ export const action_word = (action: Action) => {
 
 const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
 
+const title_of = (action: Action) => ("array" in action && action.action !== "import" && typeof action.array === "string" ? `${action_word(action)} – ${action.array}` : action_word(action));
+
 export function PlanWindow() {
   const wanted = planned.value;
   if (!wanted) return null;
-  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? action_word(wanted.action)} />;
+  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} />;
 }
 
 type Fault = { message: string; status: number };
@@ -70,7 +72,11 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
   const [job, set_job] = useState<Job | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const chooses = needs_drive(action);
-  const close = () => (planned.value = null);
+  const close = () => {
+    planned.value = null;
+    // The first screen now says something else, from its headline on.
+    if (job) scrollTo(0, 0);
+  };
 
   useEffect(() => {
     if (chooses) return;
@@ -122,8 +128,7 @@ function candidates(action: Action): { fits: Drive[]; least: number } {
   const name = "array" in action ? action.array : "";
   const view = array_of(name)?.view;
   const members = view ? drives_of(view) : [];
-  const sizes = members.filter((member) => member.role !== "failed").flatMap((member) => member.size_bytes ?? []);
-  const least = sizes.length > 0 ? Math.min(...sizes) : 0;
+  const least = view ? least_bytes(view) : 0;
   const in_use = new Set(members.filter((member) => member.role !== "failed" && member.role !== "spare").map((member) => member.path));
   const is_choice = (drive: Drive) => {
     if (in_use.has(drive.path) || drive.users.length > 0 || drive.error) return false;
@@ -139,7 +144,7 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   const { fits, least } = candidates(action);
   const [chosen, set_chosen] = useState<string | null>(null);
   const [is_looking, set_looking] = useState(false);
-  const usable = fits.filter((drive) => (drive.size_bytes ?? 0) >= least * 0.98);
+  const usable = fits.filter((drive) => is_large_enough(drive, least));
   const small = fits.length - usable.length;
   const path = chosen ?? usable.find((drive) => drive.free)?.path ?? null;
   const look = async () => {
@@ -169,6 +174,7 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
           ))}
         </fieldset>
       )}
+      {usable.length > 0 && !usable.some((drive) => drive.free) && <p>{t("no_free_here")}</p>}
       {small > 0 && <p class="soft">{t("too_small", { n: small, size: bytes(least) })}</p>}
       <div class="buttons">
         <button type="button" onClick={look} disabled={is_looking}>
@@ -196,6 +202,7 @@ const past = ({ wear_percent, power_on_hours, written_bytes, media_errors }: Dri
 /** A drive on one line: its name, identity, size, and what lies on it. */
 export function DriveLine({ drive }: { drive: Drive }) {
   const lies = drive.member ? t("member_of", { array: drive.member.array }) : drive.carries.join(", ");
+  const has_failed = drive.member?.role === "failed" && drive.member.served;
   return (
     <span class="drive-line">
       <strong class="path">{drive.path}</strong>
@@ -219,7 +226,7 @@ export function DriveLine({ drive }: { drive: Drive }) {
           )}
         </span>
       )}
-      <span class={drive.free ? "soft" : "notable"}>{drive.users.length > 0 ? t("in_use", { by: drive.users.join(", ") }) : lies === "" ? t("drive_empty") : t("carries", { what: lies })}</span>
+      <span class={drive.free ? "soft" : "notable"}>{has_failed ? t("failed_here", { array: drive.member?.array ?? "" }) : drive.users.length > 0 ? t("in_use", { by: drive.users.join(", ") }) : lies === "" ? t("drive_empty") : t("carries", { what: lies })}</span>
     </span>
   );
 }
@@ -337,6 +344,10 @@ export function PlanText({ plan }: { plan: Plan }) {
 
 function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
   const live = job_of(job.id) ?? job;
+  // The first screen shows a removed drive no more, and somebody still has to find it.
+  const removed = live.action.action === "remove" ? live.action.drive : null;
+  const drive = drives.value?.find((one) => one.path === removed);
+  const out = [place_of(drive?.seat), drive?.serial && t("serial_is", { serial: drive.serial })].filter(Boolean).join(", ");
   const took = live.ended_ms ? (live.ended_ms - live.started_ms) / 1000 : null;
   return (
     <div class="follow">
@@ -358,6 +369,7 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
         )}
       </div>
       {live.text !== "" && !(live.state === "running" && live.task) && <p lang="en">{live.text}</p>}
+      {live.state === "done" && out && <p>{t("now_take_out", { what: out })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
       {live.state === "running" && <p class="soft">{t("may_close")}</p>}
       <CancelJob job={live} />

@@ -1,7 +1,8 @@
 // Alarms with their test, the page's own settings, and the daemon's configuration.
 import { useEffect, useState } from "preact/hooks";
-import { time } from "./format.ts";
-import { about, arrays, state } from "./live.ts";
+import { now, time, zone } from "./format.ts";
+import { about, arrays, here, state } from "./live.ts";
+import { found } from "./first.tsx";
 import { Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
@@ -26,6 +27,8 @@ export function Alarms() {
     set_busy(false);
   };
   const standing = state.value?.alarms ?? [];
+  // An alarm may come later than its matter, or not at all.
+  const open = found.value.filter((one) => one.severity !== "notice").length;
   return (
     <>
       <header class="page-head">
@@ -35,7 +38,7 @@ export function Alarms() {
         <h2>{t("alarms_standing")}</h2>
         {standing.length === 0 ? (
           <p>
-            <Pill state="good">{t("no_alarm")}</Pill>
+            <Pill state={open > 0 ? "notice" : "good"}>{t("no_alarm")}</Pill> {open > 0 && <a href="#/">{t("wrong_here", { n: open })}</a>}
           </p>
         ) : (
           <ul class="plain-list">
@@ -111,6 +114,7 @@ export function Settings() {
             </select>
           </label>
         </div>
+        <p class="note">{t("times_here", { zone: zone() })}</p>
       </section>
       <section class="card">
         <h2>{t("server")}</h2>
@@ -215,6 +219,7 @@ function Schedules() {
   return (
     <section class="card">
       <h2>{t("schedules")}</h2>
+      <p class="soft">{t("schedules_zone", { zone: zone() })}</p>
       <Refused error={list_error} />
       {list?.length === 0 && <p class="soft">{t("no_schedule")}</p>}
       {list && list.length > 0 && (
@@ -235,8 +240,8 @@ function Schedules() {
                     {t(one.what === "scrub" ? "scrub" : one.what === "self-test" ? "self_test" : "long_self_test")} <span class="path">{one.of}</span>
                     <small>{one.running ? t("runs_now") : one.interrupted ? t("interrupted") : one.schedule}</small>
                   </th>
-                  <td data-label={t("last_time")}>{one.last_s ? time(one.last_s * 1000) : t("not_yet")}</td>
-                  <td data-label={t("next_time")}>{one.next_s ? (one.next_s * 1000 < Date.now() ? t("due") : time(one.next_s * 1000)) : "–"}</td>
+                  <td data-label={t("last_time")}>{one.last_s ? time(here(one.last_s * 1000)) : t("not_yet")}</td>
+                  <td data-label={t("next_time")}>{one.next_s ? (here(one.next_s * 1000) < now.value ? t("due") : time(here(one.next_s * 1000))) : "–"}</td>
                   <td data-label={t("outcome")} lang="en">
                     {one.outcome ?? "–"}
                   </td>
@@ -297,7 +302,7 @@ function Reports() {
                   {file.name}
                 </a>
               )}{" "}
-              <small class="soft">{time(file.changed_ms)}</small>
+              <small class="soft">{time(here(file.changed_ms))}</small>
             </li>
           ))}
         </ul>

@@ -54,7 +54,7 @@ export async function axe(page) {
   return found;
 }
 
-/** What sticks out of the window sideways, or is cut off in its box. */
+/** What sticks out of the window or of its card sideways, or is squeezed to nothing. */
 export const sticking_out = (page) =>
   page.evaluate(() => {
     const found = [];
@@ -64,6 +64,12 @@ export const sticking_out = (page) =>
       if (element.closest(".scroll, .hidden, svg, option")) continue;
       const box = element.getBoundingClientRect();
       if (box.width > 0 && (box.right > width + 1 || box.left < -1)) found.push(`${element.tagName}.${element.className}: ${Math.round(box.left)} to ${Math.round(box.right)}`);
+      const card = element.closest(".card")?.getBoundingClientRect();
+      if (card && box.width > 0 && box.right > card.right - 8 && !element.matches(".card, .card *:has(*)")) found.push(`${element.tagName}.${element.className} reaches over its card's edge: ${Math.round(box.right)} of ${Math.round(card.right)}`);
+      const bay = element.closest(".bay")?.getBoundingClientRect();
+      if (bay && (box.right > bay.right + 1 || box.left < bay.left - 1)) found.push(`${element.className} sticks out of its bay: ${element.textContent}`);
+      const is_text = element.childElementCount === 0 && element.textContent.trim().length > 1;
+      if (is_text && element.checkVisibility() && getComputedStyle(element).display !== "inline" && box.width < 8) found.push(`${element.tagName}.${element.className} is ${Math.round(box.width)} wide: ${element.textContent}`);
     }
     return found.slice(0, 8);
   });

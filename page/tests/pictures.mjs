@@ -1,41 +1,69 @@
-// Pictures of every screen in both themes and three widths, to be looked at: node tests/pictures.mjs FOLDER [SCENE]
+// Pictures of every screen, to be looked at, in both themes and three widths (a phone, a laptop, a wide screen):
+// node tests/pictures.mjs FOLDER [PATTERN] [LOCALE…]. A picture is made if its name SCENE-PLACE-DOING-THEME-WIDTH-LANGUAGE has the pattern.
+// A name that ends in "fold" is what a laptop shows without scrolling.
 import { mkdirSync } from "node:fs";
 import { browser, open } from "./browser.mjs";
 import { mock } from "./mock.mjs";
 
-const folder = process.argv[2] ?? "pictures";
-const only = process.argv[3];
+const [folder = "pictures", only = "", ...locales] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const chromium = await browser();
-const SCREENS = [
-  ["well", ""], ["empty", ""], ["degraded", ""], ["bare", ""], ["rebuilding", ""], ["many", ""], ["hostile", ""],
-  ["degraded", "arrays"], ["many", "arrays"], ["degraded", "arrays/tank"], ["many", "drives"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"], ["rebuilding", "arrays/tank"], ["empty", "create"],
-];
+
 /** What is done on a screen before its picture is taken. */
 const DOINGS = {
-  "rebuilding arrays/tank": async (page) => {
-    for (const name of ["Measure what the members could do", "Measure what it costs clients"]) await page.getByRole("button", { name }).click();
-    await page.getByText(/limits: it does/).waitFor();
-    await page.getByText(/costs clients \d/).waitFor();
+  measured: async (page) => {
+    for (const name of ["limits", "price"]) {
+      const answer = page.waitForResponse((one) => one.url().endsWith(name) && one.request().method() === "POST");
+      await page.locator(name === "limits" ? ".roof ~ .buttons button" : ".price .buttons button").click();
+      await answer;
+    }
   },
-  "empty create": async (page) => {
+  levels: async (page) => {
     for (const box of await page.getByRole("checkbox").all()) await box.check();
-    await page.getByRole("button", { name: "Next" }).click();
-    await page.getByLabel("Drives like").selectOption("p4510");
-    await page.getByText("the planner's models").waitFor();
+    await page.locator("button.primary").click();
+    await page.locator(".filters select").nth(1).selectOption("p4510");
+    await page.locator(".planned").first().waitFor();
+  },
+  choose: (page) => page.locator(".case button.primary").first().click(),
+  plan: async (page) => {
+    await DOINGS.choose(page);
+    await page.locator("dialog button.primary").click();
+    await page.locator("dialog .plan").waitFor();
+  },
+  unfolded: async (page) => {
+    for (const fold of await page.locator("summary").all()) await fold.click();
+  },
+  tested: (page) => page.locator("button.primary").click(),
+  gone: async (page, server) => {
+    await server.close();
+    await page.locator(".silence").waitFor();
   },
 };
+const SCREENS = [
+  ["well", ""], ["empty", ""], ["degraded", ""], ["bare", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["many", ""], ["many", "", "unfolded"], ["hostile", ""], ["degraded", "", "choose"], ["degraded", "", "plan"], ["degraded", "", "gone"],
+  ["degraded", "arrays"], ["many", "arrays"], ["shared", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank", "measured"], ["stopped", "arrays/tank"],
+  ["many", "drives"], ["shared", "drives"], ["empty", "create"], ["empty", "create", "levels"], ["degraded", "activity"], ["degraded", "alarms", "tested"], ["degraded", "settings"],
+];
 for (const theme of ["light", "dark"]) {
-  for (const width of [390, 820, 1440]) {
-    for (const [scene, place] of SCREENS) {
-      if (only && `${scene}-${place.replace("/", "-")}-${theme}-${width}`.match(only) === null) continue;
-      const server = await mock(scene);
-      const { page, context } = await open(chromium, `${server.url}#/${place}`, { viewport: { width, height: 900 }, colorScheme: theme });
-      await page.waitForTimeout(place === "arrays/tank" ? 3500 : 300);
-      await DOINGS[`${scene} ${place}`]?.(page);
-      await page.screenshot({ path: `${folder}/${scene}-${place.replace("/", "-")}-${theme}-${width}.png`, fullPage: true });
-      await context.close();
-      await server.close();
+  for (const width of [390, 1280, 1920]) {
+    for (const [scene, place, doing] of SCREENS) {
+      for (const locale of locales.length > 0 ? locales : ["en-GB"]) {
+        const name = [scene, place.replace("/", "_") || "first", doing, theme, width, locale.slice(0, 2)].filter(Boolean).join("-");
+        if (name.match(only) === null) continue;
+        const server = await mock(scene);
+        let is_open = true;
+        const close = async () => is_open && ((is_open = false), await server.close());
+        const { page, context } = await open(chromium, `${server.url}#/${place}`, { viewport: { width, height: 800 }, colorScheme: theme, locale });
+        await page.waitForTimeout(place === "arrays/tank" ? 2500 : 250);
+        await DOINGS[doing]?.(page, { close });
+        if (width === 1280) await page.screenshot({ path: `${folder}/${name}-fold.png` });
+        // The window is as high as the page, so that what sticks to its edge is at the edge.
+        const height = await page.evaluate(() => Math.max(800, document.documentElement.scrollHeight));
+        await page.setViewportSize({ width, height });
+        await page.screenshot({ path: `${folder}/${name}.png` });
+        await context.close();
+        await close();
+      }
     }
   }
 }
