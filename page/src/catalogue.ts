@@ -13,7 +13,7 @@ export const catalogue = of({
   nav_drives: ["Drives", "Laufwerke", "Нако\u00adпители"],
   nav_activity: ["Activity", "Verlauf", "Журнал"],
   nav_alarms: ["Alarms", "Alarme", "Тревоги"],
-  nav_settings: ["Settings", "Einstel\u00adlungen", "Настройки"],
+  nav_settings: ["Settings", "Einstel\u00adlungen", "Настрой\u00adки"],
   live: ["Live", "Live", "На связи"],
   connecting: ["Connecting", "Verbindet", "Соединение"],
   asking: ["Asking the server…", "Der Server wird gefragt…", "Запрос к серверу…"],
