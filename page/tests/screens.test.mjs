@@ -193,6 +193,27 @@ test("a drive that is lost and keeps its slot is drawn as lost", async () => {
   });
 });
 
+test("members stand in the order of their slots, what has failed comes last; a rebuild is shown once, although a job follows it", async () => {
+  SCENES.order = () => {
+    const scene = SCENES.rebuilding();
+    scene.arrays[0].view.members.reverse();
+    return { ...scene, job: { state: "running", task: scene.arrays[0].tasks[0], ended_ms: null } };
+  };
+  await on("order", async (page) => {
+    // An order of another reader makes the job.
+    await page.evaluate(() => fetch("/api/v1/actions", { method: "POST", body: JSON.stringify({ action: "add", array: "tank" }) }));
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("heading", { name: "Orders of this run" }).waitFor();
+    await page.getByRole("link", { name: /^Now/ }).click();
+    await page.getByText("Complete again").waitFor();
+    assert.equal(await page.getByRole("progressbar", { name: "Rebuild" }).count(), 1);
+    await page.getByRole("link", { name: "tank", exact: true }).click();
+    const slots = page.locator("section", { has: page.getByRole("heading", { name: "Members", exact: true }) }).locator("tbody tr > td:first-child");
+    await slots.nth(6).waitFor();
+    assert.deepEqual(await slots.allInnerTexts(), ["0", "1", "2", "3", "4", "5", "3"]);
+  });
+});
+
 test("what was known of an array that does not answer is shown with its time, and nothing of one that never answered", async () => {
   await on("silent", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank does not answer." }).waitFor();
