@@ -7,6 +7,7 @@ use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use stria_alarm::{Condition, Event};
 use stria_terminal::size;
 
 /// The urgency of a matter; the worst is the greatest.
@@ -510,6 +511,29 @@ impl Collector<'_> {
     }
 }
 
+/// Names the link that members of an array share which were lost or fell silent together: only the alarm knows it.
+pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<Item = &'a Condition> + Clone) {
+    // The component of such an alarm is the link; that of others is a path.
+    let is_of_link = |alarm: &&Condition| {
+        alarm.array == array && alarm.component.as_deref().is_some_and(|component| !component.starts_with('/'))
+    };
+    for matter in matters {
+        let event = match matter.kind {
+            MatterKind::Degraded | MatterKind::Rebuilding | MatterKind::Failed | MatterKind::Paused => Event::Fail,
+            MatterKind::MemberSilent | MatterKind::MembersSilent => Event::MemberSilent,
+            MatterKind::NotServed
+            | MatterKind::Silent
+            | MatterKind::ReadOnly
+            | MatterKind::Mismatch
+            | MatterKind::NoSpace
+            | MatterKind::Replaced => continue,
+        };
+        if let Some(alarm) = alarms.clone().filter(is_of_link).find(|alarm| alarm.event == event) {
+            matter.reason = Some(alarm.text.clone());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -701,5 +725,40 @@ mod tests {
     fn a_pause_that_keeps_spares_of_the_pool_away_is_named() {
         let paused = matters(serde_json::json!({"/health": "degraded", "/paused": true, "/members/2/role": "failed"}));
         assert!(paused[0].means.contains("pool") && paused[0].action.contains("stria resume tank"), "{paused:?}");
+    }
+
+    #[test]
+    fn members_lost_on_one_link_are_said_to_be() {
+        let degraded = |kind| Matter {
+            array: "tank".into(),
+            kind,
+            urgency: Urgency::Critical,
+            what: "2 members are missing".into(),
+            means: String::new(),
+            action: String::new(),
+            avoid: String::new(),
+            drives: vec!["/dev/a".into(), "/dev/b".into()],
+            reason: Some("I/O error".into()),
+            rank: 1,
+        };
+        let alarm = |event, component: &str| Condition {
+            event,
+            array: "tank".into(),
+            component: Some(component.into()),
+            text: component.into(),
+        };
+        let alarms =
+            [alarm(Event::Fail, "/dev/c"), alarm(Event::Fail, "0000:3a:00.0"), alarm(Event::MemberSilent, "0000:3b:00.0")];
+        let reason = |array, kind| {
+            let mut matters = [degraded(kind)];
+            name_link(array, &mut matters, alarms.iter());
+            matters[0].reason.clone().expect("a reason")
+        };
+        assert_eq!(reason("tank", MatterKind::Failed), "0000:3a:00.0");
+        assert_eq!(reason("tank", MatterKind::MemberSilent), "0000:3b:00.0");
+        assert_eq!(
+            (reason("tank", MatterKind::NoSpace), reason("pool", MatterKind::Failed)),
+            ("I/O error".into(), "I/O error".into())
+        );
     }
 }

@@ -158,7 +158,7 @@ impl Service {
     pub fn without_disks(&self, name: &str) -> Option<[u8; 16]> {
         self.find(name)
             .ok()
-            .filter(|served| served.disks().is_empty() && lock(&served.places).is_empty())
+            .filter(|served| served.disks().is_empty() && lock(&served.disk_sockets).is_empty())
             .map(|served| served.uuid)
     }
 

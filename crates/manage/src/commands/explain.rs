@@ -1,6 +1,6 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
-use crate::matter::{Matter, MatterKind, Urgency, not_served, of_array};
+use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, of_array};
 use crate::monitor::{METRICS, StandingView};
 use crate::{cli, client};
 use serde_json::{Value, json};
@@ -22,7 +22,10 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
     if let (Some(name), []) = (&command.name, &matters[..]) {
-        matters = of_array(&client::find(socket, name)?.1);
+        let (client, view) = client::find(socket, name)?;
+        matters = of_array(&view);
+        let open: Vec<StandingView> = client.get("/v1/alarms").unwrap_or_default();
+        name_link(&view.name, &mut matters, open.iter().map(|alarm| &alarm.cause));
     } else if command.name.is_none() {
         let (services, silent) = client::survey(socket)?;
         if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
@@ -33,13 +36,18 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             };
             well = format!("no array is served, so there is nothing to explain: {how}");
         }
-        let open = services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
-        let (of_config, others): (Vec<_>, Vec<_>) = open.partition(|alarm| alarm.cause.event == Event::ConfigFault);
+        let open: Vec<StandingView> =
+            services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten().collect();
+        for view in services.iter().flat_map(|(_, arrays)| arrays) {
+            let mut of_view = of_array(view);
+            name_link(&view.name, &mut of_view, open.iter().map(|alarm| &alarm.cause));
+            matters.extend(of_view);
+        }
+        let (of_config, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|alarm| alarm.cause.event == Event::ConfigFault);
         faults = of_config;
         if !others.is_empty() {
             well = "nothing is wrong with the arrays; `stria alarm` lists the open alarms".into();
         }
-        matters.extend(services.iter().flat_map(|(_, arrays)| arrays).flat_map(of_array));
         matters.extend(silent.iter().map(|serve| Matter {
             array: serve.socket.display().to_string(),
             kind: MatterKind::Silent,

@@ -2,7 +2,7 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, not_served, of_array};
+use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, name_link, not_served, of_array};
 use crate::monitor::StandingView;
 use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventVi
 
 /// The matters of one array.
 fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<(u8, MatterView)> {
-    let matters = match &array.view {
+    let mut matters = match &array.view {
         Some(view) => of_array(view),
         None => not_served(&AdoptedView {
             name: array.name.clone(),
@@ -49,6 +49,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
         .into_iter()
         .collect(),
     };
+    name_link(&array.name, &mut matters, alarms.iter().map(|alarm| &alarm.cause));
     matters.into_iter().map(|matter| (matter.rank, shown(array, matter, alarms, events))).collect()
 }
 
