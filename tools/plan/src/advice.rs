@@ -175,11 +175,18 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         conditions.push(format!("costing at most {budget:.0}"));
     }
     let asked = if conditions.is_empty() { String::new() } else { format!(" {}", conditions.join(" and ")) };
+    let alike = ranking.iter().skip(1).filter(|trial| trial.speed >= speed * (1.0 - ALIKE)).count();
     reasons.push(match ranking.len() {
         1 => format!("{} is the only array{asked}: {speed:.2} times one drive.", first.candidate),
-        compared => format!("{} is the fastest of {compared} arrays{asked}: {speed:.2} times one drive.", first.candidate),
+        compared if alike == 0 => {
+            format!("{} is the fastest of {compared} arrays{asked}: {speed:.2} times one drive.", first.candidate)
+        }
+        compared => format!(
+            "{} is the best of {compared} arrays{asked}: {speed:.2} times one drive, and none is faster by more than {:.0} %.",
+            first.candidate,
+            ALIKE * 100.0
+        ),
     });
-    let alike = ranking.iter().skip(1).filter(|trial| trial.speed >= speed * (1.0 - ALIKE)).count();
     for trial in &ranking[1..=alike.min(2)] {
         let why = match first.candidate.drives().cmp(&trial.candidate.drives()) {
             std::cmp::Ordering::Less => "takes more drives",
@@ -195,7 +202,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     }
     reasons.extend(recorded_rates(wish, first));
     let share = |trial: &Trial| format!("{:.0} % of the speed", 100.0 * trial.speed / speed);
-    if let Some(roomy) = fastest(&mut ranking[1 + alike..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
+    if let Some(roomy) = fastest(&mut ranking[1..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
         let more = roomy.usable_bytes as f64 / first.usable_bytes as f64;
         reasons.push(format!("If space matters more: {} holds {more:.2} times as much, at {}.", roomy.candidate, share(&roomy)));
     }
@@ -247,17 +254,18 @@ fn alone_why(wish: &Wish, first: &Trial, ranking: &[Trial]) -> Option<String> {
         weight(a).total_cmp(&weight(b))
     })?;
     let (own, others) = (&first.parts[index], &other.parts[index]);
+    let level = other.candidate.level;
     let cause = match (own.written_share, others.written_share) {
         (Some(own), Some(others)) if others > 1.05 * own => {
-            format!(", as it writes {own:.1} bytes to drives for each byte of clients, and that one {others:.1}")
+            format!(", as it writes {own:.1} bytes to drives for each byte of clients, and {level} writes {others:.1}")
         }
         _ if other.candidate.level.parities() > 0 && own.written_share.is_some() => {
-            ", as that one reads old data and parity before it writes".to_owned()
+            format!(", as {level} reads old data and parity before it writes")
         }
         _ => String::new(),
     };
     Some(format!(
-        "It wins by {}: {:.0} requests a second against {:.0} of {}{cause}.",
+        "Its advantage is {}: {:.0} requests a second against {:.0} of {}{cause}.",
         own.name, own.iops, others.iops, other.candidate
     ))
 }

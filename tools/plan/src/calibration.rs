@@ -70,6 +70,13 @@ pub struct Factor {
     pub loads: usize,
 }
 
+impl Factor {
+    /// True for a number that corrects a model: beyond a thousand or below a thousandth the two have nothing in common.
+    pub fn is_sound(&self) -> bool {
+        (1e-3..=1e3).contains(&self.factor) && (0.0..=1e3).contains(&self.spread)
+    }
+}
+
 /// The factors of drives on a platform, on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {

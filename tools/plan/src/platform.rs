@@ -51,6 +51,8 @@ pub struct PlatformConfig {
     pub metadata: bool,
     /// True if writes that wait for one stripe become one write, as in Stria's engine; false if each is carried out by itself.
     pub coalesces: bool,
+    /// True if the other members answer a read that one member answers late, as in Stria's engine.
+    pub hedges_reads: bool,
     /// True if the copy with the nearer head is read, of copies that are about as busy; false if Stria's engine chooses.
     pub reads_nearest_copy: bool,
 }
@@ -79,6 +81,7 @@ impl Default for PlatformConfig {
             log_ns: 0,
             metadata: false,
             coalesces: true,
+            hedges_reads: false,
             reads_nearest_copy: false,
         }
     }

@@ -8,6 +8,7 @@ use crate::hdd::HddConfig;
 use crate::platform::PlatformConfig;
 use crate::ssd::SsdConfig;
 use serde::de::DeserializeOwned;
+use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 /// The origin of a parameter.
@@ -244,6 +245,15 @@ pub struct Facts {
     pub price: Option<f64>,
 }
 
+/// From 1,000 hours to a billion. Source: none; data sheets say 600,000 to 3 million, and a drive that fails every hour takes a simulation for ages.
+const MTBF_HOURS: RangeInclusive<f64> = 1e3..=1e9;
+/// From 1 bit in 10^30 to 1 in 10^9. Source: none; data sheets say 10^14 to 10^18.
+const UNREADABLE_PER_BIT: RangeInclusive<f64> = 1e-30..=1e-9;
+/// From a gigabyte to 10^9 TB. Source: none; data sheets say 40 to 100,000 TB.
+const TBW_TB: RangeInclusive<f64> = 1e-3..=1e9;
+/// 10^12: the highest price. Source: none; it fits every currency.
+pub const PRICE_MAX: f64 = 1e12;
+
 /// A drive of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogueDrive {
@@ -309,14 +319,17 @@ fn as_drive(file: Profile<DriveFile>) -> Result<Profile<CatalogueDrive>, Profile
         }
     };
     let facts_refusal = [
-        ("mtbf_hours", facts.mtbf_hours),
-        ("unreadable_per_bit", facts.unreadable_per_bit),
-        ("tbw_tb", facts.tbw_tb),
-        ("price", facts.price),
+        ("mtbf_hours", facts.mtbf_hours, MTBF_HOURS),
+        ("unreadable_per_bit", facts.unreadable_per_bit, UNREADABLE_PER_BIT),
+        ("tbw_tb", facts.tbw_tb, TBW_TB),
+        ("price", facts.price, f64::MIN_POSITIVE..=PRICE_MAX),
     ]
     .into_iter()
-    .find(|(_, value)| value.is_some_and(|value| !value.is_finite() || value <= 0.0))
-    .map(|(name, _)| format!("{name} must be above 0"));
+    .find_map(|(name, value, bounds)| Some((name, value.filter(|value| !bounds.contains(value))?, bounds)))
+    .map(|(name, value, bounds)| match value > 0.0 {
+        true => format!("{name} is {value:e}: it must lie between {:e} and {:e}", bounds.start(), bounds.end()),
+        false => format!("{name} must be above 0"),
+    });
     match config.refusal().or(facts_refusal) {
         Some(problem) => Err(ProfileError { key, problem }),
         None => Ok(Profile { key, name, config: CatalogueDrive { config, facts }, parameters }),
@@ -452,5 +465,9 @@ mod tests {
         assert!(refusal("link_bytes_per_s = [3_200_000_000,", "link_bytes_per_s = [0,").contains("link_bytes_per_s"));
         assert!(refusal("[ssd]", "[tape]").contains("tape"));
         assert!(refusal("mtbf_hours = [2_000_000.0,", "mtbf_hours = [0.0,").contains("mtbf_hours must be above 0"));
+        for value in ["nan", "inf", "1e-300", "1e300", "-1.0"] {
+            let refused = refusal("mtbf_hours = [2_000_000.0,", &format!("mtbf_hours = [{value},"));
+            assert!(refused.contains("mtbf_hours"), "{value}: {refused}");
+        }
     }
 }

@@ -35,6 +35,14 @@ pub use row::{Case, Count, Row, Sentence};
 /// # Errors
 /// If the published numbers or a profile cannot be read.
 pub fn all() -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
+    all_showing(&|_, _| ())
+}
+
+/// The same; `ended` is told how many publications have ended, and of how many.
+///
+/// # Errors
+/// As [`all`].
+pub fn all_showing(ended: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
     let published = published::Published::read()?;
     let cases = [
         z87::case as fn(&published::Published) -> Result<Case, _>,
@@ -46,5 +54,5 @@ pub fn all() -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
         d3700::case,
         d3700::twelve,
     ];
-    at_once(&cases, &|_, _| (), |case| case(&published)).into_iter().collect()
+    at_once(&cases, ended, |case| case(&published)).into_iter().collect()
 }

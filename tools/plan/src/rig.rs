@@ -182,7 +182,7 @@ impl Rig {
         let members = drives.len() - usize::from(condition == Condition::Rebuilding);
         let layout = layout(level, drives, members, strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
-        let array = EngineArray::new(&layout, condition, platform.metadata, drives, Rc::clone(&backplane))?;
+        let array = EngineArray::new(&layout, condition, &platform, drives, Rc::clone(&backplane))?;
         Ok(Self::over(platform, layout, backplane, Array::Engine(Box::new(array))))
     }
 

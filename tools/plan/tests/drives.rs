@@ -20,6 +20,7 @@ fn plain() -> SsdConfig {
         program_bytes: 32 << 10,
         read_ns: 100_000,
         read_spread: 0.1,
+        unwritten_read_ns: None,
         program_ns: 800_000,
         erase_ns: 0,
         block_programs: 256,
@@ -57,6 +58,27 @@ fn a_seed_replays_a_run_exactly() {
     };
     assert_eq!(once(1), once(1));
     assert_ne!(once(1), once(2));
+}
+
+/// Reads of pages that were never written, or trimmed since, take their own time and no die.
+#[test]
+fn a_read_of_unwritten_pages_takes_no_flash() {
+    for tracked_pages_max in [1 << 18, 1 << 21] {
+        let config = SsdConfig { unwritten_read_ns: Some(7_000), read_spread: 0.0, tracked_pages_max, ..plain() };
+        let (mut drive, mut now) = (Ssd::new(config, 1), 0);
+        let mut latency = |drive: &mut Ssd, depth: u32| {
+            let load = Load { warm_up: 500, requests: 2_000, ..Load::random(drive, depth, 1.0) };
+            let (outcome, end) = run_from(drive, &load, now);
+            now = end;
+            outcome.mean_ns()
+        };
+        near(latency(&mut drive, 1), 7_000.0, 0.05, "fresh");
+        near(latency(&mut drive, 256), 256.0 * 100.0, 0.05, "fresh, in turn through the processor alone");
+        drive.fill_at_once(1.0);
+        near(latency(&mut drive, 1), 100_000.0, 0.05, "written");
+        drive.trim_at_once();
+        near(latency(&mut drive, 1), 7_000.0, 0.05, "trimmed");
+    }
 }
 
 /// Little's law: the mean number of requests in flight, measured as an integral, is rate times mean latency.

@@ -8,6 +8,7 @@ use super::{Layout, Level};
 use crate::backplane::{Backplane, DriveConfig};
 use crate::model::{Ask, Kind, Model};
 use crate::modelled::Modelled;
+use crate::platform::PlatformConfig;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -85,7 +86,7 @@ pub struct EngineArray {
 }
 
 impl EngineArray {
-    /// An array over all drives of a backplane, which were made from `drives`.
+    /// An array over all drives of a backplane, which were made from `drives`, with what the platform adds: metadata and hedged reads.
     ///
     /// # Errors
     /// In words, if there is no such array.
@@ -95,7 +96,7 @@ impl EngineArray {
     pub fn new(
         layout: &Layout,
         condition: Condition,
-        metadata: bool,
+        platform: &PlatformConfig,
         drives: &[DriveConfig],
         backplane: Rc<RefCell<Backplane>>,
     ) -> Result<Self, String> {
@@ -140,10 +141,10 @@ impl EngineArray {
             if condition == Condition::Rebuilding {
                 own.append(&mut spares);
             }
-            lower.push(match metadata {
-                true => with_metadata(level, strip, condition, own)?,
-                false => without(level, strip, condition, own)?,
-            });
+            let made = if platform.metadata { with_metadata } else { without };
+            let array = made(level, strip, condition, own)?;
+            array.set_hedging(platform.hedges_reads);
+            lower.push(array);
         }
         let first = lower[0].clone();
         let device = match spans {
@@ -174,6 +175,13 @@ enum Bound {
 }
 
 impl Bound {
+    fn set_hedging(&self, on: bool) {
+        match self {
+            Self::Bare(array) => array.with_engine(|engine| engine.set_hedging(on)),
+            Self::Recorded(array) => array.with_engine(|engine| engine.set_hedging(on)),
+        }
+    }
+
     fn device(self) -> Box<dyn BlockDevice> {
         match self {
             Self::Bare(array) => Box::new(array),

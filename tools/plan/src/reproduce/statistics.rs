@@ -30,7 +30,7 @@ pub fn spread(published: &Published) -> Result<Case, Box<dyn std::error::Error +
     let ssd = Bench::new("c226", "s3500")?;
     let alone = |bench: &Bench| {
         let ask = Ask { requests: 2_000, ..Ask::random(1, 1, 1.0) };
-        measure(&mut bench.rig(Level::Single, 1, 64), ask)
+        measure(&mut bench.used_rig(Level::Single, 1, 64), ask)
     };
     let (slow, fast) = (alone(&disk), alone(&ssd));
     case.at_most(2, "4K random reads of an SSD gain 5 times and more over a disk", 5.0 * slow.iops, 1.0, fast.iops);

@@ -32,6 +32,9 @@ pub struct SsdConfig {
     /// The largest deviation of a read from that, relative to it, in both directions: pages of a cell and retries differ.
     #[serde(default)]
     pub read_spread: f64,
+    /// Read of pages that were never written, or trimmed since, where the drive answers it from its map: neither die nor channel takes part.
+    /// Without it, such a read takes as long as any other.
+    pub unwritten_read_ns: Option<Nanos>,
     /// Program, the mean of a block's pages.
     pub program_ns: Nanos,
     /// Erase of a block on all planes of a die.
@@ -162,6 +165,7 @@ impl SsdConfig {
             ("block_programs", self.block_programs.into(), COUNT),
             ("program_bytes", self.program_bytes, 0..=16 << 20),
             ("read_ns", self.read_ns, TIME_NS),
+            ("unwritten_read_ns", self.unwritten_read_ns.unwrap_or(0), TIME_NS),
             ("program_ns", self.program_ns, TIME_NS),
             ("erase_ns", self.erase_ns, TIME_NS),
             ("suspend_ns", self.suspend_ns.unwrap_or(0), TIME_NS),

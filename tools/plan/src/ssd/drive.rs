@@ -40,6 +40,8 @@ struct ReadPart {
     read: usize,
     unit: u64,
     bytes: u64,
+    /// The time of an answer without flash, if the drive gives one.
+    without_flash_ns: Option<Nanos>,
 }
 
 /// Memory between flash and link. It is emptied in the order in which it is filled, at the link's rate.
@@ -231,8 +233,12 @@ impl Ssd {
         let units = ask.start_sector / unit_sectors..ask.end_sector().div_ceil(unit_sectors);
         let read = self.reads.insert((ask, (units.end - units.start) as u32));
         for unit in units {
-            let sectors = ask.end_sector().min((unit + 1) * unit_sectors) - ask.start_sector.max(unit * unit_sectors);
-            self.read_buffer.waiting.push_back(ReadPart { read, unit, bytes: sectors * SECTOR_BYTES });
+            let start = ask.start_sector.max(unit * unit_sectors);
+            let sectors = ask.end_sector().min((unit + 1) * unit_sectors) - start;
+            let (first, pages) = page_range(start, sectors);
+            let without_flash_ns =
+                self.config.unwritten_read_ns.filter(|_| !(first..first + pages).any(|page| self.map.is_mapped(page)));
+            self.read_buffer.waiting.push_back(ReadPart { read, unit, bytes: sectors * SECTOR_BYTES, without_flash_ns });
         }
         self.fill_read_buffer(now);
     }
@@ -246,7 +252,10 @@ impl Ssd {
             }
             self.read_buffer.waiting.pop_front();
             self.read_buffer.used_bytes += part.bytes;
-            let end = self.flash.read(now, part.unit, part.bytes);
+            let end = match part.without_flash_ns {
+                Some(time) => now + time,
+                None => self.flash.read(now, part.unit, part.bytes),
+            };
             self.calendar.add(end, Event::Read(part));
         }
         if let (false, false, Some(&(at, _))) =

@@ -168,6 +168,11 @@ impl PageMap {
         self.blocks.iter().map(|block| u64::from(block.live)).sum()
     }
 
+    /// True if a page holds data.
+    pub fn is_mapped(&self, page: u32) -> bool {
+        self.place[page as usize] != NONE
+    }
+
     /// How many sealed blocks have each count of live pages.
     pub fn live_histogram(&self) -> Vec<u64> {
         let mut histogram = vec![0; self.shape.block_pages as usize + 1];

@@ -50,6 +50,12 @@ impl SampledMap {
         self.every
     }
 
+    /// True if a page holds data, as far as the tracked page of its group tells.
+    pub fn is_mapped(&self, page: u64) -> bool {
+        let last = self.map.shape().logical_pages - 1;
+        self.map.is_mapped(u32::try_from(page / self.every).unwrap_or(last).min(last))
+    }
+
     /// The host writes a range of pages. Returns the copies that the drive makes along with it.
     pub fn write(&mut self, first: u64, pages: u64) -> u64 {
         self.host_pages += pages;

@@ -70,7 +70,7 @@ impl Job {
         let answer = match self {
             Self::Advise(command) => advise::answer(command, true).map(|(wish, advice)| advise::told(&wish, &advice)),
             Self::WhatIf(command) => what_if::answer(command, true).map(|(wish, variants)| what_if::told(&wish, &variants)),
-            Self::Reproduce(_) => reproduce::answer().map(|cases| reproduce::told(&cases)),
+            Self::Reproduce(_) => reproduce::answer(true).map(|cases| reproduce::told(&cases)),
         };
         answer.unwrap_or_else(|failure| json!({ "error": { "exit_code": failure.exit_code(), "message": failure.to_string() } }))
     }

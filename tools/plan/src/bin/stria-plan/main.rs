@@ -122,8 +122,12 @@ enum Calc {
 /// A figure with its name and unit.
 struct Figure(&'static str, f64, &'static str);
 
+/// From 10^-30 to 10^30: numbers of which products and quotients are finite.
 fn positive(name: &str, value: f64) -> Result<(), String> {
-    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(format!("{name} is {value}: say a number above 0")) }
+    match value {
+        1e-30..=1e30 => Ok(()),
+        _ => Err(format!("{name} is {}: say a number above 0, and at most 1e30", wish::number(value))),
+    }
 }
 
 fn calc(command: Calc) -> Result<Vec<Figure>, String> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use stria_plan::reproduce::{self, Case, page};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, write_file};
+use stria_terminal::progress::steps_bar;
 
 /// Run the models of every published measurement and compare
 #[derive(Args)]
@@ -25,12 +26,18 @@ impl Reproduce {
     }
 }
 
-/// All numbers and sentences.
+/// All numbers and sentences; `quiet` shows no progress.
 ///
 /// # Errors
 /// Failed, where the reference or a profile is not as it should be.
-pub fn answer() -> Result<Vec<Case>, Failure> {
-    reproduce::all().map_err(Failure::failed)
+pub fn answer(quiet: bool) -> Result<Vec<Case>, Failure> {
+    let bar = steps_bar(quiet);
+    let cases = reproduce::all_showing(&|ended, count| {
+        bar.set_length(count as u64);
+        bar.set_position(ended as u64);
+    });
+    bar.finish_and_clear();
+    cases.map_err(Failure::failed)
 }
 
 /// Carries out the command. Ends with 3 if a sentence of a publication does not hold.
@@ -38,7 +45,7 @@ pub fn answer() -> Result<Vec<Case>, Failure> {
 /// # Errors
 /// As [`answer`]; failed, where a file cannot be written.
 pub fn run(options: &Reproduce, as_json: bool) -> Result<u8, Failure> {
-    let cases = answer()?;
+    let cases = answer(as_json)?;
     let markdown = page::markdown(&cases).map_err(Failure::failed)?;
     if let Some(path) = &options.csv {
         write_file(path, &page::csv(&cases))?;

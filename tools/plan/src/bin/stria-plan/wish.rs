@@ -8,7 +8,7 @@ use stria_plan::advice::{Purpose, State, Wish};
 use stria_plan::calibration::{self, Calibration};
 use stria_plan::load::Pattern;
 use stria_plan::platform::PlatformConfig;
-use stria_plan::profile::{self, CatalogueDrive, Profile, ProfileError};
+use stria_plan::profile::{self, CatalogueDrive, PRICE_MAX, Profile, ProfileError};
 use stria_terminal::{Failure, size};
 
 /// Drives, platform and load.
@@ -118,25 +118,46 @@ fn kept(drive: &str, platform: &str) -> Result<Calibration, Failure> {
             path.display()
         ))
     })?;
-    serde_json::from_str(&text).map_err(|error| Failure::Failed(format!("{} is no calibration: {error}", path.display())))
+    let found: Calibration = serde_json::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("{} is no calibration ({error}): measure it again", path.display())))?;
+    match found.factors.iter().find(|factor| !factor.is_sound()) {
+        Some(factor) => Err(Failure::Usage(format!(
+            "{} has a factor of {}, and none beyond a thousand or a thousandth is used: measure it again",
+            path.display(),
+            factor.factor
+        ))),
+        None => Ok(found),
+    }
 }
 
-/// A number of the command line that must not be below 0.
-fn at_least_zero(option: &str, value: f64) -> Result<f64, Failure> {
-    if value.is_finite() && value >= 0.0 {
+/// 10 years: the longest wait for a new drive, and for a scrub. Source: none; the simulation follows arrays for years, not for ages.
+const DAYS_MAX: f64 = 3650.0;
+
+/// A number as it was meant: without hundreds of digits.
+pub fn number(value: f64) -> String {
+    if value.is_finite() && value != 0.0 && !(1e-6..1e15).contains(&value.abs()) {
+        format!("{value:e}")
+    } else {
+        value.to_string()
+    }
+}
+
+/// A time of the command line, from 0 to so much.
+fn up_to(option: &str, value: f64, most: f64) -> Result<f64, Failure> {
+    if (0.0..=most).contains(&value) {
         return Ok(value);
     }
-    Err(Failure::Usage(format!("{option} is {value}: say 0 or more")))
+    Err(Failure::Usage(format!("{option} is {}: say 0 to {most}", number(value))))
 }
 
 /// An amount of money.
 ///
 /// # Errors
-/// Usage, if it is none above 0.
+/// Usage, if it is none above 0, or more than any drive costs.
 pub fn amount(option: &str, value: Option<f64>) -> Result<Option<f64>, Failure> {
     match value {
-        Some(value) if !value.is_finite() || value <= 0.0 => {
-            Err(Failure::Usage(format!("{option} is {value}: say a number above 0")))
+        Some(value) if value.is_nan() || value <= 0.0 || value > PRICE_MAX => {
+            Err(Failure::Usage(format!("{option} is {}: say a number above 0, and at most {PRICE_MAX}", number(value))))
         }
         value => Ok(value),
     }
@@ -201,8 +222,8 @@ impl WishArgs {
                 StateName::Used => State::Used,
                 StateName::Deleted => State::Deleted,
             },
-            replace_hours: at_least_zero("--replace-hours", self.replace_hours)?,
-            scrub_hours: 24.0 * at_least_zero("--scrub-days", self.scrub_days)?,
+            replace_hours: up_to("--replace-hours", self.replace_hours, 24.0 * DAYS_MAX)?,
+            scrub_hours: 24.0 * up_to("--scrub-days", self.scrub_days, DAYS_MAX)?,
             written_tb_per_day: self.written_a_day.map(|bytes| bytes as f64 / 1e12),
             budget: None,
             requests: self.requests,
