@@ -321,7 +321,7 @@ impl Service {
         }
     }
 
-    /// All arrays. One that has no view must not hide the others: it is there as one that does not answer.
+    /// All arrays. An array whose view fails is shown as one that does not answer, so that it does not hide the others.
     pub fn arrays(&self) -> Vec<ArrayView> {
         let end = Instant::now() + STATUS_WITHIN;
         let left = || end.saturating_duration_since(Instant::now()).max(STATUS_WITHIN / 20);

@@ -59,7 +59,7 @@ fn json_output_is_one_value_whatever_fails() {
     assert_eq!(members, [Some(true), Some(false), None], "{examined:#}");
     assert!(examined[2]["error"].as_str().is_some_and(|error| error.contains("does not exist")), "{examined:#}");
     let missed = json(&["assemble", "lake", &images[0], &images[1], &images[2]], 1);
-    assert!(missed["error"]["message"].as_str().is_some_and(|text| text.contains("there are: tank")), "{missed:#}");
+    assert!(missed["error"]["message"].as_str().is_some_and(|text| text.contains("(there is tank)")), "{missed:#}");
     let unparsed = json(&["create", "x"], 2);
     assert!(unparsed["error"]["message"].as_str().is_some_and(|text| text.contains("--level <LEVEL> <DRIVE>")), "{unparsed:#}");
     json(&["wipe", &images[0]], 4);
