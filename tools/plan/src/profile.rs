@@ -245,7 +245,7 @@ pub struct Facts {
     pub price: Option<f64>,
 }
 
-/// From 1,000 hours to a billion. Source: none; data sheets say 600,000 to 3 million, and a drive that fails every hour takes a simulation for ages.
+/// From 1,000 hours to a billion. Source: none; data sheets say 600,000 to 3 million.
 const MTBF_HOURS: RangeInclusive<f64> = 1e3..=1e9;
 /// From 1 bit in 10^30 to 1 in 10^9. Source: none; data sheets say 10^14 to 10^18.
 const UNREADABLE_PER_BIT: RangeInclusive<f64> = 1e-30..=1e-9;
