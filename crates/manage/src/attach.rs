@@ -29,7 +29,7 @@ const WATCHER: &str = "STRIA_ATTACH_WATCHER";
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause between two attempts of a watcher to connect its device again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
-/// The time that Linux is left to wait by itself for a server that is gone. It logs each request every second meanwhile.
+/// The time for which Linux alone waits for a server that is gone. It logs each waiting request every second meanwhile.
 const SOON_BACK: Duration = Duration::from_secs(2);
 
 /// Attaches an array to a device, and returns when that can be used. Returns the exit code.
@@ -262,7 +262,9 @@ pub fn detach(command: &Detach, json: bool) -> Result<(), Failure> {
     };
     let Some(entry) = found else {
         let hint = "`stria status` shows what is attached; a device of `serve --ublk` goes with `stria stop`";
-        return Err(Failure::Failed(format!("{what} is no device that `stria attach` made, and no array that has one ({hint})")));
+        return Err(Failure::Failed(format!(
+            "{what} is neither a device that `stria attach` made nor an array that has one ({hint})"
+        )));
     };
     nbd_device::detach(entry.index, &notes(), command.force).map_err(failure)?;
     let path = format!("/dev/nbd{}", entry.index);
@@ -271,7 +273,7 @@ pub fn detach(command: &Detach, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a device with this note is of the array that is called `what`. In notes a part of the UUID follows a name that had to be
+/// True if a device with this note belongs to the array called `what`. In a note, a part of the UUID follows a name that had to be
 /// changed.
 fn is_called(noted: &str, uuid: &[u8; 16], what: &str) -> bool {
     let (plain, uuid) = (file_name(what), uuid_text(uuid));

@@ -19,7 +19,7 @@ use stria_terminal::Failure;
 
 /// How long a query to one serve may take.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long a command may take, which may wait for drives.
+/// How long a command may take. It may wait for drives.
 const DONE: Duration = Duration::from_secs(180);
 /// How long the query that goes to every serve may take.
 const GLANCE: Duration = Duration::from_millis(1800);

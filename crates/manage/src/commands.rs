@@ -196,7 +196,7 @@ fn locate(command: &cli::Locate, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be made.
+/// The array that the command line describes.
 fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
     let level = create.level;
     let span_level = match level {
@@ -227,7 +227,7 @@ fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
     })
 }
 
-/// Refuses files without a size, as nothing fits into them.
+/// Refuses empty files: they have no space for an array.
 fn refuse_empty_files(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_empty = |path: &PathBuf| {
         let path = path.clone();
@@ -317,7 +317,7 @@ fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, 
         && !uses_all
     {
         warnings.push(format!(
-            "the drives are of {} to {}: of each only as much is used as the smallest has, {}",
+            "the drives have {} to {}: each is used only up to the size of the smallest, {}",
             size::show(*smallest),
             size::show(*largest),
             of.display()
@@ -534,7 +534,9 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
         false => (stria_host::find(&drives, options)?, Vec::new()),
     };
     if let (false, [], Some(name)) = (command.scan, &drives[..], names.first()) {
-        return Err(Failure::Usage(format!("no drive is named to look for array \"{name}\" on: name its drives, or add --scan")));
+        return Err(Failure::Usage(format!(
+            "no drive is named on which to look for array \"{name}\": name its drives, or add --scan"
+        )));
     }
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let views: Vec<AssemblyView> = named(&found.assemblies, &names)

@@ -28,7 +28,7 @@ pub struct JobNotes {
 }
 
 impl JobNotes {
-    /// The time of its last run. It is noted with `now_s` if it was never seen, or lies in the future because the clock was wrong.
+    /// The time of its last run. It becomes `now_s` if there was none, or if it lies in the future because the clock was wrong.
     pub fn since(&mut self, now_s: i64) -> i64 {
         let since = self.since_s.unwrap_or(now_s).min(now_s);
         self.since_s = Some(since);
@@ -94,7 +94,7 @@ struct Kept {
 }
 
 impl Ledger {
-    /// Reads what the last daemon left in `folder`. Also what is to be said about it.
+    /// Reads what the last daemon left in `folder`. Returns a warning, too, if that cannot be read.
     pub fn open(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join("routine.json");
         let is_awaited = awaited(folder).is_some();
@@ -102,7 +102,7 @@ impl Ledger {
         (Self { path, kept: Mutex::new(Kept { notes, is_awaited, ..Kept::default() }), writing: Mutex::default() }, warning)
     }
 
-    /// The notes. Those on a file system that is mounted later are added when it is, and count more than what was noted meanwhile.
+    /// The notes. Notes on a file system that is mounted later are added then, and replace what was noted meanwhile.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
@@ -137,7 +137,7 @@ impl Ledger {
             if let Err(error) = &written
                 && !was_reported
             {
-                tracing::warn!("what routine work did is not kept over a restart: {error}");
+                tracing::warn!("notes of routine work cannot be written, so a restart loses them: {error}");
             }
         }
         outcome
@@ -217,7 +217,7 @@ fn fill(kept: &Kept, view: &mut ArrayView) {
     view.spans.iter_mut().for_each(|span| fill(kept, span));
 }
 
-/// The notes of a file, which is put aside if it cannot be read. Also what is to be said about it.
+/// Reads the notes of a file. A file that cannot be read is moved aside, and a warning says so.
 fn load(path: &Path) -> (Notes, Option<String>) {
     match read(path) {
         Ok(notes) => (notes, None),

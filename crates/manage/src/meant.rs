@@ -28,7 +28,7 @@ pub fn tree<'a>(assemblies: &'a [Assembly], array: &Assembly) -> Vec<&'a Assembl
     assemblies.iter().filter(|one| one.uuid == uuid || one.freshest.span_of == Some(uuid)).collect()
 }
 
-/// The drives of these arrays, each once; an array above is on none itself.
+/// The drives of these arrays, each once. An array of spans has no drives of its own.
 pub fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
     let names = arrays.iter().flat_map(|array| &array.drives).map(|drive| PathBuf::from(&drive.name));
     let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
@@ -37,7 +37,7 @@ pub fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
     paths
 }
 
-/// The failure of a creation whose result cannot be found.
+/// The refusal after an array was created and cannot be read back.
 pub fn cannot_be_read_back(name: &str) -> String {
     format!("array \"{name}\" was written, but cannot be read back: see `stria examine`")
 }
@@ -66,6 +66,6 @@ pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a As
                 "no array \"{names}\" lies on these drives ({known}): name its drives if they are image files"
             )))
         }
-        several => Err(Failure::Usage(format!("several arrays are meant: name one by its UUID, of {}", list(several)))),
+        several => Err(Failure::Usage(format!("several arrays match: name one of them by its UUID: {}", list(several)))),
     }
 }

@@ -1,9 +1,9 @@
-//! Mounts: file systems that are yet to be mounted, and the drives that mounted ones, and other devices, use.
+//! File systems that are not mounted yet, and the users of a drive: mounts and other block devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file system of `folder` that `/etc/fstab` names and that is not mounted: at boot it is mounted later, perhaps from an array.
+/// The file system of `folder`, if `/etc/fstab` names it and it is not mounted. At boot it is mounted later, perhaps from an array.
 pub fn awaited(folder: &Path) -> Option<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))
@@ -38,7 +38,7 @@ pub fn mounted() -> Vec<(String, String)> {
     text.lines().filter_map(parts).filter(|(source, _)| source.starts_with('/')).collect()
 }
 
-/// Others that use a drive: mounts of it or of its partitions, and kernel devices on top.
+/// The users of a drive: mounts of it or of its partitions, and kernel devices on top.
 pub fn users(path: &Path, mounts: &[(String, String)]) -> Vec<String> {
     let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| path.starts_with("/dev")) else {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! The steps by which an array comes to belong to Stria on this machine, gets another name, and changes its settings while it does not run.
 //!
-//! The command line and the API take the same steps. Each checks the configuration before a drive is written. Neither tells the daemon: its caller
-//! does, as a command reaches the daemon by a socket and the API stands within it.
+//! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller tells the
+//! daemon: a command reaches it by a socket, and the API is part of it.
 
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};
@@ -140,7 +140,7 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
         stria_host::rename(&drives(&arrays), &array.uuid, new)?
     } else {
         if let Err(error) = &array.outcome {
-            return Err(Failure::Failed(format!("all spans must be here to be renamed: {error}")));
+            return Err(Failure::Failed(format!("a rename needs all spans: {error}")));
         }
         // By their slots in the array above, which are their numbers.
         let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
@@ -157,7 +157,7 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
     Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known })
 }
 
-/// Changes what the metadata of an array say that is not served. `None`: nothing was asked for that they hold.
+/// Changes settings in the metadata of an array that is not served. `None`: none of the settings is in the metadata.
 ///
 /// # Errors
 /// When a value is misspelt, or a drive is in use or cannot be written.
@@ -170,7 +170,7 @@ pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsReque
     Ok(Some(format!("array \"{}\" {}", short_name(&array.name), if differs { "was changed" } else { "is as wanted already" })))
 }
 
-/// Keeps in the configuration at `path` the settings that the drives do not hold. False: the configuration does not name the array.
+/// Writes the settings that are not in the metadata to the configuration at `path`. False: the configuration does not name the array.
 ///
 /// # Errors
 /// When the file cannot be changed.
@@ -201,7 +201,7 @@ fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
 ///
 /// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until udev is idle; later
-/// ones leave the array alone. Where udev is not, nothing starts mdadm.
+/// ones leave the array alone. Without udev, nothing starts mdadm.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     if drives.iter().any(|path| !path.is_file()) {
         let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -221,7 +221,7 @@ fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     names.iter().map(take).collect()
 }
 
-/// What lies on a block device, by names of the kernel.
+/// The devices that lie on a block device, by their names in the kernel.
 fn holders(device: &str) -> Vec<String> {
     let holders = std::fs::read_dir(Path::new("/sys/class/block").join(device).join("holders"));
     holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()

@@ -31,7 +31,7 @@ use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
 /// The pause between two looks for events, and between two looks at what is due.
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pause between two questions how a self-test goes.
+/// The pause between two looks at the progress of a self-test.
 const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
 /// A self-test that has no result after so long has none. Long ones of large drives take half a day.
 const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
@@ -160,7 +160,7 @@ impl Work {
         service.events().push(plain_event(array, kind, text));
     }
 
-    /// Keeps what complete scrubs found, whoever began them.
+    /// Keeps the results of complete scrubs, of those begun by command too.
     fn note_events(&mut self, service: &Service) {
         let events = service.events().since(self.sequence);
         let Some(last) = events.last() else { return };
@@ -196,7 +196,7 @@ impl Work {
         self.show(views, &entries, now_s, &zone);
     }
 
-    /// Looks how a scrub that this thread began goes on.
+    /// Follows a scrub that this thread began.
     fn follow_scrub(&mut self, service: &Service, view: &ArrayView, quiet: bool) {
         let Some(scrubbing) = self.scrubs.get_mut(&view.uuid) else { return };
         let running: Vec<_> =
@@ -299,7 +299,7 @@ impl Work {
         }
     }
 
-    /// Asks drives how their self-tests go.
+    /// Asks drives for the progress of their self-tests.
     fn follow_tests(&mut self, service: &Service, entries: &[DriveEntry]) {
         let now = Instant::now();
         let due: Vec<PathBuf> = self.tests.iter().filter(|(_, test)| test.ask_at <= now).map(|(path, _)| path.clone()).collect();

@@ -119,7 +119,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         strip_bytes: None,
         strip_reason: None,
         size_bytes: 0,
-        // Nobody can tell that it is better.
+        // Its health is unknown, so the worst is assumed.
         health: HealthView::Failed,
         state: String::new(),
         silent_s: Some(silent_s),

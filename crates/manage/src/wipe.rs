@@ -92,7 +92,7 @@ fn failed(error: EraseError) -> Failure {
 /// Checks that no drive is named twice, and that every drive offers what is asked for.
 ///
 /// # Errors
-/// The first one that is, or does not.
+/// The first drive that is named twice, or does not offer it.
 pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     refuse_twins(drives)?;
     drives.iter().try_for_each(|drive| {
@@ -113,7 +113,7 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
 pub fn wipe(drives: &[PathBuf], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
     check(drives, means)?;
     let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive), Ok(Some(_)));
-    // A drive that is being sanitized, as the command was interrupted, cannot be read: it is only waited for.
+    // After an interrupted command a drive may still be sanitized. It cannot be read, and is only waited for.
     let (running, rest): (Vec<PathBuf>, Vec<PathBuf>) = drives.iter().cloned().partition(is_running);
     // Whatever fails here, the signatures of all drives are gone.
     let failed = |error: EraseError| Failure::Failed(half_way(&error.to_string(), means, &rest));

@@ -114,7 +114,7 @@ impl Jobs {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| error.to_string());
         let written = made.and_then(|()| replace(&file, &(text + "\n")).map_err(|failure| failure.to_string()));
         if let Err(error) = written {
-            tracing::warn!("jobs are not kept over a restart: {error}");
+            tracing::warn!("the list of jobs cannot be written, so a restart loses it: {error}");
         }
     }
 
@@ -443,7 +443,7 @@ fn outcome(text: String) -> Outcome {
     Outcome { text, follows: None }
 }
 
-/// Refuses before drives are written what could not be noted afterwards.
+/// Refuses an action, before drives are written, if the configuration could not be written afterwards.
 fn check_config(machine: &Machine) -> Result<(), ApiError> {
     drop(Edit::open(&machine.config_path).map_err(failed)?);
     let path = machine.config_path.canonicalize().unwrap_or_else(|_| machine.config_path.clone());

@@ -316,7 +316,7 @@ pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Res
     let noise = sides.map(noise).into_iter().fold(0.0, f64::max);
     let [running, held] = sides.map(|[first, second]| first.and(second).clients());
     if held.requests_per_s == 0.0 && running.requests_per_s == 0.0 {
-        return Err(refused("no client has asked for anything meanwhile, so it costs nobody anything now"));
+        return Err(refused("no client sent a request meanwhile, so the sweep costs clients nothing now"));
     }
     Ok(SweepPrice { at_ms: now_ms(), kind: task.kind, sweep_bytes_per_s: speed, running, held, noise })
 }

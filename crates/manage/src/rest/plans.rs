@@ -1,7 +1,7 @@
 //! Plans: what an action would do, said before it is done.
 //!
-//! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again: if anything that
-//! it says or rests on has changed, it is refused. So nobody confirms one thing and gets another.
+//! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again. It is refused if
+//! anything has changed that it says or depends on: what was confirmed is what is done.
 
 use super::auth::{Caller, secret, sha256, sha256_of};
 use super::drives;
@@ -32,7 +32,7 @@ const LASTS: Duration = Duration::from_secs(10 * 60);
 /// Plans at a time; the oldest gives way.
 const PLANS_MAX: usize = 256;
 
-/// A plan, and what it rests on without saying so.
+/// A plan, and the state that it depends on without showing it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Based {
     /// The plan.
@@ -203,7 +203,7 @@ impl Draft {
         Self { plan, basis: String::new() }
     }
 
-    /// Rests on this array as it is.
+    /// Makes the plan depend on this array as it is.
     fn on(mut self, entry: &ArrayEntry) -> Self {
         let _ = write!(self.basis, "{} {:?} {:?} ", entry.uuid, entry.state, entry.drives);
         if let Some(view) = &entry.view {
@@ -242,7 +242,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Whoever loses data types the name, and is an admin.
+    /// Data is lost: the plan needs the role admin, and the name typed in.
     fn done(mut self, name: &str) -> Based {
         if !self.plan.loses.is_empty() {
             self.plan.role = Role::Admin;
@@ -252,7 +252,7 @@ impl Draft {
     }
 }
 
-/// Everything about an array that a plan rests on. Counters and progress are not among it.
+/// The state of an array that a plan depends on: all but counters and progress.
 fn condition(view: &ArrayView) -> String {
     let mut text = format!("{:?} {:?} {} {} ", view.health, view.missing_slots, view.losses_survived, view.size_bytes);
     for member in all_members(view) {
@@ -285,7 +285,7 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
         Action::Add { array, drive, span } => plan_add(machine, action, array, drive, span.as_ref()),
         Action::Replace { array, old, new } => plan_replace(machine, action, array, old, new),
         Action::Firmware { array, drive, image, slot, activate, force } => {
-            // Its plan reads a file of the caller's choice with the daemon's rights, which must tell nobody else of it.
+            // Its plan reads a file that the caller names with the daemon's rights: only an admin may learn of its content.
             if caller.role < Role::Admin {
                 let text = format!("an update of firmware needs the role admin, and {} has {}", caller.name, caller.role.word());
                 return Err(ApiError::new(ApiErrorKind::Forbidden, text));
@@ -373,7 +373,7 @@ fn leaves_out(draft: &mut Draft, array: &Assembly) {
     }
     let (name, slots) = (short_name(&array.name), missing.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "));
     draft.warn(format!(
-        "\"{name}\" starts without the drive of slot {slots}: one that comes later must be added, and is filled by the bitmap or as a whole"
+        "\"{name}\" starts without the drive of slot {slots}: if it comes later, `add` brings it back, by the bitmap or by a full rebuild"
     ));
     let spares = array.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).take(missing.len());
     draft.plan.writes.extend(spares.map(|drive| DriveWrite {
@@ -572,7 +572,7 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
         && !matches!(spec.level, ArrayLevel::Single(Level::Linear | Level::Raid0))
     {
         let (least, most) = (size::show(*least), size::show(*most));
-        draft.warn(format!("the drives are of {least} to {most}: of each only as much is used as the smallest has"));
+        draft.warn(format!("the drives have {least} to {most}: each is used only up to the size of the smallest"));
     }
     if preview.losses_survived == 0 {
         draft.warn("the level has no redundancy: the loss of any drive loses data");

@@ -1,4 +1,4 @@
-//! Pages that the laboratory and the planner have made, and that somebody has put into a folder of the daemon to be looked at.
+//! Pages that the laboratory and the planner have made, and that were copied into a folder of the daemon to be shown.
 
 use crate::api::{ApiError, ApiErrorKind};
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! The settings of a served array that hold, and the drives' own write caches beside theirs.
+//! The settings of a served array, and the drives' own write caches compared with them.
 
 use crate::settings::WriteMode;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use stria_array::MemberState;
 use stria_host::{ArrayReport, MemberReport};
 
-/// Settings of a served array, as they hold.
+/// The present settings of a served array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// When writes are acknowledged.
@@ -30,8 +30,8 @@ pub struct Caches {
     pub(super) is_asking: AtomicBool,
 }
 
-/// Compares drives' write caches with their setting, and sets those that differ again. Returns the drives that still differ, and what happened.
-/// A drive that does not tell counts as set.
+/// Compares drives' write caches with their setting, and sets those that differ again. Returns the drives that still differ, and warnings.
+/// A drive that does not answer counts as set.
 pub fn keep<E: ToString>(
     drives: &[PathBuf],
     on: bool,

@@ -98,7 +98,7 @@ impl Service {
         };
         let runs = scrubs(&served)?;
         served.lanes.cancel_scrub()?;
-        // One that a pause or a measurement holds is not in the view: the event of its end tells that there was one.
+        // A scrub that a pause or a measurement holds is not in the view. The event of its end shows that there was one.
         let is_end = |event: &crate::api::EventView| {
             event.kind == "sweep_stopped" && matches!(event.sweep.as_deref(), Some("scrub" | "repair")) && !view::is_held(event)
         };

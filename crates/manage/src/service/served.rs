@@ -1,4 +1,4 @@
-//! One array on its lanes, with what the service remembers of it.
+//! One array on its lanes, and the state that the service keeps for it.
 
 use super::caches::{Caches, Held};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, LatencyBound, SpeedRequest};
@@ -33,9 +33,9 @@ pub struct Served {
     pub(super) read_only: bool,
     /// Locks on drives that are only read.
     pub(super) locks: Mutex<Vec<File>>,
-    /// The settings that hold.
+    /// The present settings.
     pub(super) held: Mutex<Held>,
-    /// The drives' caches, as the drives tell.
+    /// The drives' caches, as the drives report them.
     pub(super) caches: Caches,
     /// Its block device, if it has one.
     pub(super) block: Mutex<Option<UblkDevice>>,
@@ -48,9 +48,9 @@ pub struct Served {
     /// The cost of sweeps is being measured.
     pub(super) measuring: AtomicBool,
     pub(super) stopping: AtomicBool,
-    /// Its last view could not be had, which the log says.
+    /// Its last view failed, and the log says so.
     pub(super) unseen: AtomicBool,
-    /// It does not stop, and the process ends without that.
+    /// Its stop was given up: the process ends before it has stopped.
     pub(super) is_given_up: AtomicBool,
     /// The servers by which it is the disk of virtual machines.
     pub(super) disks: Mutex<Vec<Arc<VhostUserServer>>>,
@@ -59,7 +59,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// An array whose lanes run. `lanes`: with their terms, and the NUMA node that they are near.
+    /// An array whose lanes run. `lanes`: with their settings, and the NUMA node that they are near.
     pub(super) fn new(
         name: &str,
         planned: &PlannedArray,

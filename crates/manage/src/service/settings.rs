@@ -1,8 +1,7 @@
 //! `set`: settings of a served array.
 //!
-//! When writes are acknowledged and whether drives cache holds at once. What the metadata say, and whether the array takes writes, is changed
-//! while it does not run: the array is stopped, changed, and started again in the same place. Users of its block device and of its disks wait;
-//! NBD clients connect again.
+//! The write policy and the drives' caches change at once. Settings in the metadata, and read-only, change while the array does not run: it is
+//! stopped, changed, and started again in the same place. Users of its block device and of its disks wait; NBD clients connect again.
 
 use super::caches::{drives_in_use, set_caches};
 use super::served::lock;
@@ -123,7 +122,7 @@ impl Service {
         let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
         let changed = match changes.is_empty() {
             true => Ok(false),
-            // Another program may look at drives that were let go.
+            // Another program may open the drives once they are closed here.
             false => sockets::once_free(|| stria_host::change(drives, changes, false), is_busy),
         };
         let held = *lock(&served.held);

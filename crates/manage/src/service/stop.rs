@@ -1,4 +1,4 @@
-//! Stops: of one array, or of all, and what is done about one that does not stop.
+//! Stops one array or all of them, and gives up an array that does not stop.
 
 use super::served::lock;
 use super::{LOOK_AGAIN, Served, Service};
@@ -11,8 +11,8 @@ use stria_front::Closing;
 
 /// The time that a stop waits for clients to leave before it is refused, the same as mdadm's.
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
-/// When everything stops, an array is given up whose lane has stood still for so long. Longer than a stop waits for drives (10 s), and shorter than
-/// systemd waits for the process.
+/// When everything stops, an array is given up once one of its lanes has stood still for this time: longer than a stop waits for drives (10 s),
+/// and shorter than systemd waits for the process.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
 impl Service {
@@ -69,12 +69,12 @@ impl Service {
         self.done(sequence, format!("{} stopped", names.join(", ")))
     }
 
-    /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. Such a one is given up
-    /// after a time; then it is as after a power cut.
+    /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. It is given up after
+    /// a time, and is then as after a power cut.
     fn stop_each(self: &Arc<Self>, arrays: &[Arc<Served>], closing: Closing, force: bool) -> Result<(), ApiError> {
         let stop = |served: &Arc<Served>| {
             let (service, stopped) = (Arc::clone(self), Arc::clone(served));
-            // One that is stopping already has its own thread, which is waited for as well.
+            // An array that is stopping already has its own thread, which is waited for as well.
             let is_begun = served.stopping.load(Ordering::SeqCst);
             let work = move || if is_begun { Ok(()) } else { service.stop_served(&stopped, closing, force) };
             (Arc::clone(served), is_begun, std::thread::Builder::new().name("stop".into()).spawn(work))

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long a lane may stand still before that is reported.
 const STILL_FOR: Duration = Duration::from_secs(5);
-/// How often drives are asked for their write caches. A reset of a controller, by whomever, ends the setting.
+/// How often drives are asked for their write caches. A reset of the controller, which any program can cause, ends the setting.
 const CACHES_EVERY: Duration = Duration::from_secs(60);
 
 /// Begins to look, on a thread of its own.

@@ -145,7 +145,7 @@ fn guests_half() {
     ok("umount", &["/mnt/tank"]);
     assert!(place.ok(&["detach", DEVICE]).contains("/dev/nbd0 of array \"tank\" was detached"));
     wait_until("the end of the device", || !is_connected() && !Path::new(LINK).is_symlink() && watchers().is_empty());
-    place.run(&["detach", "tank"]).refused(1, &["tank is no device", "stria status"]);
+    place.run(&["detach", "tank"]).refused(1, &["tank is neither a device", "stria status"]);
 
     // Several connections, to the device that is named. A watcher that is ended detaches a device that is not in use.
     assert_eq!(place.ok(&["attach", "tank", "/dev/nbd7", "--connections", "3"]).trim(), "/dev/nbd7");
