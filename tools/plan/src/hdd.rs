@@ -2,8 +2,9 @@
 //!
 //! The head is on a track, and the platters turn for ever. A request costs the seek to its track, the wait until its first
 //! sector comes round, and its transfer at the zone's rate. Of the requests that wait, up to `slots` of them, the one with the
-//! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A request that continues the last one, and was there in time, costs its transfer alone:
-//! for reads the drive reads ahead, for writes it must have been queued.
+//! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A write that continues the last one and was queued in time costs
+//! its transfer alone. After a read the drive reads ahead: what comes under the head sooner than another track on average is read first, and a
+//! gap before it takes the time in which it passes.
 
 use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
@@ -162,12 +163,12 @@ impl Hdd {
 
     /// The time at which the transfer of a request could begin, from `now` on.
     fn reaches(&self, now: Nanos, ask: &Ask, arrived: Nanos) -> Nanos {
-        if ask.start_sector == self.head_sector && ask.is_write() == self.head_wrote {
-            let in_time = !ask.is_write() || arrived < self.head_at;
-            if in_time {
-                // Reading went on: the sectors that passed under the head since are in the cache.
-                return if ask.is_write() { now } else { self.head_at.max(now.saturating_sub(self.read_ahead_ns(ask))) };
-            }
+        if let Some(gap) = self.gap_ns(ask) {
+            // The sectors that passed under the head since are in the cache.
+            return (self.head_at + gap).max(now.saturating_sub(self.read_ahead_ns(ask)));
+        }
+        if ask.is_write() && self.head_wrote && ask.start_sector == self.head_sector && arrived < self.head_at {
+            return now;
         }
         let distance = (self.place(ask.start_sector) - self.place(self.head_sector)).abs();
         let (a, b, c) = self.curve;
@@ -177,6 +178,17 @@ impl Hdd {
         let turn = self.config.turn_ns as f64;
         let wait = (self.angle(ask.start_sector) - (on_track as f64 / turn).fract()).rem_euclid(1.0);
         on_track + (wait * turn) as Nanos
+    }
+
+    /// The time until the start of a read comes under the head that reads on, if that is sooner than to leave the track and come back
+    /// at any angle: the drive stays there.
+    fn gap_ns(&self, ask: &Ask) -> Option<Nanos> {
+        if ask.is_write() || self.head_wrote {
+            return None;
+        }
+        let sectors = ask.start_sector.checked_sub(self.head_sector)?;
+        let gap = transfer_ns(sectors * SECTOR_BYTES, self.media_bytes_per_s(self.head_sector));
+        (gap <= self.config.seek_track_ns + self.config.turn_ns / 2).then_some(gap)
     }
 
     /// The time before a request in which its data may have passed under the head: a cache segment, assumed as long as the
@@ -190,8 +202,8 @@ impl Hdd {
             return;
         }
         let reach = |(_, (ask, arrived, _)): &(usize, &(Ask, Nanos, bool))| match now.saturating_sub(*arrived) {
-            WAIT_NS_MAX.. => (false, *arrived),
-            _ => (true, self.reaches(now, ask, *arrived)),
+            WAIT_NS_MAX.. => (0, *arrived),
+            _ => (1 + u8::from(self.gap_ns(ask).is_none()), self.reaches(now, ask, *arrived)),
         };
         let Some((index, _)) = self.queue.iter().enumerate().min_by_key(reach) else { return };
         let (ask, arrived, host_waits) = self.queue[index];
