@@ -53,6 +53,8 @@ fn results_that_fio_wrote_by_itself_are_imported_drawn_and_tabled() {
     assert!(charts.iter().all(|chart| std::fs::read(chart).expect("a chart").starts_with(b"\x89PNG")));
     let said = place.ok(&["lab", "export", "run", "--format", "ods"]);
     assert!(said.trim().ends_with("tables.ods") && place.path("run/ods/tables.ods").exists(), "{said}");
+    let said = place.ok(&["lab", "export", "run"]);
+    assert!(said.lines().count() == 2 && said.lines().all(|file| place.path(file).exists()), "{said}");
     place.run(&["lab", "import", "none.json", "--target", "x"]).refused(1, &["none.json"]);
     place.run(&["lab", "report", "run", "--format", "png"]).refused(2, &["--charts"]);
 }

@@ -105,8 +105,10 @@ fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             };
             let out = command.out.unwrap_or_else(|| command.runs[0].join(name));
             let files: Vec<PathBuf> = write(&command.runs, &out).map_err(Failure::failed)?;
-            let words = || files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join("\n");
-            say(json, words, || json!({"files": files}));
+            match json {
+                true => say(json, String::new, || json!({"files": files})),
+                false => files.iter().for_each(|file| print(&format!("{}\n", shown_sentence(&file.display().to_string())))),
+            }
             Ok(())
         }
     }
