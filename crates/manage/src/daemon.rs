@@ -266,7 +266,7 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
 
 /// Ends the alarm about files of the configuration when it names good ones: by another configuration, or as the files have changed.
 fn follow_files(monitor: &Monitor, path: &Path, mended: &mut Vec<&'static str>) {
-    // The last message has the new words only if the cause was seen with them.
+    // An alarm ends one round after its text has changed, so that the message of its end has the new text.
     mended.drain(..).for_each(|part| monitor.holds(part));
     if !["[nbd]", "[api]"].iter().any(|part| monitor.is_faulty(part)) {
         return;

@@ -169,7 +169,7 @@ pub fn document() -> Value {
             ("/metrics", text("Figures for Prometheus", "view", "text/plain", "Prometheus' text")),
         ],
     );
-    // The server answers these two itself: whoever logs in has no role yet.
+    // The server answers these two itself, because a client that logs in has no role yet.
     let who = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Who"}}});
     document["paths"]["/api/v1/session"]["post"] = json!({
         "summary": "Begins a session, by a token or by name and password of an account of the system: sets its cookie",
