@@ -89,8 +89,8 @@ impl Peers {
     }
 
     /// This lane's partition of a member is rebuilt.
-    pub fn note_rebuilt(&self, target: RebuildTarget, from_start: bool) {
-        self.rebuilt.borrow_mut().insert(target.member, (target, from_start));
+    pub fn note_rebuilt(&self, target: RebuildTarget, from_nothing: bool) {
+        self.rebuilt.borrow_mut().insert(target.member, (target, from_nothing));
     }
 
     /// What [`Peers::note_rebuilt`] was given, while other lanes still rebuild their partition of the member.

@@ -46,8 +46,8 @@ struct Sweep {
     /// Only chunks that the write-intent bitmap marks.
     by_bitmap: bool,
     window: u64,
-    /// Where this run of the sweep began.
-    start: SweepSector,
+    /// Nothing of the members to rebuild was filled before.
+    from_nothing: bool,
     end: SweepSector,
     next: Cell<SweepSector>,
     running: RefCell<BTreeSet<SweepSector>>,
@@ -366,13 +366,14 @@ async fn run(
     let window = core.partition.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
     let end = SweepSector::new(end);
-    let from = SweepSector::new(from.end_in(end.get()).get() / window * window);
+    let filled = from.end_in(end.get()).get();
+    let from = SweepSector::new(filled / window * window);
     let sweep = Rc::new(Sweep {
         kind,
         targets,
         by_bitmap,
         window,
-        start: from,
+        from_nothing: filled == 0 && !by_bitmap,
         end,
         next: Cell::new(from),
         running: RefCell::default(),
@@ -480,9 +481,8 @@ async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     let mut wrong = Vec::new();
     match kind {
         SweepKind::Rebuild => {
-            let from_start = sweep.start == SweepSector::ZERO && !sweep.by_bitmap;
-            if core.report_rebuilt(&sweep.targets, from_start) {
-                take_slots(core, &sweep.targets, from_start).await;
+            if core.report_rebuilt(&sweep.targets, sweep.from_nothing) {
+                take_slots(core, &sweep.targets, sweep.from_nothing).await;
             }
         }
         SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
@@ -518,8 +518,8 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     core.recorded(core.request_commit()).await;
 }
 
-/// Rebuilt members take their slots. `from_start`: all of them was rebuilt in this run.
-pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_start: bool) {
+/// Rebuilt members take their slots. `from_nothing`: all of them was rebuilt in this run.
+pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_nothing: bool) {
     commit_rebuilt(core, targets).await;
     for target in targets {
         let mut members = core.members.borrow_mut();
@@ -541,14 +541,15 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_star
             core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
         }
     }
-    // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
+    // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction (R51). A copy is not, nor is what the member
+    // held before: a rebuild begins at a window's start, and leaves that.
     let copied = targets.iter().any(|target| target.copied);
     let level = core.geometry.level();
     let is_computed = match level.family() {
         Family::Parity => level.parity_count() == 1,
         Family::Mirror | Family::Striped => false,
     };
-    if !copied && is_computed && from_start && core.members.borrow().is_optimal() {
+    if !copied && is_computed && from_nothing && core.members.borrow().is_optimal() {
         let all = targets.iter().all(|target| core.members.borrow().slots()[target.slot].member == Some(target.member));
         if all && core.consistency.resync_from() != Synced::All && targets.len() == 1 {
             core.consistency.mark_consistent_below(Synced::All);

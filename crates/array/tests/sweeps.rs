@@ -121,6 +121,27 @@ fn what_a_replaced_member_could_not_read_is_read_again_before_it_is_let_go() {
     }
 }
 
+/// R51: the members hold noise, so parity fits nowhere until a rebuild or a resync has been there. A rebuild begins with a whole window.
+#[test]
+fn a_rebuild_that_goes_on_leaves_the_resync_that_is_due() {
+    for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid5, 4)] {
+        for (filled, lanes) in
+            [0, 1, PAGE, 5 * STRIP + 3, 1024, 2048 + PAGE, SECTORS].into_iter().flat_map(|at| [(at, 1), (at, 2)])
+        {
+            let mut config = ArrayConfig { synced: Synced::up_to(0), ..config(level, members) };
+            config.slots[1].member.as_mut().expect("it is there").recovered = Synced::UpTo(MemberSector::new(filled));
+            let mut world = World::of(&config, 1, lanes);
+            (0..members).for_each(|member| fill_with_noise(&mut world, MemberId(member)));
+            world.run_until("consistent", |status| status.synced == Synced::All && status.sweep.is_none());
+            let what = format!("{level} of {members} on {lanes} lanes, filled to {filled}");
+            assert_eq!(state(&world, MemberId(1)), (MemberState::InSync, 0), "{what}");
+            let held: Vec<Vec<u8>> = (0..members).map(|member| content(&world, MemberId(member))).collect();
+            let wrong = (0..bytes(SECTORS)).find(|&at| held.iter().fold(0, |sum, member| sum ^ member[at]) != 0);
+            assert_eq!(wrong, None, "{what}: parity");
+        }
+    }
+}
+
 /// Rows of a member that is back by the bitmap were bad before it left, and what lies there has not changed since.
 #[test]
 fn bad_blocks_of_a_member_that_is_back_are_filled_once_it_is_in_sync() {

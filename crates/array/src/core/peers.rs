@@ -38,13 +38,13 @@ impl Core {
     }
 
     /// This lane's partition of each target is rebuilt. Returns true if that is all of the array.
-    pub fn report_rebuilt(&self, targets: &[RebuildTarget], from_start: bool) -> bool {
+    pub fn report_rebuilt(&self, targets: &[RebuildTarget], from_nothing: bool) -> bool {
         if self.partition.lane_count == 1 {
             return true;
         }
         let alive = |target: &&RebuildTarget| self.members.borrow().get(target.member).state != MemberState::Failed;
         for target in targets.iter().filter(alive) {
-            self.peers.note_rebuilt(*target, from_start);
+            self.peers.note_rebuilt(*target, from_nothing);
             self.outbox.push(Action::Rebuilt(target.member));
         }
         false

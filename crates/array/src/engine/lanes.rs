@@ -60,10 +60,10 @@ impl Engine {
 
     /// Every lane has rebuilt its partition of a member: it takes its slot.
     pub(crate) fn all_rebuilt(&mut self, member: MemberId) {
-        let Some((target, from_start)) = self.core.peers.rebuilt(member) else { return };
+        let Some((target, from_nothing)) = self.core.peers.rebuilt(member) else { return };
         let core = Rc::clone(&self.core);
         self.core.ready.spawn(async move {
-            take_slots(&core, &[target], from_start).await;
+            take_slots(&core, &[target], from_nothing).await;
             core.peers.forget_rebuilt(member);
             core.recorded(core.request_commit()).await;
             core.sweep_changed.wake_all(&core.ready);
