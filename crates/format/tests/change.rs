@@ -6,7 +6,7 @@
 mod support;
 
 use stria_array::{Level, MemberId, MetadataWrite};
-use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdRecorder, Options};
+use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdRecorder, Options, Role};
 use support::running::{Running, losses, pattern, without};
 use support::*;
 
@@ -123,6 +123,36 @@ fn a_change_that_is_cut_anywhere_loses_no_data_and_no_member() {
                         assert!(runs(&stopped).read_all(SECTORS) == expected, "{place}: the completed change has lost data");
                     }
                 }
+            }
+        }
+    }
+}
+
+/// R27 and R45: the stop's last update dropped a member, and the power cut kept it from another.
+#[test]
+fn a_member_that_missed_the_last_update_misses_no_change() {
+    let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+    for (wanted, bitmap) in [(Change::Bitmap(internal), BitmapChoice::None), (Change::Log(LogChoice::None), internal)] {
+        let mut drives = filled(Level::Raid6, 5, false, bitmap, LogChoice::Auto);
+        for drive in &mut drives[1..4] {
+            let mut superblock = drive.candidate().found.expect("a member").superblock;
+            superblock.header.events += 1;
+            superblock.roles[4] = Role::Faulty;
+            drive.write(superblock.start_sector().get(), &superblock.encode());
+        }
+        let steps = steps_of(&drives, wanted, false).unwrap_or_else(|error| panic!("{wanted:?}: {error}"));
+        let total = u64::MAX - change(&mut drives.clone(), &steps, u64::MAX, false);
+        for (cut, reversed) in (0..=total).flat_map(|cut| [(cut, false), (cut, true)]) {
+            let mut torn = drives.clone();
+            change(&mut torn, &steps, cut, reversed);
+            let place = format!("{wanted:?}, cut after {cut} of {total} sectors (reversed: {reversed})");
+            let assembly = assembled(&torn, &Options::default());
+            let used = assembly.drives.iter().filter(|drive| is_used(&drive.verdict)).count();
+            assert!(used >= 5, "four members and the spare, {place}: {:?}", assembly.drives);
+            let mut stopped = runs(&torn).stop();
+            assert!(runs(&stopped).read_all(SECTORS) == pattern(0, SECTORS, 1), "{place}: other data");
+            if cut % 5 == 0 {
+                done(&mut stopped, wanted);
             }
         }
     }

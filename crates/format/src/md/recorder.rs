@@ -583,6 +583,31 @@ impl MdRecorder {
         Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), locations.into_iter())
     }
 
+    /// R27: the last update again, for members that missed it, and then with one more event if a slot is empty. Nothing: that is done.
+    fn rewrite_superblocks(&mut self) -> Vec<MetadataWrite> {
+        let mut rewritten = std::mem::take(&mut self.one_event_behind);
+        let mut writes = Vec::new();
+        if rewritten.is_empty() && !self.to_rewrite.is_empty() {
+            rewritten = std::mem::take(&mut self.to_rewrite);
+            self.common.header.events += 1;
+            if let Some(bitmap) = &mut self.bitmap {
+                bitmap.header.events = self.common.header.events;
+                let bitmap = self.bitmap.as_ref().expect("it is there");
+                let locations: Vec<_> = rewritten.iter().filter_map(|&member| self.bitmap_location(member)).collect();
+                writes =
+                    Self::bitmap_writes(bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), locations.into_iter());
+            }
+        }
+        let (truth, paged) = (&self.common, !writes.is_empty());
+        for member in rewritten {
+            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
+            keeper.bitmap_current |= paged;
+            keeper.superblock.follow(truth);
+            writes.push(keeper.superblock_write(member));
+        }
+        writes
+    }
+
     fn bitmap_location(&self, member: MemberId) -> Option<(MemberId, BitmapLocation)> {
         let keeper = self.keepers.get(&member)?;
         Some((member, BitmapLocation::of(&keeper.superblock, keeper.logical_block_bytes)?))
@@ -668,9 +693,8 @@ impl MdRecorder {
     fn superblock_of(&mut self, member: MemberId, entry: &Entry) -> MetadataWrite {
         let keeper = self.keepers.get_mut(&member).expect("only members that are kept have a place");
         let superblock = &mut keeper.superblock;
-        superblock.roles.clone_from(&self.common.roles);
-        let (header, common) = (&mut superblock.header, &self.common.header);
-        (header.events, header.utime, header.resync_offset) = (common.events, common.utime, common.resync_offset);
+        superblock.follow(&self.common);
+        let header = &mut superblock.header;
         header.feature_map &= feature::RAID0_LAYOUT | feature::PPL | feature::MULTIPLE_PPLS;
         header.recovery_offset = 0;
         if self.bitmap.is_some() {
@@ -813,31 +837,7 @@ impl Recorder for MdRecorder {
                 return later;
             }
         }
-        let mut rewritten = std::mem::take(&mut self.one_event_behind);
-        let mut writes = Vec::new();
-        if rewritten.is_empty() && !self.to_rewrite.is_empty() {
-            rewritten = std::mem::take(&mut self.to_rewrite);
-            self.common.header.events += 1;
-            if let Some(bitmap) = &mut self.bitmap {
-                bitmap.header.events = self.common.header.events;
-                let bitmap = self.bitmap.as_ref().expect("it is there");
-                let locations: Vec<_> = rewritten.iter().filter_map(|&member| self.bitmap_location(member)).collect();
-                writes =
-                    Self::bitmap_writes(bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), locations.into_iter());
-            }
-        }
-        let (truth, paged) = (&self.common, !writes.is_empty());
-        for member in rewritten {
-            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
-            keeper.bitmap_current |= paged;
-            let header = &mut keeper.superblock.header;
-            header.events = truth.header.events;
-            header.utime = truth.header.utime;
-            header.resync_offset = truth.header.resync_offset;
-            keeper.superblock.roles.clone_from(&truth.roles);
-            writes.push(keeper.superblock_write(member));
-        }
-        writes
+        self.rewrite_superblocks()
     }
 
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {

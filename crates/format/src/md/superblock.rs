@@ -405,6 +405,13 @@ impl Superblock {
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
+    /// Takes over the last update of the array from another member's superblock.
+    pub(crate) fn follow(&mut self, other: &Superblock) {
+        let (header, truth) = (&mut self.header, &other.header);
+        (header.events, header.utime, header.resync_offset) = (truth.events, truth.utime, truth.resync_offset);
+        self.roles.clone_from(&other.roles);
+    }
+
     /// First sector of the superblock.
     pub fn start_sector(&self) -> DriveSector {
         DriveSector::new(self.header.super_offset)

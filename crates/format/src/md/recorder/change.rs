@@ -2,6 +2,7 @@
 //!
 //! A change is a list of steps. Each is durable on every member before the next begins (R45). A crash after any part of a step leaves an
 //! array that starts with all its members, with the old metadata or the new. The same change, given again, completes it.
+//! The first step of each writes the last update of the array again to members that missed it (R27): they would miss two otherwise.
 //!
 //! | change | steps |
 //! | --- | --- |
@@ -86,13 +87,22 @@ impl MdRecorder {
                 "a member that took part when it last ran is not here: attach it, or start the array once without it".into()
             );
         }
-        match change {
-            Change::Bitmap(BitmapChoice::Internal { chunk_bytes }) => self.add_bitmap(chunk_bytes),
-            Change::Bitmap(BitmapChoice::None) => self.drop_bitmap(),
-            Change::Log(choice) => self.change_log(choice == LogChoice::None, candidate),
-            Change::Checksums(true) => self.add_checksums(candidate),
-            Change::Checksums(false) => Ok(self.drop_checksums(candidate)),
+        let mut settled = self.clone();
+        let last_update = std::iter::from_fn(|| Some(settled.rewrite_superblocks()).filter(|writes| !writes.is_empty()));
+        let mut steps: Vec<_> = last_update.collect();
+        steps.extend(Some(settled.rewrite_spares()).filter(|writes| !writes.is_empty()));
+        let change = match change {
+            Change::Bitmap(BitmapChoice::Internal { chunk_bytes }) => settled.add_bitmap(chunk_bytes)?,
+            Change::Bitmap(BitmapChoice::None) => settled.drop_bitmap()?,
+            Change::Log(choice) => settled.change_log(choice == LogChoice::None, candidate)?,
+            Change::Checksums(true) => settled.add_checksums(candidate)?,
+            Change::Checksums(false) => settled.drop_checksums(candidate),
+        };
+        if change.is_empty() {
+            return Ok(change);
         }
+        steps.extend(change);
+        Ok(steps)
     }
 
     /// Superblocks with one more event, changed by `alter`.
@@ -105,6 +115,22 @@ impl MdRecorder {
             (member, keeper)
         };
         self.keepers.iter().map(alter).collect()
+    }
+
+    /// The last update again for spares that missed it.
+    fn rewrite_spares(&mut self) -> Vec<MetadataWrite> {
+        let truth = &self.common;
+        let is_spare = |superblock: &Superblock| {
+            let role = truth.roles.get(superblock.header.dev_number as usize);
+            superblock.role() == Role::Spare && role.is_none_or(|role| *role == Role::Spare)
+        };
+        let missed = |superblock: &Superblock| superblock.header.events < truth.header.events && is_spare(superblock);
+        let spares = self.keepers.iter_mut().filter(|(_, keeper)| missed(&keeper.superblock));
+        let rewritten = spares.map(|(&member, keeper)| {
+            keeper.superblock.follow(truth);
+            keeper.superblock_write(member)
+        });
+        rewritten.collect()
     }
 
     /// Two steps: the members, then the spares, whose superblocks must not be ahead of all members' (R45).
