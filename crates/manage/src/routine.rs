@@ -165,7 +165,12 @@ impl Work {
         let events = service.events().since(self.sequence);
         let Some(last) = events.last() else { return };
         self.sequence = last.sequence;
-        for event in events.iter().filter(|event| event.kind == "sweep_finished" && is_scrub(event)) {
+        let ends: Vec<&EventView> = events.iter().filter(|event| event.kind == "sweep_finished" && is_scrub(event)).collect();
+        // A scrub of an array that has just started may end before the first look at it.
+        if ends.iter().any(|event| !self.uuids.contains_key(&event.array)) {
+            self.note_uuids(&service.arrays());
+        }
+        for event in ends {
             let Some(uuid) = self.uuids.get(&event.array) else { continue };
             let before = self.scrubs.values().find_map(|scrubbing| scrubbing.before.get(uuid));
             let mismatch_sectors = event.mismatch_sectors.unwrap_or(0) + before.unwrap_or(&0);
@@ -183,8 +188,12 @@ impl Work {
         }
     }
 
-    fn look(&mut self, service: &Arc<Service>, views: &[ArrayView]) {
+    fn note_uuids(&mut self, views: &[ArrayView]) {
         self.uuids = views.iter().flat_map(tree).map(|view| (view.name.clone(), view.uuid.clone())).collect();
+    }
+
+    fn look(&mut self, service: &Arc<Service>, views: &[ArrayView]) {
+        self.note_uuids(views);
         let (now_s, zone) = (unix_now(), TimeZone::system());
         let quiet = self.routine.hours.contain(now_s, &zone);
         self.scrubs.retain(|uuid, _| views.iter().any(|view| view.uuid == *uuid));
