@@ -377,6 +377,11 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (985005871, Some("6"), MORE_AND_CHANGES),
     // Unreadable sectors reached as far as they could grow; a write into their middle let those before it grow again (the checker's fault).
     (9100097062, None, MORE),
+    // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two behind (R45).
+    (9300064633, None, Extras { more_faults: false, ..MORE_AND_CHANGES }),
+    // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and the resync
+    // that was due was left out (R51).
+    (9200333753, None, Extras::NONE),
 ];
 
 #[test]
