@@ -5,7 +5,7 @@
 
 mod support;
 
-use stria_array::{Level, MemberId, MetadataWrite};
+use stria_array::{Level, MemberId, MetadataWrite, Recorder};
 use stria_format::md::{Assembly, BitmapChoice, Candidate, Change, LogChoice, MdRecorder, Options, Role};
 use support::running::{Running, losses, pattern, without};
 use support::*;
@@ -100,6 +100,15 @@ fn a_change_that_is_cut_anywhere_loses_no_data_and_no_member() {
                     let place = format!(
                         "RAID {level}, {wanted:?}, cut after {cut} of {total} sectors (reversed: {reversed}), {lost:?} lost"
                     );
+                    if lost.is_empty() && cut.is_multiple_of(2) {
+                        // The same command again, at once.
+                        let mut completed = torn.clone();
+                        done(&mut completed, wanted);
+                        assert_eq!(has(&completed), has(&whole), "{place}, completed");
+                        let bitmap =
+                            |drive: &MemoryDrive| drive.candidate().found.expect("a member").superblock.header.bitmap_offset;
+                        assert!(completed.iter().all(|drive| bitmap(drive) == bitmap(&whole[0])), "{place}: one bitmap for all");
+                    }
                     // The spare comes after the members.
                     let rest = without(&torn, &lost);
                     let assembly: Assembly = assembled(&rest, &Options::default());
@@ -158,6 +167,56 @@ fn a_member_that_missed_the_last_update_misses_no_change() {
     }
 }
 
+/// R45: the change had come to one member, which a start lacked that was cut short as well. Both then have as many events (R27).
+#[test]
+fn a_cut_change_and_a_cut_start_without_its_member_lose_no_member() {
+    let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
+    for (wanted, bitmap) in [(internal, BitmapChoice::None), (BitmapChoice::None, internal)] {
+        for ahead in 0..3 {
+            let mut drives = filled(Level::Raid5, 3, false, bitmap, LogChoice::Auto);
+            let steps = steps_of(&drives, Change::Bitmap(wanted), false).expect("it is possible");
+            let members = steps.len() - 2;
+            change(&mut drives, &steps[..members], u64::MAX, false);
+            let to_one = steps[members].iter().filter(|(drive, _)| *drive == ahead).cloned().collect();
+            change(&mut drives, &[to_one], u64::MAX, false);
+            let mut rest = without(&drives, &[ahead]);
+            let mut start = started(&rest, &Options { force: true, ..Options::default() });
+            loop {
+                let writes = start.recorder.rewrite_last_update();
+                if writes.is_empty() {
+                    break;
+                }
+                for write in writes {
+                    rest[start.drives[write.member.0]].write(write.start_sector.get(), &write.data);
+                }
+            }
+            let back = drives[ahead].clone();
+            rest.insert(ahead, back);
+            let place = format!("{bitmap:?} to {wanted:?}, drive {ahead} was ahead");
+            let assembly = assembled(&rest, &Options::default());
+            assert!(assembly.drives.iter().all(|drive| is_used(&drive.verdict)), "{place}: {:?}", assembly.drives);
+            let mut stopped = runs(&rest).stop();
+            assert!(runs(&stopped).read_all(SECTORS) == pattern(0, SECTORS, 1), "{place}");
+            done(&mut stopped, Change::Bitmap(wanted));
+        }
+    }
+}
+
+/// A start would take it into its slot; its own superblock does not know that yet.
+#[test]
+fn a_spare_that_missed_its_slot_is_no_member_to_a_change() {
+    let mut drives = filled(Level::Raid5, 3, false, BitmapChoice::None, LogChoice::Auto);
+    for drive in &mut drives[..2] {
+        let mut superblock = drive.candidate().found.expect("a member").superblock;
+        superblock.header.events += 1;
+        (superblock.roles[2], superblock.roles[3]) = (Role::Faulty, Role::Slot(2));
+        drive.write(superblock.start_sector().get(), &superblock.encode());
+    }
+    let error =
+        steps_of(&drives, Change::Bitmap(BitmapChoice::Internal { chunk_bytes: None }), false).expect_err("it was about to");
+    assert!(error.contains("was about to") && error.contains("start the array"), "{error}");
+}
+
 fn is_used(verdict: &stria_format::md::Verdict) -> bool {
     use stria_format::md::Verdict;
     matches!(verdict, Verdict::InSync { .. } | Verdict::Spare)
@@ -172,6 +231,17 @@ fn checksums_are_added_where_there_is_room() {
     assert_eq!(has(&drives), (true, true, false));
     done(&mut drives, Change::Checksums(true));
     assert_eq!(has(&drives), (true, true, true));
+    // What was checked before must not count after they were away, since something may have been written.
+    let epoch = |drives: &[MemoryDrive]| {
+        drives[0].candidate().found.expect("a member").checksums.expect("some").header.expect("a head").epoch
+    };
+    let before = epoch(&drives);
+    done(&mut drives, Change::Checksums(false));
+    let mut array = runs(&drives);
+    array.write(0, &pattern(0, 8, 1));
+    drives = array.stop();
+    done(&mut drives, Change::Checksums(true));
+    assert!(epoch(&drives).wrapping_sub(before) > 1 << 32 && before.wrapping_sub(epoch(&drives)) > 1 << 32, "another epoch");
     assert!(runs(&drives).read_all(SECTORS) == pattern(0, SECTORS, 1));
     let full = filled(Level::Raid5, 3, false, internal, LogChoice::Auto);
     let error = steps_of(&full, Change::Checksums(true), false).expect_err("no room");

@@ -373,9 +373,12 @@ fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
 
 /// R45: a crash cut short a change that adds or removes the bitmap. A member that missed only that change is read as the freshest
 /// superblock says, since the array did not run in between. `None`: the member is read as it is.
+///
+/// A start without the member that the change had come to, cut short as well, leaves the others with as many events as that one (R27).
 fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
     let superblock = found.superblock();
-    let missed_one = superblock.header.events.checked_add(1) == Some(freshest.header.events);
+    let before = freshest.header.events.checked_sub(1)?;
+    let missed_one = (before..=freshest.header.events).contains(&superblock.header.events);
     let is_same = superblock.clean() && freshest.clean() && roles_of(superblock) == roles_of(freshest);
     let differs = superblock.has(feature::BITMAP_OFFSET) != freshest.has(feature::BITMAP_OFFSET);
     let fits = superblock.shape() == freshest.shape() && superblock.ppl().is_none() && freshest.ppl().is_none();
@@ -384,6 +387,7 @@ fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
     }
     let mut adapted = Member { bitmap: None, ..found.member.clone() };
     let header = &mut adapted.superblock.header;
+    header.events = before;
     header.bitmap_offset = freshest.header.bitmap_offset;
     header.feature_map = header.feature_map & !feature::BITMAP_OFFSET | freshest.header.feature_map & feature::BITMAP_OFFSET;
     adapted.superblock.contradiction(found.candidate.size_sectors).is_none().then_some(adapted)

@@ -80,29 +80,48 @@ impl MdRecorder {
                     .into(),
             );
         }
-        let is_here = |number: usize| self.keepers.values().any(|keeper| keeper.superblock.header.dev_number as usize == number);
+        let is_member = |superblock: &Superblock| matches!(superblock.role(), Role::Slot(_));
+        let has_number = |superblock: &Superblock, number: usize| superblock.header.dev_number as usize == number;
+        let superblocks = || self.keepers.values().map(|keeper| &keeper.superblock);
+        // A spare may have missed the update that took it into a slot.
+        let is_here = |number| superblocks().any(|superblock| has_number(superblock, number) && is_member(superblock));
         let lacks = self.common.roles.iter().enumerate().any(|(number, role)| matches!(role, Role::Slot(_)) && !is_here(number));
         if lacks {
             return Err(
-                "a member that took part when it last ran is not here: attach it, or start the array once without it".into()
+                "a member that took part when it last ran, or was about to, is not here or not up to date: attach it, start the array, and stop it"
+                    .into()
             );
         }
-        let mut settled = self.clone();
-        let last_update = std::iter::from_fn(|| Some(settled.rewrite_superblocks()).filter(|writes| !writes.is_empty()));
-        let mut steps: Vec<_> = last_update.collect();
-        steps.extend(Some(settled.rewrite_spares()).filter(|writes| !writes.is_empty()));
-        let change = match change {
-            Change::Bitmap(BitmapChoice::Internal { chunk_bytes }) => settled.add_bitmap(chunk_bytes)?,
-            Change::Bitmap(BitmapChoice::None) => settled.drop_bitmap()?,
-            Change::Log(choice) => settled.change_log(choice == LogChoice::None, candidate)?,
-            Change::Checksums(true) => settled.add_checksums(candidate)?,
-            Change::Checksums(false) => settled.drop_checksums(candidate),
-        };
-        if change.is_empty() {
-            return Ok(change);
+        if runs {
+            return self.steps(change, candidate);
         }
-        steps.extend(change);
+        let mut settled = self.clone();
+        let is_behind = !settled.one_event_behind.is_empty();
+        let mut steps = vec![if is_behind { settled.rewrite_superblocks() } else { Vec::new() }];
+        let is_wanted_already = settled.steps(change, candidate)?.is_empty();
+        if !is_wanted_already {
+            // With one more event, if a slot is empty.
+            steps.push(settled.rewrite_superblocks());
+        }
+        // A change that a crash cut short after it had come to one member ends with these.
+        steps.push(settled.rewrite_spares());
+        steps.extend(settled.steps(change, candidate)?);
+        steps.retain(|writes| !writes.is_empty());
         Ok(steps)
+    }
+
+    fn steps<'a>(
+        &self,
+        change: Change,
+        candidate: &dyn Fn(MemberId) -> &'a Candidate,
+    ) -> Result<Vec<Vec<MetadataWrite>>, String> {
+        match change {
+            Change::Bitmap(BitmapChoice::Internal { chunk_bytes }) => self.add_bitmap(chunk_bytes),
+            Change::Bitmap(BitmapChoice::None) => self.drop_bitmap(),
+            Change::Log(choice) => self.change_log(choice == LogChoice::None, candidate),
+            Change::Checksums(true) => self.add_checksums(candidate),
+            Change::Checksums(false) => Ok(self.drop_checksums(candidate)),
+        }
     }
 
     /// Superblocks with one more event, changed by `alter`.
@@ -159,8 +178,10 @@ impl MdRecorder {
         bitmap.header.events = header.events + 1;
         bitmap.header.events_cleared = header.events + 1;
         let offset = self.keepers.values().map(|keeper| free_from(&keeper.superblock)).max().unwrap_or(BLOCK);
+        let bitmap_offset =
+            i32::try_from(offset).map_err(|_| "the bad-block log of a member lies too far behind its superblock")?;
         let altered = self.altered(|superblock| {
-            superblock.header.bitmap_offset = i32::try_from(offset).expect("superblock and bad blocks take some KiB");
+            superblock.header.bitmap_offset = bitmap_offset;
             superblock.header.feature_map |= feature::BITMAP_OFFSET;
         });
         let had_log = self.append_sectors_max().is_some();
