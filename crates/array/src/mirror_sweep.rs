@@ -1,7 +1,7 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
 use crate::address::{Sectors, SweepSector, array_of_sync, rows_of_sweep, sync_of_array, sync_of_sweep};
-use crate::core::{Core, write_for_sweep};
+use crate::core::{BadCause, Core, write_for_sweep};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, write_io};
@@ -101,7 +101,7 @@ async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSec
             Err(reason) => {
                 check_health(core)?;
                 // Under the lock: what a client writes after it is good.
-                return match core.mark_bad(member, rows.clone()).await {
+                return match core.mark_bad(member, rows.clone(), BadCause::Lost).await {
                     true => Ok(()),
                     false => Err(format!(
                         "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"

@@ -14,7 +14,7 @@ mod straight;
 pub(crate) use straight::end;
 
 use crate::address::{Sectors, sync_of_array};
-use crate::core::{Core, drop_failed, lost};
+use crate::core::{BadCause, Core, drop_failed, lost};
 use crate::lock::Mode;
 use crate::member_requests::MemberIo;
 use crate::mirror_io::runs;
@@ -82,15 +82,15 @@ async fn finish<'a>(
     range: &Range<ArraySector>,
     results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)> + Clone,
 ) -> Result<(), IoError> {
-    let failed: SmallVec<[MemberId; 4]> =
-        results.clone().filter(|(_, result)| result.is_err()).map(|(member, _)| member).collect();
+    let cause = |(member, result): (MemberId, &Result<(), IoError>)| Some((member, BadCause::of(result.as_ref().err()?)));
+    let failed: SmallVec<[(MemberId, BadCause); 4]> = results.clone().filter_map(cause).collect();
     let mut result = drop_failed(core, results);
     if result.is_err() {
         // A copy that could not be dropped may hold what others do not.
         result = reconcile_copies(core, range, &failed).await.and(result);
     }
     let result = result.and(core.write_end(&sync_of_array(range)).await);
-    core.gate_acknowledge(&result, failed);
+    core.gate_acknowledge(&result, failed.into_iter().map(|(member, _)| member));
     result
 }
 

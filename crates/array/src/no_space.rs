@@ -23,7 +23,7 @@
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, is_no_space, mark_half_written};
+use crate::core::{BadCause, Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, MemberIo, write_io};
 use crate::mirror_io::{alike_runs, read_any, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
@@ -47,7 +47,7 @@ async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Ran
         };
         if let Some(member) = rebuilding {
             slots.push(slot);
-            if !core.mark_bad(member, rows).await {
+            if !core.mark_bad(member, rows, BadCause::NoSpace).await {
                 core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
             }
         }
@@ -56,18 +56,23 @@ async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Ran
 }
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
-/// Needs the range's lock. `failed`: members that had no space for some of it.
-pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[MemberId]) -> Result<(), IoError> {
+/// Needs the range's lock. `failed`: members that did not take some of it, with the cause of each request that failed.
+pub(crate) async fn reconcile_copies(
+    core: &Core,
+    range: &Range<ArraySector>,
+    failed: &[(MemberId, BadCause)],
+) -> Result<(), IoError> {
     let mut result = Ok(());
+    let cause_of = |member: MemberId| failed.iter().filter(|(failed, _)| *failed == member).map(|&(_, cause)| cause).min();
     for (start, sectors, copies) in alike_runs(core, range.clone()) {
         discount_rebuilding(core, copies.iter().map(|copy| (copy.slot, copy.start_sector.run(sectors)))).await;
         let there = readable(core, &copies, sectors);
-        let took_it = there.iter().any(|(_, member)| !failed.contains(member));
+        let took_it = there.iter().any(|&(_, member)| cause_of(member).is_none());
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
         for &(copy, member) in &there {
-            if failed.contains(&member) && counts != Some(member) {
+            if let Some(cause) = cause_of(member).filter(|_| counts != Some(member)) {
                 let rows = copy.start_sector.run(sectors);
-                if !core.mark_bad(member, rows).await {
+                if !core.mark_bad(member, rows, cause).await {
                     // Only dropping the member keeps it from being read.
                     core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
                 }
@@ -96,7 +101,7 @@ async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(
                 let rows = start_sector.run(sectors);
                 result = result.and(match &held {
                     Some(held) => write_if_other(core, target, &rows, held).await,
-                    None => mark_half_written(core, target, rows).await,
+                    None => mark_half_written(core, target, rows, BadCause::NoSpace).await,
                 });
             }
         }
@@ -154,7 +159,7 @@ async fn reconcile_in_sync(core: &Core, stripe: u64, part: &Rectangle, failed: &
         }
         let mut result = Ok(());
         for ended in failed {
-            result = result.and(mark_half_written(core, ended.member, rows.clone()).await);
+            result = result.and(mark_half_written(core, ended.member, rows.clone(), BadCause::NoSpace).await);
         }
         return result;
     };
@@ -327,11 +332,11 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
             Err(error) if is_no_space(&error) => {
                 // The client's write may have met it long ago.
                 let _ = core.meet_no_space(member, &error);
-                mark_half_written(core, member, rows.clone()).await?;
+                mark_half_written(core, member, rows.clone(), BadCause::NoSpace).await?;
             }
             Err(error) => {
                 if !core.fail_member(member, &format!("write failed: {error}")) {
-                    mark_half_written(core, member, rows.clone()).await?;
+                    mark_half_written(core, member, rows.clone(), BadCause::Lost).await?;
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! the scrub, its error is in both, and the new strip looks wrong.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, rewrite, write_for_sweep};
+use crate::core::{BadCause, Core, rewrite, write_for_sweep};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, MemberIo, write_io};
@@ -234,7 +234,7 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &
         core.event(Event::Unreadable { sync_sector: sync_of_rows(rows).start, sectors: rows.sectors() });
     }
     for RebuildTarget { member, .. } in targets.into_iter().filter(|target| !known.contains_key(&target.slot)) {
-        if !core.mark_bad(member, rows.clone()).await {
+        if !core.mark_bad(member, rows.clone(), BadCause::Lost).await {
             return Err(format!(
                 "rows {}.. cannot be reconstructed, and the bad-block log has no space to say so: replace the members with bad blocks",
                 rows.start

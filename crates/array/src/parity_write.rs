@@ -24,7 +24,7 @@ pub(crate) use straight::go_on;
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::Part;
-use crate::core::{Core, array_range, drop_failed, is_no_space, mark_half_written};
+use crate::core::{BadCause, Core, array_range, drop_failed, is_no_space, mark_half_written};
 use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::log_record::LogRecord;
@@ -204,8 +204,9 @@ async fn finish(
                 result = Err(error);
             }
         }
-        for Ended { member, start_sector, sectors, .. } in failed.iter().filter(|_| !no_space) {
-            if let Err(error) = mark_half_written(core, *member, start_sector.run(*sectors)).await {
+        for Ended { member, start_sector, sectors, result: ended, .. } in failed.iter().filter(|_| !no_space) {
+            let Err(error) = ended else { continue };
+            if let Err(error) = mark_half_written(core, *member, start_sector.run(*sectors), BadCause::of(error)).await {
                 result = Err(error);
             }
         }

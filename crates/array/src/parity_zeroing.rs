@@ -1,7 +1,7 @@
 //! Zeroing of whole stripes on RAID 4, 5 and 6. Parts of stripes are [written](crate::parity_write) as zeros.
 
 use crate::address::{Sectors, sync_of_rows};
-use crate::core::{Core, drop_failed_writes, is_no_space, lost, mark_half_written};
+use crate::core::{BadCause, Core, drop_failed_writes, is_no_space, lost, mark_half_written};
 use crate::lock::Mode;
 use crate::member_requests::{Ended, MemberIo};
 use crate::no_space::reconcile_parity;
@@ -72,8 +72,10 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
     let mut result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     let Err(first) = &result else { return result };
-    let failed = targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()).map(|(&member, _)| member);
-    let failed: SmallVec<[MemberId; 8]> = failed.collect();
+    let cause = |(&member, (result, _)): (&MemberId, &(Result<(), IoError>, Operation))| {
+        result.as_ref().err().map(|error| (member, BadCause::of(error)))
+    };
+    let failed: SmallVec<[(MemberId, BadCause); 8]> = targets.iter().zip(&outcomes).filter_map(cause).collect();
     if is_no_space(first) {
         for stripe in stripes.clone() {
             if let Err(error) = reconcile_zeroed(core, stripe, &failed).await {
@@ -83,8 +85,8 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
         return result;
     }
     // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
-    for member in failed {
-        if let Err(error) = mark_half_written(core, member, rows.clone()).await {
+    for (member, cause) in failed {
+        if let Err(error) = mark_half_written(core, member, rows.clone(), cause).await {
             result = Err(error);
         }
     }
@@ -92,11 +94,11 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
 }
 
 /// R40: makes parity of a stripe follow the data, after these members failed to take their zeros.
-async fn reconcile_zeroed(core: &Core, stripe: u64, failed: &[MemberId]) -> Result<(), IoError> {
+async fn reconcile_zeroed(core: &Core, stripe: u64, failed: &[(MemberId, BadCause)]) -> Result<(), IoError> {
     let strip = core.geometry.strip_sectors();
     let part = Rectangle { rows: StripSector::ZERO.run(strip), strips: 0..core.geometry.data_count() };
     let rows = core.geometry.rows_of_strip(stripe, &part.rows);
-    let ended = |&member: &MemberId| Ended {
+    let ended = |&(member, _): &(MemberId, BadCause)| Ended {
         member,
         start_sector: rows.start,
         sectors: strip,

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Command, Geometry, IntentConfig, Level, MemberConfig, MemberId, MemberState,
-    NoMetadata, Synced,
+    ArrayConfig, ArrayDevice, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level, MemberConfig, MemberId,
+    MemberState, NoMetadata, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -19,15 +19,33 @@ use support::Chance;
 /// A file on a file system that copies what it overwrites, and that may be full.
 struct Copying {
     ram: RamDevice,
+    limits: Limits,
     is_full: Rc<Cell<bool>>,
+    /// How long a flush takes.
+    flush_ns: Rc<Cell<Nanos>>,
+    now: Nanos,
+    flushes: Vec<(Nanos, Request)>,
     ended: Vec<Completion>,
+}
+
+impl Copying {
+    fn new(has_cache: bool, is_full: &Rc<Cell<bool>>, flush_ns: &Rc<Cell<Nanos>>) -> Self {
+        let ram = RamDevice::new(512);
+        let limits = Limits { volatile_cache: has_cache, ..ram.limits().clone() };
+        let (is_full, flush_ns) = (Rc::clone(is_full), Rc::clone(flush_ns));
+        Self { ram, limits, is_full, flush_ns, now: 0, flushes: Vec::new(), ended: Vec::new() }
+    }
 }
 
 impl BlockDevice for Copying {
     fn limits(&self) -> &Limits {
-        self.ram.limits()
+        &self.limits
     }
     fn submit(&mut self, request: Request) {
+        if matches!(request.operation, Operation::Flush) && self.flush_ns.get() > 0 {
+            self.flushes.push((self.now + self.flush_ns.get(), request));
+            return;
+        }
         let writes = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
         match writes && self.is_full.get() {
             true => self.ended.push(request.complete(Err(IoError::new(ErrorKind::NoSpace, "the file system is full")))),
@@ -35,17 +53,22 @@ impl BlockDevice for Copying {
         }
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.now = now;
+        let due = self.flushes.extract_if(.., |(due, _)| *due <= now).map(|(_, flush)| flush.complete(Ok(())));
+        completions.extend(due);
         completions.append(&mut self.ended);
         self.ram.poll(now, completions);
     }
     fn next_wake(&self) -> Option<Nanos> {
-        if self.ended.is_empty() { self.ram.next_wake() } else { Some(0) }
+        let flush = self.flushes.iter().map(|(due, _)| *due).min();
+        if self.ended.is_empty() { self.ram.next_wake().into_iter().chain(flush).min() } else { Some(0) }
     }
 }
 
 struct World {
     array: ArrayDevice<NoMetadata>,
     full: Vec<Rc<Cell<bool>>>,
+    flush_ns: Vec<Rc<Cell<Nanos>>>,
     model: Vec<u8>,
     /// What a sector may hold instead, after writes without space that left it unreadable.
     or_else: BTreeMap<usize, Vec<Vec<u8>>>,
@@ -61,18 +84,39 @@ impl World {
 
     /// `change` changes the configuration, and returns the number of further members that it names.
     fn with(level: Level, members: usize, seed: u64, change: impl FnOnce(&mut ArrayConfig) -> usize) -> Self {
-        let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; members]).expect("good");
+        Self::of(level, level.default_layout(), members, false, seed, change)
+    }
+
+    fn of(
+        level: Level,
+        layout: Layout,
+        members: usize,
+        have_caches: bool,
+        seed: u64,
+        change: impl FnOnce(&mut ArrayConfig) -> usize,
+    ) -> Self {
+        let geometry = Geometry::new(level, layout, 16, &vec![512; members]).expect("good");
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        let device = |is_full: &Rc<Cell<bool>>| {
-            let is_full = Rc::clone(is_full);
-            Box::new(Copying { ram: RamDevice::new(512), is_full, ended: Vec::new() }) as Box<dyn BlockDevice>
-        };
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
         let members = members + change(&mut config);
         let full: Vec<Rc<Cell<bool>>> = (0..members).map(|_| Rc::default()).collect();
-        let array = ArrayDevice::new(&config, full.iter().map(device).collect(), NoMetadata, 0);
-        Self { array, full, model, or_else: BTreeMap::new(), now: 0, chance: Chance::from_state(seed), ended: Vec::new() }
+        let flush_ns: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
+        let devices = full
+            .iter()
+            .zip(&flush_ns)
+            .map(|(is_full, flush_ns)| Box::new(Copying::new(have_caches, is_full, flush_ns)) as Box<dyn BlockDevice>);
+        let array = ArrayDevice::new(&config, devices.collect(), NoMetadata, 0);
+        Self {
+            array,
+            full,
+            flush_ns,
+            model,
+            or_else: BTreeMap::new(),
+            now: 0,
+            chance: Chance::from_state(seed),
+            ended: Vec::new(),
+        }
     }
 
     fn fail(&mut self, member: usize) {
@@ -176,6 +220,17 @@ impl World {
         while !is_filled(self.array.status()) {
             self.array.poll(self.now, &mut self.ended);
             self.now = self.array.next_wake().expect("a rebuild goes on").max(self.now);
+        }
+    }
+
+    /// There is space again: lets bad blocks be filled.
+    fn refill(&mut self) {
+        self.full.iter().for_each(|is_full| is_full.set(false));
+        let until = self.now + 10_000_000_000;
+        while self.array.status().members.iter().any(|member| member.bad_sectors > 0) {
+            assert!(self.now < until, "bad blocks stay although there is space");
+            self.array.poll(self.now, &mut self.ended);
+            self.now = self.array.next_wake().expect("bad blocks are filled").max(self.now);
         }
     }
 
@@ -360,16 +415,50 @@ fn zeroing_without_space_leaves_old_bytes_or_zeros() {
                 let start = world.chance.below(size - sectors);
                 world.zero(start, sectors).expect_err("there is no space");
             }
-            world.full.iter().for_each(|is_full| is_full.set(false));
-            while world.array.status().members.iter().any(|member| member.bad_sectors > 0) {
-                world.array.poll(world.now, &mut world.ended);
-                world.now = world.array.next_wake().expect("bad blocks are filled").max(world.now);
-            }
+            world.refill();
             world.fail(seed as usize % members);
             let read = world.read(0, size).expect("nothing is lost");
             assert!(read == world.model, "differs");
         }
     }
+}
+
+/// R48. Lists of bad blocks waited for a member that hung. A minute later the next rows of the same write counted as lost, and stayed bad.
+#[test]
+fn rows_without_space_are_filled_whatever_time_their_lists_take() {
+    let mut refused = 0;
+    let near_and_far = Layout::Copies(Copies { near: 2, far: 2, offset: false });
+    for (level, layout, members) in [
+        (Level::Raid1, Level::Raid1.default_layout(), 3),
+        (Level::Raid10, Level::Raid10.default_layout(), 5),
+        (Level::Raid10, near_and_far, 4),
+        (Level::Raid5, Level::Raid5.default_layout(), 4),
+        (Level::Raid6, Level::Raid6.default_layout(), 5),
+    ] {
+        for seed in 1..20 {
+            let (full, hangs) = (seed as usize % members, (seed as usize + 1 + seed as usize / 5 % (members - 1)) % members);
+            eprintln!("{level:?} {layout} of {members}, {full} is full, {hangs} hangs, seed {seed}");
+            let mut world = World::of(level, layout, members, true, seed, |_| 0);
+            let size = world.model.len() as u64 / 512;
+            (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
+            world.full[full].set(true);
+            world.flush_ns[hangs].set(61_000_000_000);
+            for _ in 0..4 {
+                let sectors = 1 + world.chance.below(100);
+                let start = world.chance.below(size - sectors);
+                let result = if world.chance.one_in(3) { world.zero(start, sectors) } else { world.write(start, sectors) };
+                refused += usize::from(result.is_err());
+            }
+            world.flush_ns[hangs].set(0);
+            world.refill();
+            let events = world.array.take_events();
+            assert!(!events.iter().any(|event| matches!(event, Event::BadBlocks { .. })), "nothing is lost: {events:?}");
+            world.fail(hangs);
+            let read = world.read(0, size).expect("nothing is lost");
+            assert!(read == world.model, "differs");
+        }
+    }
+    assert!(refused > 200, "only {refused} writes had no space");
 }
 
 /// The status said for a minute that a member had no space which the array had dropped.

@@ -382,6 +382,8 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and the resync
     // that was due was left out (R51).
     (9200333753, None, Extras::NONE),
+    // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as lost (R48).
+    (9300026643, None, Extras { full: true, ..Extras::NONE }),
 ];
 
 #[test]

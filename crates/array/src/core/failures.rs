@@ -12,6 +12,22 @@ pub(crate) fn is_no_space(error: &IoError) -> bool {
     error.kind == ErrorKind::NoSpace
 }
 
+/// Why rows of a member become bad blocks. The request that failed says so: by the time they are marked, a lack of space may be long ago.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BadCause {
+    /// The member has no space for what they should hold. They are filled once there is some (R48).
+    NoSpace,
+    /// Anything else: the event log names them.
+    Lost,
+}
+
+impl BadCause {
+    /// The cause, by the error of the request that failed.
+    pub fn of(error: &IoError) -> Self {
+        if is_no_space(error) { Self::NoSpace } else { Self::Lost }
+    }
+}
+
 /// As [`drop_failed`], with members and results in the same order.
 pub(crate) fn drop_failed_writes<'a>(
     core: &Core,
@@ -52,7 +68,7 @@ pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), Io
         let is_in_sync = core.members.borrow().get(member).state == MemberState::InSync;
         if is_no_space(&error) && is_in_sync {
             let _ = core.meet_no_space(member, &error);
-            outcome = outcome.and(mark_half_written(core, member, rows).await);
+            outcome = outcome.and(mark_half_written(core, member, rows, BadCause::NoSpace).await);
         } else if !core.fail_member(member, &format!("write failed: {error}")) {
             outcome = Err(lost("write", &error.context));
         }
@@ -78,11 +94,16 @@ pub(crate) fn drop_failed_flushes<'a>(
 
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. Missing strips that only the two
 /// together could recover are lost. So these rows become bad blocks: a read must fail instead of returning garbage (R7).
-pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<MemberSector>) -> Result<(), IoError> {
+pub(crate) async fn mark_half_written(
+    core: &Core,
+    member: MemberId,
+    rows: Range<MemberSector>,
+    cause: BadCause,
+) -> Result<(), IoError> {
     if core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
-    if core.mark_bad(member, rows.clone()).await || core.members.borrow().get(member).state == MemberState::Failed {
+    if core.mark_bad(member, rows.clone(), cause).await || core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
     Err(lost(

@@ -1,6 +1,6 @@
 //! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on it.
 
-use super::{Core, lost};
+use super::{BadCause, Core, lost};
 use crate::action::Action;
 use crate::address::Sectors;
 use crate::intent::Intent;
@@ -100,23 +100,20 @@ impl Core {
         }
     }
 
-    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that. If a lack of space may be the cause, they
-    /// are filled later.
-    pub async fn mark_bad(&self, member: MemberId, rows: Range<MemberSector>) -> bool {
-        // Decided now: a member that hangs may delay the update until the lack of space is forgotten.
-        let lacks_space = self.no_space.is_careful(self.now());
+    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.
+    pub async fn mark_bad(&self, member: MemberId, rows: Range<MemberSector>, cause: BadCause) -> bool {
         {
             let mut members = self.members.borrow_mut();
             self.metadata.keep_bad_blocks(member, &members.get(member).config.bad_blocks);
             members.mark_bad(member, rows.clone());
         }
-        if lacks_space {
+        if cause == BadCause::NoSpace {
             self.no_space.add_unfilled(member, rows.clone());
             self.no_space.refill.wake_all(&self.ready);
         }
         let is_recorded = self.metadata.bad_blocks_durable(&self.ready, member).await;
         // The lack of space is reported once; its bad blocks are not, as they go when there is space.
-        if !lacks_space {
+        if cause == BadCause::Lost {
             self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.sectors() });
         }
         is_recorded
