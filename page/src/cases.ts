@@ -155,6 +155,7 @@ const STATES: Record<MatterKind, Wording> = {
         }),
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
+  superblock_refused: { stem: "superblock_refused", todo: ["do_let_write", "do_copy_off"], avoid: ["not_stop_outdated"] },
   mismatch: { stem: "mismatch", todo: ["do_mismatch"], avoid: ["not_repair_blind"] },
   // The server offers to fail a member only if the array can do without it.
   member_silent: (view, _, matter) =>

@@ -183,6 +183,12 @@ export const catalogue = of({
     "Nach dem letzten Absturz konnte sein Schreibprotokoll nicht zu Ende abgespielt werden.",
     "После последнего сбоя журнал записи не удалось воспроизвести до конца.",
   ],
+  case_superblock_refused: ["Array {array} cannot be written.", "Verbund {array} kann nicht beschrieben werden.", "На массив {array} нельзя писать."],
+  case_superblock_refused_means: [
+    "No drive takes a superblock update. Writes of clients fail; reads go on.",
+    "Kein Laufwerk nimmt eine Aktualisierung des Superblocks an. Schreibzugriffe von Clients schlagen fehl; Lesezugriffe gehen weiter.",
+    "Ни один накопитель не принимает обновление суперблока. Запись клиентов завершается ошибкой; чтение продолжается.",
+  ],
   case_mismatch: ["The last scrub of {array} found redundancy that does not match.", "Die letzte Prüfung von {array} fand Redundanz, die nicht stimmt.", "Последняя проверка {array} нашла несогласованную избыточность."],
   case_mismatch_means: [
     "A drive changed bytes by itself, or a crash left a write half done. What clients read there may be right or wrong.",
@@ -330,6 +336,16 @@ export const catalogue = of({
     "Die genannte Ursache beheben, dann den Verbund anhalten und neu starten.",
     "Устраните названную причину, затем остановите массив и запустите его снова.",
   ],
+  do_let_write: [
+    "Remove the cause that is named: the drives are asked again every second, and writes go on by themselves.",
+    "Die genannte Ursache beheben: die Laufwerke werden jede Sekunde wieder gefragt, und Schreibzugriffe gehen von selbst weiter.",
+    "Устраните названную причину: накопители опрашиваются каждую секунду, и запись продолжится сама.",
+  ],
+  do_copy_off: [
+    "If none takes writes again: copy off what you need, and replace the drives.",
+    "Nimmt keines wieder Schreibzugriffe an: Daten wegkopieren und die Laufwerke ersetzen.",
+    "Если запись не восстановится: скопируйте нужные данные и замените накопители.",
+  ],
   do_mismatch: ["Look which drive the scrub names and what it reports of itself. Then repair.", "Ansehen, welches Laufwerk die Prüfung nennt und was es von sich meldet. Dann reparieren.", "Посмотрите, какой накопитель указала проверка и что он сообщает о себе. Затем исправьте."],
   do_member_silent: ["Look at the drive, its cable and its slot. If it stays silent, fail it: a spare takes over.", "Laufwerk, Kabel und Platz ansehen. Bleibt es stumm, als ausgefallen melden: ein Ersatz übernimmt.", "Проверьте накопитель, кабель и слот. Если он молчит, объявите отказ: запасной займёт его место."],
   do_member_silent_no_spare: [
@@ -362,6 +378,11 @@ export const catalogue = of({
   ],
   not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
   not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
+  not_stop_outdated: [
+    "Do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state.",
+    "Verbund solange nicht anhalten, Maschine nicht neu starten: die Superblöcke sind älter als der Stand des Verbunds.",
+    "Пока не останавливайте массив и не перезагружайте машину: суперблоки старше состояния массива.",
+  ],
   not_leave_paused: ["Do not leave it paused over night.", "Nicht über Nacht ruhen lassen.", "Не оставляйте паузу на ночь."],
   not_force_failed: ["Do not create, wipe or force anything on these drives.", "Auf diesen Laufwerken nichts anlegen, löschen oder erzwingen.", "Ничего не создавайте, не стирайте и не форсируйте на этих накопителях."],
   not_fail_silent: [

@@ -1457,6 +1457,8 @@ export interface components {
             strip_bytes: number | null;
             /** @description Why the strip has this size. */
             strip_reason: string | null;
+            /** @description No member takes a superblock update, for this reason: writes and flushes fail until one does. */
+            superblock_refused?: string | null;
             /** @description The sweep that runs. */
             sweep: components["schemas"]["SweepView"] | null;
             /**
@@ -1853,7 +1855,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "SuperblockRefused" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -2287,7 +2289,7 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "members_silent" | "superblock_refused" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */

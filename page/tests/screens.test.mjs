@@ -251,6 +251,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
     ["paused", resume, { paused: true, missing_slots: [], members }, "Array tank has lost a drive, and its rebuild is paused.", ["it goes on where it stopped"], "Resume tasks: show the plan"],
     ["degraded", fail, { missing_slots: [], members }, "Array tank has lost a drive. All data is there.", ["Remove the reason, which the events give. Then fail the new drive"], "Fail a drive: show the plan"],
     ["read_only", { drives: [], reason: "no space" }, { ...whole, unreplayed: "no space", read_only: true }, "Array tank takes no writes.", ["no space", "then stop the array and start it again"], null],
+    ["superblock_refused", { drives: [], reason: "write protected" }, { ...whole, superblock_refused: "write protected" }, "Array tank cannot be written.", ["write protected", "asked again every second", "superblocks are older"], null],
     ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
     ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],
     ["members_silent", { drives: ["/dev/nvme1n1", "/dev/nvme2n1"] }, whole, "2 drives of array tank do not answer.", ["controller, cable, enclosure, power", "Do not fail any of them"], null],

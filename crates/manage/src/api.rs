@@ -148,6 +148,9 @@ pub struct ArrayView {
     /// Writes are refused for this: what was in flight at the last crash could not be replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreplayed: Option<String>,
+    /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superblock_refused: Option<String>,
     /// True if clients may trim, and trimmed ranges read as zeros. False: some drive cannot zero and unmap at once.
     #[serde(default)]
     pub trim_zeroes: bool,

@@ -42,6 +42,8 @@ pub enum MatterKind {
     Paused,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
+    /// No member takes a superblock update, so writes fail.
+    SuperblockRefused,
     /// A member leaves requests unanswered.
     MemberSilent,
     /// More members leave requests unanswered than the array can lose.
@@ -98,7 +100,7 @@ impl MatterKind {
     fn rank(self, is_bare: bool) -> u8 {
         match self {
             Self::Failed => RANK_LOST,
-            Self::NotServed | Self::Silent => 1,
+            Self::NotServed | Self::Silent | Self::SuperblockRefused => 1,
             Self::Degraded | Self::Paused if is_bare => 2,
             Self::MembersSilent => 2,
             Self::Rebuilding if is_bare => 3,
@@ -126,6 +128,7 @@ impl MatterKind {
             | Self::Failed
             | Self::Paused
             | Self::ReadOnly
+            | Self::SuperblockRefused
             | Self::MemberSilent
             | Self::MembersSilent
             | Self::NoSpace => Urgency::Critical,
@@ -193,6 +196,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     }
     of_this.redundancy();
     of_this.read_only();
+    of_this.superblock_refused();
     of_this.mismatch();
     of_this.silent_members();
     of_this.members_without_space();
@@ -251,6 +255,7 @@ impl Collector<'_> {
         };
         match kind {
             MatterKind::ReadOnly => self.array.unreplayed.clone(),
+            MatterKind::SuperblockRefused => self.array.superblock_refused.clone(),
             MatterKind::Silent => {
                 self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
             }
@@ -427,6 +432,24 @@ impl Collector<'_> {
         );
     }
 
+    fn superblock_refused(&mut self) {
+        let Some(reason) = &self.array.superblock_refused else { return };
+        // The span reports it.
+        if self.array.spans.iter().any(|span| span.superblock_refused.is_some()) {
+            return;
+        }
+        self.push(
+            MatterKind::SuperblockRefused,
+            Vec::new(),
+            format!("writes fail: no member takes a superblock update ({reason})"),
+            "clients can read, and their writes and flushes fail",
+            "remove the cause that is named; the update is tried again every second, and writes go on once a drive takes it. If none does: \
+             copy off what you need, and replace the drives"
+                .into(),
+            "do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state",
+        );
+    }
+
     fn mismatch(&mut self) {
         if !view::found_mismatch(self.array) || !self.has_own_redundancy() {
             return;
@@ -524,6 +547,7 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
             MatterKind::NotServed
             | MatterKind::Silent
             | MatterKind::ReadOnly
+            | MatterKind::SuperblockRefused
             | MatterKind::Mismatch
             | MatterKind::NoSpace
             | MatterKind::Replaced => continue,
@@ -585,7 +609,9 @@ mod tests {
 
     #[test]
     fn each_state_has_its_matter_and_its_urgency() {
-        use MatterKind::{Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent};
+        use MatterKind::{
+            Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent, SuperblockRefused,
+        };
         use Urgency::{Critical, Notice, Warning};
         let sweep = |kind: &str| serde_json::json!({"kind": kind, "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
         let degraded = |left: usize, more: serde_json::Value| {
@@ -617,6 +643,8 @@ mod tests {
         assert_eq!(kinds(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
         assert_eq!(kinds(json(r#"{"/members/2/role": "failed", "/members/2/failure": "I/O error"}"#)), [(Replaced, Notice)]);
         assert_eq!(kinds(json(r#"{"/unreplayed": "no space", "/read_only": true}"#)), [(ReadOnly, Critical)]);
+        let refused = json(r#"{"/superblock_refused": "read-only", "/health": "degraded", "/losses_survived": 0}"#);
+        assert_eq!(kinds(refused), [(Degraded, Critical), (SuperblockRefused, Critical)]);
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
         assert_eq!(kinds(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);

@@ -87,6 +87,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         MatterKind::Rebuilding | MatterKind::Failed => (lost(), DEGRADED, vec![]),
         MatterKind::Paused => (lost(), DEGRADED, vec![Action::Resume { array: name() }]),
         MatterKind::ReadOnly => (None, &[Event::ReadOnly], vec![]),
+        MatterKind::SuperblockRefused => (last(&["superblock_refused"]), &[Event::SuperblockRefused], vec![]),
         MatterKind::Mismatch => {
             let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
             (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
@@ -245,6 +246,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::MemberSilent
         | Event::NoSpace
         | Event::ReadOnly
+        | Event::SuperblockRefused
         | Event::Mismatch => return None,
         // About no array: the alarm says it.
         Event::ConfigFault
