@@ -125,6 +125,12 @@ const STATES: Record<MatterKind, Wording> = {
   not_served: (_, entry) =>
     entry?.state === "absent"
       ? not_served("case_absent_means", ["do_cables", "do_release"], ["not_create"])
+      : entry?.obstacle === "group"
+        ? not_served("case_waiting_means", ["do_create_group", "do_start_then"], ["not_take_group_out"])
+      : entry?.state === "waiting" && entry.obstacle === "in_use"
+        ? not_served("case_waiting_means", ["do_end_user"], ["not_end_user"])
+      : entry?.state === "waiting" && entry.obstacle === "silent"
+        ? not_served("case_waiting_means", ["do_look_silent"], ["not_force_silent"])
       : entry?.state === "waiting"
         ? not_served("case_waiting_means", ["do_attach", "do_start_without"], ["not_force"])
         : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),

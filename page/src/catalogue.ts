@@ -330,6 +330,22 @@ export const catalogue = of({
   do_release: ["If {array} is gone for good, release it.", "Wenn {array} endgültig weg ist, geben Sie ihn frei.", "Если {array} утрачен навсегда, освободите его."],
   do_attach: ["Attach the drives that are named: it starts by itself.", "Die genannten Laufwerke anschließen: er startet von selbst.", "Подключите названные накопители: массив запустится сам."],
   do_start_without: ["If they are lost and enough others are here, start it without them.", "Wenn sie verloren und genug andere da sind, ohne sie starten.", "Если они утрачены, а остальных достаточно, запустите массив без них."],
+  do_create_group: [
+    "Create the group that is named, or correct vhost-user-group in the configuration and reload it.",
+    "Die genannte Gruppe anlegen, oder vhost-user-group in der Konfiguration berichtigen und sie neu laden.",
+    "Создайте названную группу или исправьте vhost-user-group в конфигурации и перезагрузите её.",
+  ],
+  do_start_then: ["Then start the array, unless it has started by itself.", "Dann den Verbund starten, falls er nicht von selbst gestartet ist.", "Затем запустите массив, если он не запустился сам."],
+  do_end_user: [
+    "End the other user of the drive that is named, if it should not have it. The array is tried again.",
+    "Den anderen Nutzer des genannten Laufwerks beenden, falls er es nicht haben soll. Der Start wird wiederholt.",
+    "Завершите другого пользователя названного накопителя, если он не должен его занимать. Запуск повторится.",
+  ],
+  do_look_silent: [
+    "Look at the drive that is named, its cable and its slot. The array is tried again when it answers.",
+    "Das genannte Laufwerk, sein Kabel und seinen Platz ansehen. Antwortet es, wird der Start wiederholt.",
+    "Проверьте названный накопитель, его кабель и слот. Запуск повторится, когда он ответит.",
+  ],
   do_remove_cause: ["Remove the cause that is named, then start the array again.", "Die genannte Ursache beheben, dann den Verbund neu starten.", "Устраните названную причину и запустите массив снова."],
   do_stop_and_start: [
     "Remove the cause that is named, then stop the array and start it again.",
@@ -393,6 +409,16 @@ export const catalogue = of({
   not_kill: ["Do not kill the process: what clients wait for would be lost, and the drive would still hang.", "Den Prozess nicht abschießen: worauf Clients warten, ginge verloren, und das Laufwerk hinge weiter.", "Не завершайте процесс принудительно: ожидаемое клиентами пропадёт, а накопитель останется зависшим."],
   not_create: ["Do not create an array on drives that you take for empty: look first what lies on them.", "Keinen Verbund auf Laufwerken anlegen, die Sie für leer halten: erst ansehen, was darauf liegt.", "Не создавайте массив на накопителях, которые кажутся пустыми: сначала посмотрите, что на них."],
   not_force: ["Do not force the start before the missing drives are known to be lost: they may hold the newest data.", "Den Start nicht erzwingen, solange die fehlenden Laufwerke nicht sicher verloren sind: sie haben vielleicht die neuesten Daten.", "Не форсируйте запуск, пока не ясно, что накопители утрачены: на них могут быть новейшие данные."],
+  not_force_silent: [
+    "Do not force the start before that drive is known to be lost: it may hold the newest data.",
+    "Den Start nicht erzwingen, solange dieses Laufwerk nicht sicher verloren ist: es hat vielleicht die neuesten Daten.",
+    "Не форсируйте запуск, пока не ясно, что этот накопитель утрачен: на нём могут быть новейшие данные.",
+  ],
+  not_take_group_out: [
+    "Do not take vhost-user-group out: virtual machines of that group could not connect.",
+    "vhost-user-group nicht entfernen: virtuelle Maschinen dieser Gruppe könnten sich nicht verbinden.",
+    "Не удаляйте vhost-user-group: виртуальные машины этой группы не смогут подключиться.",
+  ],
   not_end_user: ["Do not end the other user of a drive by force: it may be writing.", "Den anderen Nutzer eines Laufwerks nicht gewaltsam beenden: er schreibt vielleicht.", "Не завершайте силой другого пользователя накопителя: он может писать."],
   not_repair_blind: ["Do not repair on one parity or two copies before you have looked at the drives' own errors: the wrong side may win.", "Bei einer Parität oder zwei Kopien nicht reparieren, bevor die Fehler der Laufwerke angesehen sind: die falsche Seite kann gewinnen.", "При одной чётности или двух копиях не исправляйте, не посмотрев ошибки накопителей: может победить неверная сторона."],
   not_delete_image: ["Do not delete the image.", "Das Abbild nicht löschen.", "Не удаляйте образ."],

@@ -1308,6 +1308,8 @@ export interface components {
             drives: string[];
             /** @description Its name here. */
             name: string;
+            /** @description The kind of reason, of an array that waits or is refused. */
+            obstacle: components["schemas"]["Obstacle"] | null;
             /** @description The work of the last seconds; null until it was looked at twice. */
             rates: components["schemas"]["Rates"] | null;
             /** @description Members that are slow beside their peers. */
@@ -2482,6 +2484,8 @@ export interface components {
             /** @description The sentence. */
             message: string;
         };
+        /** @description What keeps an array of the configuration from being served. */
+        Obstacle: "drives" | "in_use" | "silent" | "group" | "other";
         /** @description The result of a test message on one channel. */
         Outcome: {
             /** @description `program`, `mail`, `webhook`, `console` or `journal`. */

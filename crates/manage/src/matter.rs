@@ -2,7 +2,7 @@
 //!
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,26 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
                 "check cables, power and controllers; `stria examine DRIVE` says what a drive carries. If it is gone for good: `stria release {name}`"
             ),
             "do not create an array on drives that you take for empty: examine them first",
+        ),
+        AdoptedState::Waiting | AdoptedState::Refused if array.obstacle == Some(Obstacle::Group) => (
+            "clients cannot reach the array until the group is there",
+            format!(
+                "create the group that is named, or correct `vhost-user-group` in the configuration and run `systemctl reload stria`; then \
+                 `stria start {name}`, unless it has started by itself"
+            ),
+            "do not take `vhost-user-group` out: virtual machines whose group it is could not connect",
+        ),
+        AdoptedState::Waiting if array.obstacle == Some(Obstacle::InUse) => (
+            "clients cannot reach the array until it starts",
+            format!(
+                "end the other user of the drive that is named, if it should not have it: the array is tried again by itself, and by `stria start {name}`"
+            ),
+            "do not end the other user of a drive by force: it may be writing",
+        ),
+        AdoptedState::Waiting if array.obstacle == Some(Obstacle::Silent) => (
+            "clients cannot reach the array until it starts",
+            "look at the drive that is named, its cable and its slot; the array is tried again when it answers".to_owned(),
+            "do not use --force before the drive is known to be lost: it may hold the newest data",
         ),
         AdoptedState::Waiting => (
             "clients cannot reach the array until it starts",
@@ -564,22 +584,27 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_explained_unless_it_was_stopped_on_purpose() {
-        let array = |state| AdoptedView {
+        let array = |state, obstacle| AdoptedView {
             name: "tank".into(),
             uuid: String::new(),
             state,
             text: "lacks the drive of slot 1".into(),
+            obstacle,
             drives: Vec::new(),
             again_in_s: None,
         };
-        for (state, wanted) in [
-            (AdoptedState::Served, None),
-            (AdoptedState::Stopped, None),
-            (AdoptedState::Waiting, Some("stria start tank")),
-            (AdoptedState::Absent, Some("stria release tank")),
-            (AdoptedState::Refused, Some("stria start tank")),
+        for (state, obstacle, wanted) in [
+            (AdoptedState::Served, None, None),
+            (AdoptedState::Stopped, None, None),
+            (AdoptedState::Waiting, Some(Obstacle::Drives), Some("starts it without them")),
+            (AdoptedState::Waiting, Some(Obstacle::InUse), Some("end the other user")),
+            (AdoptedState::Waiting, Some(Obstacle::Silent), Some("when it answers")),
+            (AdoptedState::Waiting, Some(Obstacle::Group), Some("create the group")),
+            (AdoptedState::Absent, None, Some("stria release tank")),
+            (AdoptedState::Refused, Some(Obstacle::Other), Some("stria start tank")),
+            (AdoptedState::Refused, Some(Obstacle::Group), Some("create the group")),
         ] {
-            let matter = not_served(&array(state));
+            let matter = not_served(&array(state, obstacle));
             assert_eq!(matter.is_some(), wanted.is_some(), "{state:?}");
             assert!(matter.is_none_or(|matter| matter.action.contains(wanted.unwrap_or_default())), "{state:?}");
         }

@@ -771,6 +771,7 @@ mod tests {
             uuid: "1".into(),
             state: crate::api::AdoptedState::Waiting,
             text: "2 drives are missing".into(),
+            obstacle: Some(crate::api::Obstacle::Drives),
             drives: Vec::new(),
             again_in_s: None,
         };

@@ -43,6 +43,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
             uuid: array.uuid.clone(),
             state: array.state,
             text: array.text.clone(),
+            obstacle: array.obstacle,
             drives: array.drives.clone(),
             again_in_s: array.again_in_s,
         })

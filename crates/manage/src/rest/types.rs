@@ -1,6 +1,6 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
-use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound};
+use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::Likeness;
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
@@ -238,6 +238,8 @@ pub struct ArrayEntry {
     pub state: AdoptedState,
     /// The reason in words.
     pub text: String,
+    /// The kind of reason, of an array that waits or is refused.
+    pub obstacle: Option<Obstacle>,
     /// Its drives that are here.
     pub drives: Vec<String>,
     /// The seconds until it is looked at again, and starts without the drives that it lacks.
