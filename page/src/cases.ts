@@ -198,6 +198,13 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
   SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
   SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"] }),
   FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),
+  // The reason begins with the part of the configuration.
+  ConfigFault: (_view, _entry, matter) =>
+    matter.reason?.startsWith("[metrics]")
+      ? { ...regular("config", { todo: ["do_free_port"], avoid: ["not_silence"] }), means: "config_metrics_means" }
+      : matter.reason?.startsWith("[api]")
+        ? { ...regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }), means: "config_api_means" }
+        : regular("config", { todo: ["do_good_file_restart"], avoid: ["not_without_tls"] }),
   Unreadable: { stem: "unreadable", todo: ["do_restore"], avoid: ["not_pull_any"] },
 };
 

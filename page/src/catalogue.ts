@@ -108,6 +108,16 @@ export const catalogue = of({
   array_named: ["Array {array}", "Verbund {array}", "Массив {array}"],
   worst_matter: ["The worst matter", "Der schwerste Vorfall", "Самая серьёзная проблема"],
   how_it_stands: ["How the arrays stand", "Stand der Verbünde", "Состояние массивов"],
+  told_by: ["Alarms are sent by {channels}", "Alarme werden gesendet: {channels}", "Тревоги отправляются: {channels}"],
+  told_by_none: [
+    "Nobody is told of alarms: [alarms] in the configuration names no mail, webhook, program or console",
+    "Niemand erfährt von Alarmen: [alarms] in der Konfiguration nennt weder E-Mail noch Webhook, Programm oder Konsole",
+    "О тревогах никто не узнает: в [alarms] конфигурации нет ни почты, ни webhook, ни программы, ни консоли",
+  ],
+  channel_mail: ["mail", "E-Mail", "почта"],
+  channel_webhook: ["webhook", "Webhook", "webhook"],
+  channel_program: ["program", "Programm", "программа"],
+  channel_console: ["console", "Konsole", "консоль"],
   reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Полный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_incomplete: ["Not complete: {n} {n|drive|drives} in sync", "Unvollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Неполный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_survives: [
@@ -182,6 +192,18 @@ export const catalogue = of({
     "After the last crash its write log could not be replayed to the end.",
     "Nach dem letzten Absturz konnte sein Schreibprotokoll nicht zu Ende abgespielt werden.",
     "После последнего сбоя журнал записи не удалось воспроизвести до конца.",
+  ],
+  case_config: ["A part of the configuration does not work.", "Ein Teil der Konfiguration funktioniert nicht.", "Часть конфигурации не работает."],
+  case_config_means: ["The arrays are served without it.", "Die Verbünde sind ohne ihn in Betrieb.", "Массивы обслуживаются без неё."],
+  config_metrics_means: [
+    "Prometheus gets no figures from this machine. The arrays and all other alarms work.",
+    "Prometheus erhält von dieser Maschine keine Werte. Die Verbünde und alle anderen Alarme arbeiten.",
+    "Prometheus не получает показателей этой машины. Массивы и остальные тревоги работают.",
+  ],
+  config_api_means: [
+    "Other machines cannot reach this page and the API. The arrays are served.",
+    "Andere Maschinen erreichen diese Seite und die API nicht. Die Verbünde sind in Betrieb.",
+    "Другие машины не видят эту страницу и API. Массивы обслуживаются.",
   ],
   case_superblock_refused: ["Array {array} cannot be written.", "Verbund {array} kann nicht beschrieben werden.", "На массив {array} нельзя писать."],
   case_superblock_refused_means: [
@@ -352,6 +374,26 @@ export const catalogue = of({
     "Die genannte Ursache beheben, dann den Verbund anhalten und neu starten.",
     "Устраните названную причину, затем остановите массив и запустите его снова.",
   ],
+  do_good_file: [
+    "Make the file that is named good, or free the port: the rest follows within seconds.",
+    "Die genannte Datei in Ordnung bringen oder den Port freigeben: der Rest folgt in Sekunden.",
+    "Исправьте названный файл или освободите порт: остальное произойдёт за секунды.",
+  ],
+  do_reload: [
+    "After a change of the configuration: reload it.",
+    "Nach einer Änderung der Konfiguration: sie neu laden.",
+    "После изменения конфигурации перезагрузите её.",
+  ],
+  do_good_file_restart: [
+    "Make the file that is named good, then restart the service, which is a pause for clients.",
+    "Die genannte Datei in Ordnung bringen, dann den Dienst neu starten: für Clients eine Pause.",
+    "Исправьте названный файл, затем перезапустите службу: для клиентов это пауза.",
+  ],
+  do_free_port: [
+    "End the program that has the port, or choose another port and restart the service. A port that is free again is taken within seconds.",
+    "Das Programm beenden, das den Port hat, oder einen anderen Port wählen und den Dienst neu starten. Ein freier Port wird in Sekunden genommen.",
+    "Завершите программу, занявшую порт, или выберите другой порт и перезапустите службу. Свободный порт будет занят за секунды.",
+  ],
   do_let_write: [
     "Remove the cause that is named: the drives are asked again every second, and writes go on by themselves.",
     "Die genannte Ursache beheben: die Laufwerke werden jede Sekunde wieder gefragt, und Schreibzugriffe gehen von selbst weiter.",
@@ -394,6 +436,16 @@ export const catalogue = of({
   ],
   not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
   not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
+  not_without_tls: [
+    "Do not open the port without TLS in its place: whoever reaches it could read and write.",
+    "Den Port nicht ersatzweise ohne TLS öffnen: jeder, der ihn erreicht, könnte lesen und schreiben.",
+    "Не открывайте вместо этого порт без TLS: любой, кто до него доберётся, сможет читать и писать.",
+  ],
+  not_silence: [
+    "Do not silence the alert on missing figures: no other alert of Prometheus works without them.",
+    "Den Alarm über fehlende Werte nicht stummschalten: ohne sie arbeitet kein anderer Alarm von Prometheus.",
+    "Не отключайте предупреждение о пропавших показателях: без них не работают другие предупреждения Prometheus.",
+  ],
   not_stop_outdated: [
     "Do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state.",
     "Verbund solange nicht anhalten, Maschine nicht neu starten: die Superblöcke sind älter als der Stand des Verbunds.",

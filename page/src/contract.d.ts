@@ -1857,7 +1857,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "SuperblockRefused" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -2291,12 +2291,12 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "members_silent" | "superblock_refused" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
             action: string;
-            /** @description The array or span. */
+            /** @description The array or span; empty: it is about the configuration. */
             array: string;
             /** @description Steps that would make it worse now. */
             avoid: string;
@@ -2785,6 +2785,8 @@ export interface components {
             matters: components["schemas"]["MatterView"][];
             /** @description All of it in one sentence, the worst first. */
             sentence: string;
+            /** @description The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look. */
+            told_by: string[];
             /** @description The worst urgency. */
             urgency: components["schemas"]["Urgency"];
             /** @description The reasons why all else is well, in sentences. */

@@ -175,7 +175,7 @@ export async function mock(scene_name, port = 0) {
   const clock = () => Date.now() + (scene.ahead_ms ?? 0);
   const state = () => {
     const arrays = scene.arrays.map((one) => (one.view ? { ...one, rates: rates(one) } : one));
-    const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [] };
+    const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [], told_by: scene.told_by ?? ["mail"] };
     return { boot: "1", time_ms: clock(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
   };
   const rates = ({ view }) => {

@@ -269,6 +269,52 @@ test("each state has its own way out: paused, read-only, a silent member, severa
   }
 });
 
+test("a fault of the configuration has its own words, by its part", async () => {
+  for (const [reason, words] of [
+    ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Make the file that is named good", "without TLS"]],
+    ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that has the port", "Do not silence the alert"]],
+    ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "then restart the service", "without TLS"]],
+  ]) {
+    SCENES.fault = () => ({ ...SCENES.well(), matters: [matter("", "ConfigFault", "critical", { drives: [], reason, remedies: [] })] });
+    await on("fault", async (page) => {
+      await page.getByRole("heading", { level: 1, name: "A part of the configuration does not work." }).waitFor();
+      const said = await page.locator("main").innerText();
+      for (const word of [reason, ...words]) assert.ok(said.includes(word), `${word} in: ${said}`);
+      assert.deepEqual(await axe(page), []);
+    });
+  }
+});
+
+test("an array that waits says for what: drives, a group, another program, an answer", async () => {
+  for (const [obstacle, words] of [
+    ["drives", ["Attach the drives that are named", "Do not force the start"]],
+    ["group", ["Create the group that is named", "Do not take vhost-user-group out"]],
+    ["in_use", ["End the other user of the drive", "by force"]],
+    ["silent", ["The array is tried again when it answers", "may hold the newest data"]],
+  ]) {
+    SCENES.waits = () => {
+      const made = SCENES.well();
+      Object.assign(made.arrays[0], { state: "waiting", text: "it waits", obstacle, view: null });
+      return { ...made, matters: [matter(made.arrays[0].name, "not_served", "critical", { drives: [], reason: "it waits", remedies: [] })] };
+    };
+    await on("waits", async (page) => {
+      const said = await page.locator(".case").first().innerText();
+      for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
+    });
+  }
+});
+
+test("a quiet line says who is told of alarms, or that nobody is", async () => {
+  for (const [told_by, words] of [[["mail", "webhook"], "Alarms are sent by mail, webhook"], [[], "Nobody is told of alarms"]]) {
+    SCENES.told = () => ({ ...SCENES.well(), told_by });
+    await on("told", async (page) => {
+      await page.getByText(words).waitFor();
+      await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+      assert.deepEqual(await axe(page), []);
+    });
+  }
+});
+
 test("drives are looked at again when an alarm comes, and again if that had no answer; an old answer does not replace a newer one", async () => {
   let fails = 0;
   const refuse = (method, path) => (method === "GET" && path === "/api/v1/drives" && fails-- > 0 ? { status: 500, message: "not now" } : null);

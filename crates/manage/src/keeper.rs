@@ -752,6 +752,9 @@ impl Work {
         if config.nbd != self.config.nbd {
             notes.push("[nbd] applies when the daemon restarts".to_owned());
         }
+        if config.api != self.config.api {
+            notes.push("[api] applies when the daemon restarts, but for addresses over TCP that were not served yet".to_owned());
+        }
         // An array that is in the configuration again may still be served from before.
         let mut old = std::mem::take(&mut self.arrays);
         old.append(&mut self.released);

@@ -10,6 +10,13 @@ use std::cmp::Reverse;
 use stria_alarm::{Condition, Event};
 use stria_terminal::size;
 
+/// The part of the configuration with the port for metrics.
+pub const METRICS: &str = "[metrics]";
+/// The part with the addresses of the API.
+pub const API: &str = "[api]";
+/// The part with the addresses for NBD clients.
+pub const NBD: &str = "[nbd]";
+
 /// The urgency of a matter; the worst is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -553,6 +560,39 @@ impl Collector<'_> {
         }
     }
 }
+
+/// What a part of the configuration that does not hold means, what to do, and what not to do.
+pub fn of_config(fault: &Condition) -> (&'static str, &'static str, &'static str) {
+    match fault.component.as_deref() {
+        Some(METRICS) => OF_METRICS,
+        Some(API) => OF_API,
+        _ => OF_NBD,
+    }
+}
+
+/// The port for metrics.
+const OF_METRICS: (&str, &str, &str) = (
+    "Prometheus gets no figures from this machine; the arrays and all other alarms work",
+    "look which program has the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
+     is a pause for clients. A port that is free again is taken within seconds",
+    "do not silence the alert on missing figures meanwhile: no other alert of Prometheus works without them",
+);
+
+/// The API over TCP.
+const OF_API: (&str, &str, &str) = (
+    "other machines cannot reach the API; the arrays are served, and the API on this machine",
+    "make the file that is named good, or free the port: the API is served over TCP within seconds. Or change the configuration, then `systemctl \
+     reload stria`; `stria config check` says whether it is good",
+    "do not pass the API on to other machines without TLS in its place: whoever reaches it could read and write",
+);
+
+/// Files for NBD over TCP.
+const OF_NBD: (&str, &str, &str) = (
+    "this part of the configuration does not work; the arrays are served without it",
+    "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
+     which is a pause for clients",
+    "do not open the port without TLS in its place: whoever reaches it could read and write",
+);
 
 /// Names the link that members of an array share which were lost or fell silent together: only the alarm knows it.
 pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<Item = &'a Condition> + Clone) {

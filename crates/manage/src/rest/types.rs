@@ -124,7 +124,7 @@ pub enum MatterId {
 /// Something that is wrong.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MatterView {
-    /// The array or span.
+    /// The array or span; empty: it is about the configuration.
     pub array: String,
     /// The kind.
     pub kind: MatterId,
@@ -159,6 +159,8 @@ pub struct Summary {
     pub matters: Vec<MatterView>,
     /// The reasons why all else is well, in sentences.
     pub well: Vec<String>,
+    /// The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look.
+    pub told_by: Vec<String>,
 }
 
 /// A sweep that runs on an array or a span.
