@@ -125,6 +125,12 @@ const STATES: Record<MatterKind, Wording> = {
   not_served: (_, entry) =>
     entry?.state === "absent"
       ? not_served("case_absent_means", ["do_cables", "do_release"], ["not_create"])
+      : entry?.obstacle === "group"
+        ? not_served("case_waiting_means", ["do_create_group", "do_start_then"], ["not_take_group_out"])
+      : entry?.state === "waiting" && entry.obstacle === "in_use"
+        ? not_served("case_waiting_means", ["do_end_user"], ["not_end_user"])
+      : entry?.state === "waiting" && entry.obstacle === "silent"
+        ? not_served("case_waiting_means", ["do_look_silent"], ["not_force_silent"])
       : entry?.state === "waiting"
         ? not_served("case_waiting_means", ["do_attach", "do_start_without"], ["not_force"])
         : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),
@@ -155,6 +161,7 @@ const STATES: Record<MatterKind, Wording> = {
         }),
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
+  superblock_refused: { stem: "superblock_refused", todo: ["do_let_write", "do_copy_off"], avoid: ["not_stop_outdated"] },
   mismatch: { stem: "mismatch", todo: ["do_mismatch"], avoid: ["not_repair_blind"] },
   // The server offers to fail a member only if the array can do without it.
   member_silent: (view, _, matter) =>
@@ -191,6 +198,13 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
   SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
   SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"] }),
   FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),
+  // The reason begins with the part of the configuration.
+  ConfigFault: (_view, _entry, matter) =>
+    matter.reason?.startsWith("[metrics]")
+      ? { ...regular("config", { todo: ["do_free_port"], avoid: ["not_silence"] }), means: "config_metrics_means" }
+      : matter.reason?.startsWith("[api]")
+        ? { ...regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }), means: "config_api_means" }
+        : regular("config", { todo: ["do_good_file_restart"], avoid: ["not_without_tls"] }),
   Unreadable: { stem: "unreadable", todo: ["do_restore"], avoid: ["not_pull_any"] },
 };
 

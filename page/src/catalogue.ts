@@ -108,6 +108,16 @@ export const catalogue = of({
   array_named: ["Array {array}", "Verbund {array}", "Массив {array}"],
   worst_matter: ["The worst matter", "Der schwerste Vorfall", "Самая серьёзная проблема"],
   how_it_stands: ["How the arrays stand", "Stand der Verbünde", "Состояние массивов"],
+  told_by: ["Alarms are sent by {channels}", "Alarme werden gesendet: {channels}", "Тревоги отправляются: {channels}"],
+  told_by_none: [
+    "Nobody is told of alarms: [alarms] in the configuration names no mail, webhook, program or console",
+    "Niemand erfährt von Alarmen: [alarms] in der Konfiguration nennt weder E-Mail noch Webhook, Programm oder Konsole",
+    "О тревогах никто не узнает: в [alarms] конфигурации нет ни почты, ни webhook, ни программы, ни консоли",
+  ],
+  channel_mail: ["mail", "E-Mail", "почта"],
+  channel_webhook: ["webhook", "Webhook", "webhook"],
+  channel_program: ["program", "Programm", "программа"],
+  channel_console: ["console", "Konsole", "консоль"],
   reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Полный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_incomplete: ["Not complete: {n} {n|drive|drives} in sync", "Unvollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Неполный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_survives: [
@@ -182,6 +192,24 @@ export const catalogue = of({
     "After the last crash its write log could not be replayed to the end.",
     "Nach dem letzten Absturz konnte sein Schreibprotokoll nicht zu Ende abgespielt werden.",
     "После последнего сбоя журнал записи не удалось воспроизвести до конца.",
+  ],
+  case_config: ["A part of the configuration does not work.", "Ein Teil der Konfiguration funktioniert nicht.", "Часть конфигурации не работает."],
+  case_config_means: ["The arrays are served without it.", "Die Verbünde sind ohne ihn in Betrieb.", "Массивы обслуживаются без неё."],
+  config_metrics_means: [
+    "Prometheus gets no figures from this machine. The arrays and all other alarms work.",
+    "Prometheus erhält von dieser Maschine keine Werte. Die Verbünde und alle anderen Alarme arbeiten.",
+    "Prometheus не получает показателей этой машины. Массивы и остальные тревоги работают.",
+  ],
+  config_api_means: [
+    "Other machines cannot reach this page and the API. The arrays are served.",
+    "Andere Maschinen erreichen diese Seite und die API nicht. Die Verbünde sind in Betrieb.",
+    "Другие машины не видят эту страницу и API. Массивы обслуживаются.",
+  ],
+  case_superblock_refused: ["Array {array} cannot be written.", "Verbund {array} kann nicht beschrieben werden.", "На массив {array} нельзя писать."],
+  case_superblock_refused_means: [
+    "No drive takes a superblock update. Writes of clients fail; reads go on.",
+    "Kein Laufwerk nimmt eine Aktualisierung des Superblocks an. Schreibzugriffe von Clients schlagen fehl; Lesezugriffe gehen weiter.",
+    "Ни один накопитель не принимает обновление суперблока. Запись клиентов завершается ошибкой; чтение продолжается.",
   ],
   case_mismatch: ["The last scrub of {array} found redundancy that does not match.", "Die letzte Prüfung von {array} fand Redundanz, die nicht stimmt.", "Последняя проверка {array} нашла несогласованную избыточность."],
   case_mismatch_means: [
@@ -324,11 +352,57 @@ export const catalogue = of({
   do_release: ["If {array} is gone for good, release it.", "Wenn {array} endgültig weg ist, geben Sie ihn frei.", "Если {array} утрачен навсегда, освободите его."],
   do_attach: ["Attach the drives that are named: it starts by itself.", "Die genannten Laufwerke anschließen: er startet von selbst.", "Подключите названные накопители: массив запустится сам."],
   do_start_without: ["If they are lost and enough others are here, start it without them.", "Wenn sie verloren und genug andere da sind, ohne sie starten.", "Если они утрачены, а остальных достаточно, запустите массив без них."],
+  do_create_group: [
+    "Create the group that is named, or correct vhost-user-group in the configuration and reload it.",
+    "Die genannte Gruppe anlegen, oder vhost-user-group in der Konfiguration berichtigen und sie neu laden.",
+    "Создайте названную группу или исправьте vhost-user-group в конфигурации и перезагрузите её.",
+  ],
+  do_start_then: ["Then start the array, unless it has started by itself.", "Dann den Verbund starten, falls er nicht von selbst gestartet ist.", "Затем запустите массив, если он не запустился сам."],
+  do_end_user: [
+    "End the other user of the drive that is named, if it should not have it. The array is tried again.",
+    "Den anderen Nutzer des genannten Laufwerks beenden, falls er es nicht haben soll. Der Start wird wiederholt.",
+    "Завершите другого пользователя названного накопителя, если он не должен его занимать. Запуск повторится.",
+  ],
+  do_look_silent: [
+    "Look at the drive that is named, its cable and its slot. The array is tried again when it answers.",
+    "Das genannte Laufwerk, sein Kabel und seinen Platz ansehen. Antwortet es, wird der Start wiederholt.",
+    "Проверьте названный накопитель, его кабель и слот. Запуск повторится, когда он ответит.",
+  ],
   do_remove_cause: ["Remove the cause that is named, then start the array again.", "Die genannte Ursache beheben, dann den Verbund neu starten.", "Устраните названную причину и запустите массив снова."],
   do_stop_and_start: [
     "Remove the cause that is named, then stop the array and start it again.",
     "Die genannte Ursache beheben, dann den Verbund anhalten und neu starten.",
     "Устраните названную причину, затем остановите массив и запустите его снова.",
+  ],
+  do_good_file: [
+    "Make the file that is named good, or free the port: the rest follows within seconds.",
+    "Die genannte Datei in Ordnung bringen oder den Port freigeben: der Rest folgt in Sekunden.",
+    "Исправьте названный файл или освободите порт: остальное произойдёт за секунды.",
+  ],
+  do_reload: [
+    "After a change of the configuration: reload it.",
+    "Nach einer Änderung der Konfiguration: sie neu laden.",
+    "После изменения конфигурации перезагрузите её.",
+  ],
+  do_good_file_restart: [
+    "Make the file that is named good, then restart the service, which is a pause for clients.",
+    "Die genannte Datei in Ordnung bringen, dann den Dienst neu starten: für Clients eine Pause.",
+    "Исправьте названный файл, затем перезапустите службу: для клиентов это пауза.",
+  ],
+  do_free_port: [
+    "End the program that has the port, or choose another port and restart the service. A port that is free again is taken within seconds.",
+    "Das Programm beenden, das den Port hat, oder einen anderen Port wählen und den Dienst neu starten. Ein freier Port wird in Sekunden genommen.",
+    "Завершите программу, занявшую порт, или выберите другой порт и перезапустите службу. Свободный порт будет занят за секунды.",
+  ],
+  do_let_write: [
+    "Remove the cause that is named: the drives are asked again every second, and writes go on by themselves.",
+    "Die genannte Ursache beheben: die Laufwerke werden jede Sekunde wieder gefragt, und Schreibzugriffe gehen von selbst weiter.",
+    "Устраните названную причину: накопители опрашиваются каждую секунду, и запись продолжится сама.",
+  ],
+  do_copy_off: [
+    "If none takes writes again: copy off what you need, and replace the drives.",
+    "Nimmt keines wieder Schreibzugriffe an: Daten wegkopieren und die Laufwerke ersetzen.",
+    "Если запись не восстановится: скопируйте нужные данные и замените накопители.",
   ],
   do_mismatch: ["Look which drive the scrub names and what it reports of itself. Then repair.", "Ansehen, welches Laufwerk die Prüfung nennt und was es von sich meldet. Dann reparieren.", "Посмотрите, какой накопитель указала проверка и что он сообщает о себе. Затем исправьте."],
   do_member_silent: ["Look at the drive, its cable and its slot. If it stays silent, fail it: a spare takes over.", "Laufwerk, Kabel und Platz ansehen. Bleibt es stumm, als ausgefallen melden: ein Ersatz übernimmt.", "Проверьте накопитель, кабель и слот. Если он молчит, объявите отказ: запасной займёт его место."],
@@ -362,6 +436,21 @@ export const catalogue = of({
   ],
   not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
   not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
+  not_without_tls: [
+    "Do not open the port without TLS in its place: whoever reaches it could read and write.",
+    "Den Port nicht ersatzweise ohne TLS öffnen: jeder, der ihn erreicht, könnte lesen und schreiben.",
+    "Не открывайте вместо этого порт без TLS: любой, кто до него доберётся, сможет читать и писать.",
+  ],
+  not_silence: [
+    "Do not silence the alert on missing figures: no other alert of Prometheus works without them.",
+    "Den Alarm über fehlende Werte nicht stummschalten: ohne sie arbeitet kein anderer Alarm von Prometheus.",
+    "Не отключайте предупреждение о пропавших показателях: без них не работают другие предупреждения Prometheus.",
+  ],
+  not_stop_outdated: [
+    "Do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state.",
+    "Verbund solange nicht anhalten, Maschine nicht neu starten: die Superblöcke sind älter als der Stand des Verbunds.",
+    "Пока не останавливайте массив и не перезагружайте машину: суперблоки старше состояния массива.",
+  ],
   not_leave_paused: ["Do not leave it paused over night.", "Nicht über Nacht ruhen lassen.", "Не оставляйте паузу на ночь."],
   not_force_failed: ["Do not create, wipe or force anything on these drives.", "Auf diesen Laufwerken nichts anlegen, löschen oder erzwingen.", "Ничего не создавайте, не стирайте и не форсируйте на этих накопителях."],
   not_fail_silent: [
@@ -372,6 +461,16 @@ export const catalogue = of({
   not_kill: ["Do not kill the process: what clients wait for would be lost, and the drive would still hang.", "Den Prozess nicht abschießen: worauf Clients warten, ginge verloren, und das Laufwerk hinge weiter.", "Не завершайте процесс принудительно: ожидаемое клиентами пропадёт, а накопитель останется зависшим."],
   not_create: ["Do not create an array on drives that you take for empty: look first what lies on them.", "Keinen Verbund auf Laufwerken anlegen, die Sie für leer halten: erst ansehen, was darauf liegt.", "Не создавайте массив на накопителях, которые кажутся пустыми: сначала посмотрите, что на них."],
   not_force: ["Do not force the start before the missing drives are known to be lost: they may hold the newest data.", "Den Start nicht erzwingen, solange die fehlenden Laufwerke nicht sicher verloren sind: sie haben vielleicht die neuesten Daten.", "Не форсируйте запуск, пока не ясно, что накопители утрачены: на них могут быть новейшие данные."],
+  not_force_silent: [
+    "Do not force the start before that drive is known to be lost: it may hold the newest data.",
+    "Den Start nicht erzwingen, solange dieses Laufwerk nicht sicher verloren ist: es hat vielleicht die neuesten Daten.",
+    "Не форсируйте запуск, пока не ясно, что этот накопитель утрачен: на нём могут быть новейшие данные.",
+  ],
+  not_take_group_out: [
+    "Do not take vhost-user-group out: virtual machines of that group could not connect.",
+    "vhost-user-group nicht entfernen: virtuelle Maschinen dieser Gruppe könnten sich nicht verbinden.",
+    "Не удаляйте vhost-user-group: виртуальные машины этой группы не смогут подключиться.",
+  ],
   not_end_user: ["Do not end the other user of a drive by force: it may be writing.", "Den anderen Nutzer eines Laufwerks nicht gewaltsam beenden: er schreibt vielleicht.", "Не завершайте силой другого пользователя накопителя: он может писать."],
   not_repair_blind: ["Do not repair on one parity or two copies before you have looked at the drives' own errors: the wrong side may win.", "Bei einer Parität oder zwei Kopien nicht reparieren, bevor die Fehler der Laufwerke angesehen sind: die falsche Seite kann gewinnen.", "При одной чётности или двух копиях не исправляйте, не посмотрев ошибки накопителей: может победить неверная сторона."],
   not_delete_image: ["Do not delete the image.", "Das Abbild nicht löschen.", "Не удаляйте образ."],

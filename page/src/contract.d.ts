@@ -1308,6 +1308,8 @@ export interface components {
             drives: string[];
             /** @description Its name here. */
             name: string;
+            /** @description The kind of reason, of an array that waits or is refused. */
+            obstacle: components["schemas"]["Obstacle"] | null;
             /** @description The work of the last seconds; null until it was looked at twice. */
             rates: components["schemas"]["Rates"] | null;
             /** @description Members that are slow beside their peers. */
@@ -1457,6 +1459,8 @@ export interface components {
             strip_bytes: number | null;
             /** @description Why the strip has this size. */
             strip_reason: string | null;
+            /** @description No member takes a superblock update, for this reason: writes and flushes fail until one does. */
+            superblock_refused?: string | null;
             /** @description The sweep that runs. */
             sweep: components["schemas"]["SweepView"] | null;
             /**
@@ -1853,7 +1857,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -2287,12 +2291,12 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
             action: string;
-            /** @description The array or span. */
+            /** @description The array or span; empty: it is about the configuration. */
             array: string;
             /** @description Steps that would make it worse now. */
             avoid: string;
@@ -2480,6 +2484,8 @@ export interface components {
             /** @description The sentence. */
             message: string;
         };
+        /** @description What keeps an array of the configuration from being served. */
+        Obstacle: "drives" | "in_use" | "silent" | "group" | "other";
         /** @description The result of a test message on one channel. */
         Outcome: {
             /** @description `program`, `mail`, `webhook`, `console` or `journal`. */
@@ -2779,6 +2785,8 @@ export interface components {
             matters: components["schemas"]["MatterView"][];
             /** @description All of it in one sentence, the worst first. */
             sentence: string;
+            /** @description The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look. */
+            told_by: string[];
             /** @description The worst urgency. */
             urgency: components["schemas"]["Urgency"];
             /** @description The reasons why all else is well, in sentences. */

@@ -6,7 +6,7 @@ import { arrays, drives, events, here, history, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
-import { t } from "./words.ts";
+import { type Key, t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value) : []));
 
@@ -297,7 +297,23 @@ function Reasons({ served }: { served: ArrayEntry[] }) {
           <Reason key={array.name} entry={array} />
         ))}
       </ul>
+      <ToldBy />
     </section>
+  );
+}
+
+const CHANNELS: Record<string, Key> = { mail: "channel_mail", webhook: "channel_webhook", program: "channel_program", console: "channel_console" };
+
+/** Who learns of a fault while nobody looks at this page. */
+function ToldBy() {
+  const told_by = state.value?.summary.told_by ?? [];
+  const names = told_by.map((name) => (CHANNELS[name] ? t(CHANNELS[name]) : name)).join(", ");
+  return (
+    <ul class="ticks">
+      <li>
+        <Sign name={told_by.length > 0 ? "good" : "notice"} /> {told_by.length > 0 ? t("told_by", { channels: names }) : t("told_by_none")}
+      </li>
+    </ul>
   );
 }
 

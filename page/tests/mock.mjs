@@ -34,7 +34,7 @@ export function view(name, level, members, more = {}) {
   };
 }
 
-export const entry = (view, more = {}) => ({ name: view.name, uuid: view.uuid, state: "served", text: "served", drives: [], again_in_s: null, view, tasks: [], rates: null, slow: [], ...more });
+export const entry = (view, more = {}) => ({ name: view.name, uuid: view.uuid, state: "served", text: "served", obstacle: null, drives: [], again_in_s: null, view, tasks: [], rates: null, slow: [], ...more });
 
 const health = (more = {}) => ({
   source: "nvme", asleep: false, model: null, serial: null, firmware: "GDC5602Q", verdict: "good", findings: [], predicts_failure: false, critical_warning: 0, temperature_c: 41, temperature_warning_c: 80, temperature_critical_c: 83,
@@ -175,7 +175,7 @@ export async function mock(scene_name, port = 0) {
   const clock = () => Date.now() + (scene.ahead_ms ?? 0);
   const state = () => {
     const arrays = scene.arrays.map((one) => (one.view ? { ...one, rates: rates(one) } : one));
-    const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [] };
+    const summary = { urgency: "well", sentence: "", matters: scene.matters ?? [], well: [], told_by: scene.told_by ?? ["mail"] };
     return { boot: "1", time_ms: clock(), summary, arrays, jobs, alarms: scene.alarms ?? [] };
   };
   const rates = ({ view }) => {

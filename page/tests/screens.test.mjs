@@ -251,6 +251,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
     ["paused", resume, { paused: true, missing_slots: [], members }, "Array tank has lost a drive, and its rebuild is paused.", ["it goes on where it stopped"], "Resume tasks: show the plan"],
     ["degraded", fail, { missing_slots: [], members }, "Array tank has lost a drive. All data is there.", ["Remove the reason, which the events give. Then fail the new drive"], "Fail a drive: show the plan"],
     ["read_only", { drives: [], reason: "no space" }, { ...whole, unreplayed: "no space", read_only: true }, "Array tank takes no writes.", ["no space", "then stop the array and start it again"], null],
+    ["superblock_refused", { drives: [], reason: "write protected" }, { ...whole, superblock_refused: "write protected" }, "Array tank cannot be written.", ["write protected", "asked again every second", "superblocks are older"], null],
     ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
     ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],
     ["members_silent", { drives: ["/dev/nvme1n1", "/dev/nvme2n1"] }, whole, "2 drives of array tank do not answer.", ["controller, cable, enclosure, power", "Do not fail any of them"], null],
@@ -264,6 +265,52 @@ test("each state has its own way out: paused, read-only, a silent member, severa
       const found = await page.locator(".case").first().getByRole("button").allInnerTexts();
       assert.deepEqual(found, button ? [button] : []);
       assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    });
+  }
+});
+
+test("a fault of the configuration has its own words, by its part", async () => {
+  for (const [reason, words] of [
+    ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Make the file that is named good", "without TLS"]],
+    ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that has the port", "Do not silence the alert"]],
+    ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "then restart the service", "without TLS"]],
+  ]) {
+    SCENES.fault = () => ({ ...SCENES.well(), matters: [matter("", "ConfigFault", "critical", { drives: [], reason, remedies: [] })] });
+    await on("fault", async (page) => {
+      await page.getByRole("heading", { level: 1, name: "A part of the configuration does not work." }).waitFor();
+      const said = await page.locator("main").innerText();
+      for (const word of [reason, ...words]) assert.ok(said.includes(word), `${word} in: ${said}`);
+      assert.deepEqual(await axe(page), []);
+    });
+  }
+});
+
+test("an array that waits says for what: drives, a group, another program, an answer", async () => {
+  for (const [obstacle, words] of [
+    ["drives", ["Attach the drives that are named", "Do not force the start"]],
+    ["group", ["Create the group that is named", "Do not take vhost-user-group out"]],
+    ["in_use", ["End the other user of the drive", "by force"]],
+    ["silent", ["The array is tried again when it answers", "may hold the newest data"]],
+  ]) {
+    SCENES.waits = () => {
+      const made = SCENES.well();
+      Object.assign(made.arrays[0], { state: "waiting", text: "it waits", obstacle, view: null });
+      return { ...made, matters: [matter(made.arrays[0].name, "not_served", "critical", { drives: [], reason: "it waits", remedies: [] })] };
+    };
+    await on("waits", async (page) => {
+      const said = await page.locator(".case").first().innerText();
+      for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
+    });
+  }
+});
+
+test("a quiet line says who is told of alarms, or that nobody is", async () => {
+  for (const [told_by, words] of [[["mail", "webhook"], "Alarms are sent by mail, webhook"], [[], "Nobody is told of alarms"]]) {
+    SCENES.told = () => ({ ...SCENES.well(), told_by });
+    await on("told", async (page) => {
+      await page.getByText(words).waitFor();
+      await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+      assert.deepEqual(await axe(page), []);
     });
   }
 });

@@ -35,6 +35,9 @@ const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
 /// The pause between two checks whether a program has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// The name of the channel that nobody is told by who does not look.
+pub const JOURNAL: &str = "journal";
+
 /// A channel.
 pub(crate) enum Channel {
     Program(PathBuf),
@@ -111,7 +114,7 @@ impl Channel {
             Self::Program(_) => "program",
             Self::Mail(_) => "mail",
             Self::Webhook { .. } => "webhook",
-            Self::Journal(_) => "journal",
+            Self::Journal(_) => JOURNAL,
             Self::Console(_) => "console",
         }
     }

@@ -56,6 +56,8 @@ pub enum Event {
     Unreadable,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
+    /// No member takes a superblock update, so writes and flushes fail.
+    SuperblockRefused,
     /// A member is far slower than the others.
     SlowMember,
     /// A part of the configuration does not hold: a file that it names cannot be used.
@@ -88,6 +90,7 @@ impl Event {
             Self::Mismatch => "Mismatch".into(),
             Self::Unreadable => "Unreadable".into(),
             Self::ReadOnly => "ReadOnly".into(),
+            Self::SuperblockRefused => "SuperblockRefused".into(),
             Self::SlowMember => "SlowMember".into(),
             Self::ConfigFault => "ConfigFault".into(),
             Self::DriveWatch => "DriveWatch".into(),
@@ -106,6 +109,7 @@ impl Event {
                 | Self::ArraySilent
                 | Self::Mismatch
                 | Self::Unreadable
+                | Self::SuperblockRefused
         )
     }
 
@@ -129,6 +133,7 @@ impl Event {
             | Self::NotServed
             | Self::Unreadable
             | Self::ReadOnly
+            | Self::SuperblockRefused
             | Self::ConfigFault
             | Self::DriveReplace => Severity::Critical,
         }

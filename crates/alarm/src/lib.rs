@@ -18,7 +18,7 @@ mod journal;
 mod messenger;
 mod tracker;
 
-pub use channel::AlarmError;
+pub use channel::{AlarmError, JOURNAL};
 pub use config::{AlarmConfig, HeartbeatConfig, JournalConfig, MailConfig};
 pub use event::{Condition, Event, Message, Phase, Severity};
 pub use heartbeat::Heartbeat;

@@ -362,9 +362,12 @@ impl Engine {
         let is_of_state = self.core.metadata.is_of_state();
         let is_unwritten = if is_of_state { self.refuses_state(failures) } else { dropped.len() < failures.len() };
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
-        if is_unwritten && is_of_state && !self.core.metadata.is_refused() {
+        if is_unwritten && is_of_state {
             let (member, error) = failures.last().expect("some failed");
-            self.core.event(Event::SuperblockRefused { member: *member, reason: error.context.to_string() });
+            let reason = error.context.to_string();
+            if self.core.metadata.note_refusal(&reason) {
+                self.core.event(Event::SuperblockRefused { member: *member, reason });
+            }
         }
         let update = self.core.metadata.end(end);
         self.core.wake_updater(&update);
@@ -447,6 +450,7 @@ impl Engine {
             health: members.health(),
             read_only: self.core.run.is_read_only(),
             unreplayed: self.core.log.overlay.unreplayed(),
+            superblock_refused: self.core.metadata.refusal(),
             clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
             synced: self.core.consistency.resync_from(),
             members: members.iter().map(|member| self.member_status(member)).collect(),

@@ -17,6 +17,8 @@ pub(crate) struct MetadataUpdates {
     barrier: Cell<u64>,
     /// No member took the last superblock update. It is made again after a pause.
     is_refused: Cell<bool>,
+    /// Why, until a member takes one.
+    refusal: RefCell<Option<String>>,
     /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
     is_clean: Cell<bool>,
@@ -75,6 +77,7 @@ impl MetadataUpdates {
             durable: Cell::new(0),
             barrier: Cell::new(0),
             is_refused: Cell::new(false),
+            refusal: RefCell::default(),
             dirty: Cell::new(0),
             is_clean: Cell::new(true),
             state_changed: Waiters::default(),
@@ -134,6 +137,16 @@ impl MetadataUpdates {
         self.is_refused.get()
     }
 
+    /// Notes why no member takes superblock updates. Returns `false` if that is known already.
+    pub fn note_refusal(&self, reason: &str) -> bool {
+        self.refusal.borrow_mut().replace(reason.to_owned()).is_none()
+    }
+
+    /// Why no member took the last superblock update, if none did.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.borrow().clone()
+    }
+
     /// Waits until the update of this number is durable, or `enough` is true. Returns whether it is durable.
     pub async fn durable_or(&self, ready: &Ready, number: u64, enough: impl Fn() -> bool) -> bool {
         ready.until(&self.state_waiters, || self.is_durable(number) || enough()).await;
@@ -183,6 +196,7 @@ impl MetadataUpdates {
         assert!(number >= self.durable.get(), "superblock updates become durable in order");
         self.durable.set(number);
         self.is_refused.set(false);
+        *self.refusal.borrow_mut() = None;
         self.state_waiters.wake_all(ready);
     }
 

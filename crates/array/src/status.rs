@@ -113,6 +113,8 @@ pub struct ArrayStatus {
     pub read_only: bool,
     /// Writes are refused for this: what the log holds of the last run could not be replayed.
     pub unreplayed: Option<String>,
+    /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
+    pub superblock_refused: Option<String>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
     /// As far as this no resync is due, also none of suspect parity ([`ArrayConfig::suspects_parity`](crate::ArrayConfig::suspects_parity)).
@@ -150,6 +152,7 @@ impl ArrayStatus {
             all.health = all.health.max(lane.health);
             all.read_only |= lane.read_only;
             all.unreplayed = all.unreplayed.or(lane.unreplayed);
+            all.superblock_refused = all.superblock_refused.or(lane.superblock_refused);
             all.clean &= lane.clean;
             all.synced = all.synced.min(lane.synced);
             all.members.iter_mut().zip(lane.members).for_each(|(member, other)| member.join(other));

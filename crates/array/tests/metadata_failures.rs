@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayState, Command, DriveSector, Geometry, IntentConfig, LaneLog, Level, MemberId, MemberSector,
-    MetadataWrite, NoMetadata, Recorder,
+    ArrayConfig, ArrayDevice, ArrayState, Command, DriveSector, Event, Geometry, IntentConfig, LaneLog, Level, MemberId,
+    MemberSector, MetadataWrite, NoMetadata, Recorder,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -222,11 +222,14 @@ fn a_write_fails_while_nobody_records_that_a_member_was_dropped() {
     world.write(0, 1000).expect("it ends").expect_err("after a crash the dead member would count as before");
     world.write(0, 1000).expect("it ends").expect_err("still");
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("a flush promises the same");
+    let refusals = world.array.take_events().into_iter().filter(|event| matches!(event, Event::SuperblockRefused { .. }));
+    assert_eq!((refusals.count(), world.array.status().superblock_refused.as_deref()), (1, Some("refused")));
     world.faults[0].set(Fault::None);
     // The superblock is written again by itself.
     for _ in 0..5000 {
         world.turn();
     }
+    assert_eq!(world.array.status().superblock_refused, None, "over when a member has taken an update, not before");
     world.write(0, 1000).expect("it ends").expect("it is recorded");
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("nothing is left");
 }

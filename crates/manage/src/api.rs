@@ -62,11 +62,30 @@ pub struct AdoptedView {
     pub state: AdoptedState,
     /// The reason in words.
     pub text: String,
+    /// The kind of reason, of an array that waits or is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
     /// Its drives that are here.
     pub drives: Vec<String>,
     /// The seconds until it is looked at again, and starts without the drives that it lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_in_s: Option<u64>,
+}
+
+/// What keeps an array of the configuration from being served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// Drives are missing.
+    Drives,
+    /// Another program uses a drive.
+    InUse,
+    /// A drive does not answer.
+    Silent,
+    /// The group that the configuration names for its sockets is not there.
+    Group,
+    /// Another one, which the text names.
+    Other,
 }
 
 /// The state of an array of the configuration.
@@ -148,6 +167,9 @@ pub struct ArrayView {
     /// Writes are refused for this: what was in flight at the last crash could not be replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreplayed: Option<String>,
+    /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superblock_refused: Option<String>,
     /// True if clients may trim, and trimmed ranges read as zeros. False: some drive cannot zero and unmap at once.
     #[serde(default)]
     pub trim_zeroes: bool,

@@ -549,8 +549,11 @@ pub struct Add {
     /// Add to this span of a 50 or 60, by its name.
     #[arg(long, value_name = "NAME")]
     pub span: Option<String>,
-    /// Overwrite the contents of the drives.
-    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
+    /// Ask nothing: drives that carry something are refused. A former member of the array joins.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Overwrite what the drives carry, also members of other arrays.
+    #[arg(long)]
     pub force: bool,
     /// Wait for the end of the rebuild.
     #[arg(long, short)]
@@ -571,8 +574,11 @@ pub struct Replace {
     /// The new drive.
     #[arg(value_hint = ValueHint::FilePath)]
     pub new: PathBuf,
-    /// Overwrite the contents of the new drive.
-    #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
+    /// Ask nothing: a new drive that carries something is refused.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Overwrite what the new drive carries, also a member of another array.
+    #[arg(long)]
     pub force: bool,
     /// Wait until the new drive has taken the slot.
     #[arg(long, short)]

@@ -136,12 +136,29 @@ fn remove(member: &cli::Member, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sends a command that overwrites a drive, and asks before that loses what the drive carries. `may_ask`: as for [`write_array`].
+fn overwrite<B: Serialize>(
+    client: &Client,
+    path: &str,
+    body: impl Fn(bool) -> B,
+    force: bool,
+    may_ask: bool,
+) -> Result<Done, Failure> {
+    match client.send(Method::POST, path, &body(force)) {
+        Err(Failure::Unsafe(sentence)) if may_ask && output::can_ask() => {
+            confirm(&format!("{sentence}. Overwrite?"), false)?;
+            client.send(Method::POST, path, &body(true))
+        }
+        sent => sent,
+    }
+}
+
 fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
     let mut first = None;
     for path in &add.drives {
-        let body = AddRequest { path: absolute(path), span: add.span.clone(), force: add.force };
-        let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members"), &body)?;
+        let body = |force| AddRequest { path: absolute(path), span: add.span.clone(), force };
+        let answer = overwrite(&client, &array_path(&array.name, "/members"), body, add.force, !add.yes)?;
         first.get_or_insert(answer.sequence);
         done(&answer, json);
     }
@@ -154,8 +171,8 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
 fn replace(replace: &cli::Replace, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
     let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
-    let body = ReplaceRequest { old, new: absolute(&replace.new), force: replace.force };
-    let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members/replace"), &body)?;
+    let body = |force| ReplaceRequest { old: old.clone(), new: absolute(&replace.new), force };
+    let answer = overwrite(&client, &array_path(&array.name, "/members/replace"), body, replace.force, !replace.yes)?;
     done(&answer, json);
     if replace.wait {
         progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;

@@ -5,21 +5,21 @@
 
 mod api;
 pub mod edit;
+mod faults;
 mod routine;
 mod values;
 
 pub use api::{Api, ApiOptions, SystemAccounts};
+pub use faults::Fault;
 pub use routine::{ReplacementConfig, RoutineConfig};
 pub use values::{Block, Patience, Uuid};
 
 use crate::monitor::{self, MonitorPlan};
 use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
-use crate::toml_line;
 use crate::ublk::UblkCopy;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stria_alarm::AlarmConfig;
 use stria_drive::IoOptions;
@@ -291,69 +291,30 @@ impl Config {
         }
     }
 
-    /// Parses and checks a configuration. The error begins with the line, if one is to blame, for the file's name to precede it.
+    /// Parses and checks a configuration. The error is the first fault, and begins with the line, if one is to blame, for the file's name to
+    /// precede it.
     ///
     /// # Errors
     /// The fault, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| {
-            let line = toml_line::of_error(text, &error);
-            format!("{line}: {}; see stria.toml(5)", error.message())
-        })?;
-        config.check().map_err(|error| format!(": {error}"))?;
-        Ok(config)
-    }
-
-    /// The check of keys against each other.
-    fn check(&self) -> Result<(), String> {
-        self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
-        self.api.check().map_err(|error| format!("[api]: {error}"))?;
-        self.monitor_plan().map_err(|failure| failure.to_string())?;
-        self.health.check().map_err(|error| format!("[health]: {error}"))?;
-        let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        for array in &self.arrays {
-            let title = array.title();
-            if !uuids.insert(array.uuid) {
-                return Err(format!("array {} is there twice: remove one of its [[array]] parts", array.uuid));
-            }
-            if let Some(name) = &array.name
-                && let Some(other) = names.insert(name, array.uuid)
-            {
-                return Err(format!("{other} and {} are both called \"{name}\": change the name of one", array.uuid));
-            }
-            if let Some(path) = array.vhost_user.iter().find(|path| !disks.insert(*path)) {
-                return Err(format!("{} is the socket of two disks: choose another path for array \"{title}\"", path.display()));
-            }
-            if let Some(path) = array.vhost_user.iter().find(|path| !path.is_absolute()) {
-                let path = path.display();
-                return Err(format!("array \"{title}\": the socket {path} must begin with a slash, as the daemon runs anywhere"));
-            }
-            if array.lanes.is_some_and(|lanes| !(1..=64).contains(&lanes)) {
-                return Err(format!("array \"{title}\": lanes is a number from 1 to 64"));
-            }
-        }
-        let relative =
-            self.daemon.search.iter().chain(&self.spares.drives).chain([&self.daemon.state]).find(|path| !path.is_absolute());
-        match relative {
-            Some(path) => {
-                Err(format!("[daemon], [spares]: {} must begin with a slash, as the daemon runs anywhere", path.display()))
-            }
-            None => Ok(()),
+        let (config, faults) = faults::of_text(text);
+        match (config, &faults[..]) {
+            (Some(config), []) => Ok(config),
+            (_, faults) => Err(faults.first().map(Fault::after_name).unwrap_or_default()),
         }
     }
 
-    /// Looks up every group that is named.
+    /// Every fault of the file that can be found, and of what it names on this machine: groups, certificates and keys, the PAM service.
+    /// Returns also what could be read.
     ///
     /// # Errors
-    /// The first that is not found.
-    pub fn check_groups(&self) -> Result<(), String> {
-        self.nbd.group()?;
-        self.api.options()?.unknown.into_iter().next().map_or(Ok(()), Err)?;
-        for array in &self.arrays {
-            let found = array.vhost_user_group.as_deref().map(crate::directory::group).transpose();
-            found.map_err(|error| format!("array \"{}\": {error}", array.title()))?;
-        }
-        Ok(())
+    /// When the file cannot be read.
+    pub fn check(path: &Path) -> Result<(Option<Self>, Vec<Fault>), Failure> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))?,
+        };
+        Ok(faults::of_file(&text))
     }
 
     /// The watch over the daemon's arrays.

@@ -16,9 +16,10 @@ use crate::event_file::EventFile;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
+use crate::matter::{API, NBD};
 use crate::monitor::{Monitor, MonitorPlan};
 use crate::nbd::NbdOptions;
-use crate::rest::{self, Rest};
+use crate::rest::{self, Rest, Tcp};
 use crate::routine::Routine;
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
@@ -27,7 +28,7 @@ use notify::Supervisor;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use stria_drive::held_by;
 use stria_front::Closing;
@@ -77,15 +78,22 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
-    no_tls.into_iter().for_each(|text| monitor.stand("[nbd]", text));
+    no_tls.into_iter().for_each(|text| monitor.stand(NBD, text));
     let routine = Routine::start(&service, &monitor, &ledger, &config);
     let followed = Arc::clone(&routine);
     let first_look_ends = move || {
         // Nothing receives it if the process is ending.
         let _ = looked.send(());
     };
-    let keeper =
-        Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, move |config| followed.reload(config));
+    let (api, api_on_tcp) = (config.api.clone(), Arc::<OnceLock<Arc<Tcp>>>::default());
+    let reloaded_tcp = Arc::clone(&api_on_tcp);
+    let reloaded = move |config: &Config| {
+        followed.reload(config);
+        if let Some(tcp) = reloaded_tcp.get() {
+            tcp.set(config.api.clone());
+        }
+    };
+    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, reloaded);
     let (file, reader) = (path.clone(), Arc::downgrade(&keeper));
     service.find_again_by(move |drive| search_for(drive, &file, &reader));
     let expected = Arc::downgrade(&keeper);
@@ -110,13 +118,16 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         state,
         looks: Default::default(),
     };
-    let rest = rest::start(Rest::new(machine, &api_options), &api_options, &socket.with_extension("api"));
+    let rest = rest::start(Rest::new(machine, &api_options), api, &api_options, &socket.with_extension("api"));
+    if let Some(rest) = &rest {
+        let _ = api_on_tcp.set(rest.tcp());
+    }
 
     let watched = Arc::downgrade(&monitor);
     let follow = move || {
         let mut mended = Vec::new();
         while let Some(monitor) = watched.upgrade() {
-            follow_files(&monitor, &files_of, &mut mended);
+            follow_files(&monitor, &files_of, api_on_tcp.get(), &mut mended);
             drop(monitor);
             std::thread::sleep(FILES_EVERY);
         }
@@ -264,22 +275,29 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
     }
 }
 
-/// Ends the alarm about files of the configuration when it names good ones: by another configuration, or as the files have changed.
-fn follow_files(monitor: &Monitor, path: &Path, mended: &mut Vec<&'static str>) {
+/// Ends the alarms about files of the configuration when it names good ones: by another configuration, or as the files have changed. The API is
+/// then served over TCP.
+fn follow_files(monitor: &Monitor, path: &Path, api: Option<&Arc<Tcp>>, mended: &mut Vec<&'static str>) {
     // An alarm ends one round after its text has changed, so that the message of its end has the new text.
     mended.drain(..).for_each(|part| monitor.holds(part));
-    if !["[nbd]", "[api]"].iter().any(|part| monitor.is_faulty(part)) {
-        return;
-    }
-    let Ok(config) = Config::read(path) else { return };
-    let nbd_holds = config.nbd.options().is_ok_and(|options| options.check_for_daemon().is_ok());
-    for (part, holds) in [("[nbd]", nbd_holds), ("[api]", config.api.files_hold())] {
-        if holds && monitor.is_faulty(part) {
-            let text = "the files that the configuration names are good now; what it serves over TCP applies when the daemon restarts \
-                        (`systemctl restart stria`, a pause for clients)";
-            monitor.stand(part, text.into());
-            mended.push(part);
+    let mut mend = |part, text: &str| {
+        monitor.stand(part, text.into());
+        mended.push(part);
+    };
+    // Also after a reload: it may name other addresses.
+    match api.map(|api| api.open()) {
+        Some(Err(fault)) => monitor.stand(API, fault),
+        Some(Ok(())) if monitor.is_faulty(API) => {
+            mend(API, "the files that the configuration names are good now, and so is what it serves over TCP")
         }
+        Some(Ok(())) | None => {}
+    }
+    let nbd_holds =
+        || Config::read(path).is_ok_and(|config| config.nbd.options().is_ok_and(|options| options.check_for_daemon().is_ok()));
+    if monitor.is_faulty(NBD) && nbd_holds() {
+        let text = "the files that the configuration names are good now; what it serves over TCP applies when the daemon restarts \
+                    (`systemctl restart stria`, a pause for clients)";
+        mend(NBD, text);
     }
 }
 

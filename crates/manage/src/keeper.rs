@@ -16,14 +16,14 @@ mod watch;
 pub use drives::{files, is_mapped};
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
-use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind};
+use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, Obstacle};
 use crate::config::{self, Config, Uuid};
 use crate::service::{Held, Service};
 use crate::settings::SettingsRequest;
 use crate::view;
 use drives::Drives;
 use judge::{Judgement, judge};
-use opening::{Opened, add_disks, of_group, open};
+use opening::{Opened, Refused, add_disks, of_group, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -225,11 +225,24 @@ struct Entry {
 
 enum State {
     Absent,
-    /// The reason in words, and the time of the next look.
-    Waiting(String, Option<Instant>),
+    /// Why, and the time of the next look.
+    Waiting(Reason, Option<Instant>),
     Served(Opened),
     Stopped,
-    Refused(String),
+    Refused(Reason),
+}
+
+/// Why an array is not served.
+#[derive(Clone, PartialEq)]
+struct Reason {
+    text: String,
+    obstacle: Obstacle,
+}
+
+impl Reason {
+    fn new(obstacle: Obstacle, text: impl Into<String>) -> Self {
+        Self { text: text.into(), obstacle }
+    }
 }
 
 impl Entry {
@@ -256,16 +269,16 @@ impl Entry {
     }
 
     fn view(&self) -> AdoptedView {
-        let (state, text) = match &self.state {
-            State::Absent => (AdoptedState::Absent, "none of its drives is here".to_owned()),
-            State::Waiting(text, _) => (AdoptedState::Waiting, text.clone()),
-            State::Served(_) => (AdoptedState::Served, "served".to_owned()),
-            State::Stopped => (AdoptedState::Stopped, stopped(&self.name())),
-            State::Refused(text) => (AdoptedState::Refused, text.clone()),
+        let (state, text, obstacle) = match &self.state {
+            State::Absent => (AdoptedState::Absent, "none of its drives is here".to_owned(), None),
+            State::Waiting(why, _) => (AdoptedState::Waiting, why.text.clone(), Some(why.obstacle)),
+            State::Served(_) => (AdoptedState::Served, "served".to_owned(), None),
+            State::Stopped => (AdoptedState::Stopped, stopped(&self.name()), None),
+            State::Refused(why) => (AdoptedState::Refused, why.text.clone(), Some(why.obstacle)),
         };
         let drives = self.drives.iter().map(|path| path.display().to_string()).collect();
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()).as_secs());
-        AdoptedView { name: self.name(), uuid: self.array.uuid.to_string(), state, text, drives, again_in_s: left }
+        AdoptedView { name: self.name(), uuid: self.array.uuid.to_string(), state, text, obstacle, drives, again_in_s: left }
     }
 }
 
@@ -404,7 +417,7 @@ impl Work {
         self.arrays[index].busy = 0;
         let text =
             format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
-        self.wait(index, text, None);
+        self.wait(index, Reason::new(Obstacle::Silent, text), None);
     }
 
     fn consider_all(&mut self) {
@@ -446,7 +459,7 @@ impl Work {
             Some(Err(error)) => {
                 return match error.silent_drive() {
                     Some(path) => self.wait_for_drive(index, path),
-                    None => self.refuse(index, error.to_string()),
+                    None => self.refuse(index, Reason::new(Obstacle::Other, error.to_string())),
                 };
             }
             Some(Ok(judged)) => judged,
@@ -469,11 +482,11 @@ impl Work {
                     None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
-                self.wait(index, text, since);
+                self.wait(index, Reason::new(Obstacle::Drives, text), since);
             }
             Judgement::Impossible { reason, is_unsafe } => {
                 let insist = if is_unsafe { format!(" (`stria start {} --force` insists)", entry.name()) } else { String::new() };
-                self.wait(index, format!("{reason}{insist}"), None);
+                self.wait(index, Reason::new(Obstacle::Drives, format!("{reason}{insist}")), None);
             }
         }
     }
@@ -495,21 +508,22 @@ impl Work {
         Some(Ok(judge(found, entry.array.uuid)))
     }
 
-    fn wait(&mut self, index: usize, text: String, until: Option<Instant>) {
+    fn wait(&mut self, index: usize, why: Reason, until: Option<Instant>) {
         let entry = &mut self.arrays[index];
-        let is_news = !matches!(&entry.state, State::Waiting(known, _) if *known == text);
-        entry.state = State::Waiting(text.clone(), until);
+        let is_news = !matches!(&entry.state, State::Waiting(known, _) if *known == why);
+        let text = why.text.clone();
+        entry.state = State::Waiting(why, until);
         let name = entry.name();
         if is_news {
             self.event(&name, "waiting", text);
         }
     }
 
-    fn refuse(&mut self, index: usize, text: String) {
+    fn refuse(&mut self, index: usize, why: Reason) {
         let entry = &mut self.arrays[index];
-        let is_news = !matches!(&entry.state, State::Refused(known) if *known == text);
-        let name = entry.name();
-        entry.state = State::Refused(text.clone());
+        let is_news = !matches!(&entry.state, State::Refused(known) if *known == why);
+        let (name, text) = (entry.name(), why.text.clone());
+        entry.state = State::Refused(why);
         if is_news {
             self.event(&name, "warning", format!("array \"{name}\" does not start: {text}"));
         }
@@ -530,16 +544,15 @@ impl Work {
                     self.wait_for_group(index, &name, answer);
                 }
             }
-            Err(failure) if failure.is_busy && entry.busy < TRIES => {
+            Err(Refused { text, obstacle: obstacle @ (Obstacle::InUse | Obstacle::Group), .. }) if entry.busy < TRIES => {
                 entry.busy += 1;
-                let text = format!("{}; it is tried again", failure.text);
-                self.wait(index, text, Some(Instant::now() + AGAIN_AFTER));
+                let why = Reason::new(obstacle, format!("{text}; it is tried again"));
+                self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
             }
-            Err(opening::Refused { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
-            Err(failure) => {
+            Err(Refused { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
+            Err(Refused { text, obstacle, .. }) => {
                 entry.busy = 0;
-                let again = format!("{} (`stria start {name}` tries again)", failure.text);
-                self.refuse(index, again);
+                self.refuse(index, Reason::new(obstacle, format!("{text} (`stria start {name}` tries again)")));
             }
         }
     }
@@ -703,8 +716,8 @@ impl Work {
                 self.open(index, &planned, how, &warnings);
                 match &self.arrays[index].state {
                     State::Served(opened) => Ok(format!("array \"{}\" is served at {}", opened.name, opened.ways.join(" and "))),
-                    State::Refused(text) => refuse(text.clone()),
-                    State::Waiting(text, _) => refuse(format!("array \"{name}\" did not start: {text}")),
+                    State::Refused(why) => refuse(why.text.clone()),
+                    State::Waiting(why, _) => refuse(format!("array \"{name}\" did not start: {}", why.text)),
                     State::Absent | State::Stopped => refuse(format!("array \"{name}\" did not start")),
                 }
             }
@@ -738,6 +751,9 @@ impl Work {
         let mut notes = Vec::new();
         if config.nbd != self.config.nbd {
             notes.push("[nbd] applies when the daemon restarts".to_owned());
+        }
+        if config.api != self.config.api {
+            notes.push("[api] applies when the daemon restarts, but for addresses over TCP that were not served yet".to_owned());
         }
         // An array that is in the configuration again may still be served from before.
         let mut old = std::mem::take(&mut self.arrays);

@@ -2,13 +2,20 @@
 //!
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use stria_alarm::{Condition, Event};
 use stria_terminal::size;
+
+/// The part of the configuration with the port for metrics.
+pub const METRICS: &str = "[metrics]";
+/// The part with the addresses of the API.
+pub const API: &str = "[api]";
+/// The part with the addresses for NBD clients.
+pub const NBD: &str = "[nbd]";
 
 /// The urgency of a matter; the worst is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +49,8 @@ pub enum MatterKind {
     Paused,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
+    /// No member takes a superblock update, so writes fail.
+    SuperblockRefused,
     /// A member leaves requests unanswered.
     MemberSilent,
     /// More members leave requests unanswered than the array can lose.
@@ -98,7 +107,7 @@ impl MatterKind {
     fn rank(self, is_bare: bool) -> u8 {
         match self {
             Self::Failed => RANK_LOST,
-            Self::NotServed | Self::Silent => 1,
+            Self::NotServed | Self::Silent | Self::SuperblockRefused => 1,
             Self::Degraded | Self::Paused if is_bare => 2,
             Self::MembersSilent => 2,
             Self::Rebuilding if is_bare => 3,
@@ -126,6 +135,7 @@ impl MatterKind {
             | Self::Failed
             | Self::Paused
             | Self::ReadOnly
+            | Self::SuperblockRefused
             | Self::MemberSilent
             | Self::MembersSilent
             | Self::NoSpace => Urgency::Critical,
@@ -144,6 +154,26 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
                 "check cables, power and controllers; `stria examine DRIVE` says what a drive carries. If it is gone for good: `stria release {name}`"
             ),
             "do not create an array on drives that you take for empty: examine them first",
+        ),
+        AdoptedState::Waiting | AdoptedState::Refused if array.obstacle == Some(Obstacle::Group) => (
+            "clients cannot reach the array until the group is there",
+            format!(
+                "create the group that is named, or correct `vhost-user-group` in the configuration and run `systemctl reload stria`; then \
+                 `stria start {name}`, unless it has started by itself"
+            ),
+            "do not take `vhost-user-group` out: virtual machines whose group it is could not connect",
+        ),
+        AdoptedState::Waiting if array.obstacle == Some(Obstacle::InUse) => (
+            "clients cannot reach the array until it starts",
+            format!(
+                "end the other user of the drive that is named, if it should not have it: the array is tried again by itself, and by `stria start {name}`"
+            ),
+            "do not end the other user of a drive by force: it may be writing",
+        ),
+        AdoptedState::Waiting if array.obstacle == Some(Obstacle::Silent) => (
+            "clients cannot reach the array until it starts",
+            "look at the drive that is named, its cable and its slot; the array is tried again when it answers".to_owned(),
+            "do not use --force before the drive is known to be lost: it may hold the newest data",
         ),
         AdoptedState::Waiting => (
             "clients cannot reach the array until it starts",
@@ -193,6 +223,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     }
     of_this.redundancy();
     of_this.read_only();
+    of_this.superblock_refused();
     of_this.mismatch();
     of_this.silent_members();
     of_this.members_without_space();
@@ -251,6 +282,7 @@ impl Collector<'_> {
         };
         match kind {
             MatterKind::ReadOnly => self.array.unreplayed.clone(),
+            MatterKind::SuperblockRefused => self.array.superblock_refused.clone(),
             MatterKind::Silent => {
                 self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
             }
@@ -427,6 +459,24 @@ impl Collector<'_> {
         );
     }
 
+    fn superblock_refused(&mut self) {
+        let Some(reason) = &self.array.superblock_refused else { return };
+        // The span reports it.
+        if self.array.spans.iter().any(|span| span.superblock_refused.is_some()) {
+            return;
+        }
+        self.push(
+            MatterKind::SuperblockRefused,
+            Vec::new(),
+            format!("writes fail: no member takes a superblock update ({reason})"),
+            "clients can read, and their writes and flushes fail",
+            "remove the cause that is named; the update is tried again every second, and writes go on once a drive takes it. If none does: \
+             copy off what you need, and replace the drives"
+                .into(),
+            "do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state",
+        );
+    }
+
     fn mismatch(&mut self) {
         if !view::found_mismatch(self.array) || !self.has_own_redundancy() {
             return;
@@ -511,6 +561,39 @@ impl Collector<'_> {
     }
 }
 
+/// What a part of the configuration that does not hold means, what to do, and what not to do.
+pub fn of_config(fault: &Condition) -> (&'static str, &'static str, &'static str) {
+    match fault.component.as_deref() {
+        Some(METRICS) => OF_METRICS,
+        Some(API) => OF_API,
+        _ => OF_NBD,
+    }
+}
+
+/// The port for metrics.
+const OF_METRICS: (&str, &str, &str) = (
+    "Prometheus gets no figures from this machine; the arrays and all other alarms work",
+    "look which program has the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
+     is a pause for clients. A port that is free again is taken within seconds",
+    "do not silence the alert on missing figures meanwhile: no other alert of Prometheus works without them",
+);
+
+/// The API over TCP.
+const OF_API: (&str, &str, &str) = (
+    "other machines cannot reach the API; the arrays are served, and the API on this machine",
+    "make the file that is named good, or free the port: the API is served over TCP within seconds. Or change the configuration, then `systemctl \
+     reload stria`; `stria config check` says whether it is good",
+    "do not pass the API on to other machines without TLS in its place: whoever reaches it could read and write",
+);
+
+/// Files for NBD over TCP.
+const OF_NBD: (&str, &str, &str) = (
+    "this part of the configuration does not work; the arrays are served without it",
+    "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
+     which is a pause for clients",
+    "do not open the port without TLS in its place: whoever reaches it could read and write",
+);
+
 /// Names the link that members of an array share which were lost or fell silent together: only the alarm knows it.
 pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<Item = &'a Condition> + Clone) {
     // The component of such an alarm is the link; that of others is a path.
@@ -524,6 +607,7 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
             MatterKind::NotServed
             | MatterKind::Silent
             | MatterKind::ReadOnly
+            | MatterKind::SuperblockRefused
             | MatterKind::Mismatch
             | MatterKind::NoSpace
             | MatterKind::Replaced => continue,
@@ -540,22 +624,27 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_explained_unless_it_was_stopped_on_purpose() {
-        let array = |state| AdoptedView {
+        let array = |state, obstacle| AdoptedView {
             name: "tank".into(),
             uuid: String::new(),
             state,
             text: "lacks the drive of slot 1".into(),
+            obstacle,
             drives: Vec::new(),
             again_in_s: None,
         };
-        for (state, wanted) in [
-            (AdoptedState::Served, None),
-            (AdoptedState::Stopped, None),
-            (AdoptedState::Waiting, Some("stria start tank")),
-            (AdoptedState::Absent, Some("stria release tank")),
-            (AdoptedState::Refused, Some("stria start tank")),
+        for (state, obstacle, wanted) in [
+            (AdoptedState::Served, None, None),
+            (AdoptedState::Stopped, None, None),
+            (AdoptedState::Waiting, Some(Obstacle::Drives), Some("starts it without them")),
+            (AdoptedState::Waiting, Some(Obstacle::InUse), Some("end the other user")),
+            (AdoptedState::Waiting, Some(Obstacle::Silent), Some("when it answers")),
+            (AdoptedState::Waiting, Some(Obstacle::Group), Some("create the group")),
+            (AdoptedState::Absent, None, Some("stria release tank")),
+            (AdoptedState::Refused, Some(Obstacle::Other), Some("stria start tank")),
+            (AdoptedState::Refused, Some(Obstacle::Group), Some("create the group")),
         ] {
-            let matter = not_served(&array(state));
+            let matter = not_served(&array(state, obstacle));
             assert_eq!(matter.is_some(), wanted.is_some(), "{state:?}");
             assert!(matter.is_none_or(|matter| matter.action.contains(wanted.unwrap_or_default())), "{state:?}");
         }
@@ -585,7 +674,9 @@ mod tests {
 
     #[test]
     fn each_state_has_its_matter_and_its_urgency() {
-        use MatterKind::{Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent};
+        use MatterKind::{
+            Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent, SuperblockRefused,
+        };
         use Urgency::{Critical, Notice, Warning};
         let sweep = |kind: &str| serde_json::json!({"kind": kind, "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
         let degraded = |left: usize, more: serde_json::Value| {
@@ -617,6 +708,8 @@ mod tests {
         assert_eq!(kinds(json(r#"{"/health": "failed", "/losses_survived": 0}"#)), [(Failed, Critical)]);
         assert_eq!(kinds(json(r#"{"/members/2/role": "failed", "/members/2/failure": "I/O error"}"#)), [(Replaced, Notice)]);
         assert_eq!(kinds(json(r#"{"/unreplayed": "no space", "/read_only": true}"#)), [(ReadOnly, Critical)]);
+        let refused = json(r#"{"/superblock_refused": "read-only", "/health": "degraded", "/losses_survived": 0}"#);
+        assert_eq!(kinds(refused), [(Degraded, Critical), (SuperblockRefused, Critical)]);
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
         assert_eq!(kinds(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);

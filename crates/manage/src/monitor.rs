@@ -21,6 +21,7 @@ pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::matter::METRICS;
 use crate::service::Service;
 use axum::extract::State;
 use axum::http::header;
@@ -36,7 +37,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use stria_alarm::{Condition, Counts, Event, Heartbeat, Message, Messenger, Outcome, Phase, Tracker};
+use stria_alarm::{Condition, Counts, Event, Heartbeat, JOURNAL, Message, Messenger, Outcome, Phase, Tracker};
 use stria_health::{DriveHealth, HealthConfig, SlowMember};
 use stria_terminal::Failure;
 use tokio::sync::watch;
@@ -47,8 +48,6 @@ const GLANCE_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// The pause before the port for metrics is tried again.
 const LISTEN_AGAIN_EVERY: Duration = Duration::from_secs(5);
-/// The part of the configuration with that port.
-pub const METRICS: &str = "[metrics]";
 /// The array of a message that is about none.
 const NO_ARRAY: &str = "none";
 /// An array of the configuration that is not served for so long is reported, unless `degraded-after` says otherwise.
@@ -222,6 +221,18 @@ impl Monitor {
         faults.iter().any(|fault| fault.component.as_deref() == Some(part))
     }
 
+    /// The parts of the configuration that do not hold now.
+    pub fn faults(&self) -> Vec<StandingView> {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let standing = self.standing();
+        let since = |fault: &Condition| {
+            let known =
+                standing.iter().find(|known| known.cause.event == fault.event && known.cause.component == fault.component);
+            known.map_or_else(crate::clock::now_s, |known| known.since_s)
+        };
+        faults.into_iter().map(|cause| StandingView { since_s: since(&cause), cause }).collect()
+    }
+
     /// Ends the alarm that a part of the configuration does not hold, if there is one.
     pub fn holds(&self, part: &str) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,6 +261,11 @@ impl Monitor {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Tracker> {
         self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channels by which people are told, whether they look or not.
+    pub fn told_by(&self) -> Vec<&'static str> {
+        self.messenger.names().into_iter().filter(|name| *name != JOURNAL).collect()
     }
 
     /// The causes that stand.

@@ -96,7 +96,7 @@ impl NbdOptions {
     /// The option or file that is wrong.
     pub fn check_for_daemon(&self) -> Result<(), Failure> {
         self.check_keys()?;
-        let told = |failure| Failure::Failed(format!("[nbd]: {failure}: {}", no_tls("NBD")));
+        let told = |failure| Failure::Failed(format!("[nbd]: {failure}: {} and the daemon restarts", no_tls("NBD")));
         self.tls_config().map(|_| ()).map_err(told)
     }
 
@@ -170,7 +170,7 @@ impl NbdOptions {
         local.listen.retain(|listen| matches!(listen.0, Listener::Unix(_)));
         let inherited = inherited()?.into_iter().filter(|socket| matches!(socket, Inherited::Unix(_)));
         let server = local.server_on(own, inherited.collect())?;
-        Ok((server, Some(format!("{failure}: {}", no_tls("NBD")))))
+        Ok((server, Some(format!("{failure}: {} and the daemon restarts", no_tls("NBD")))))
     }
 
     fn server_on(&self, own: &Path, inherited: Vec<Inherited>) -> Result<ServerHandle, Failure> {
@@ -194,7 +194,7 @@ impl NbdOptions {
 
 /// What follows for the daemon if files for TLS cannot be used.
 pub fn no_tls(of: &str) -> String {
-    format!("arrays and unix sockets are served, and {of} over TCP is not, until the file is good and the daemon restarts")
+    format!("arrays and unix sockets are served, and {of} over TCP is not, until the file is good")
 }
 
 /// The listening sockets that systemd passes to this process (`sd_listen_fds(3)`). They outlive it, so clients that connect while

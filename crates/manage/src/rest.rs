@@ -25,8 +25,10 @@ mod schedules;
 mod server;
 mod stream;
 mod summary;
+mod tcp;
 pub mod types;
 
 pub use machine::Machine;
 pub use parts::Rest;
 pub use server::start;
+pub use tcp::Tcp;

@@ -17,7 +17,7 @@ use crate::config::{Config, ReplacementConfig, RoutineConfig};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::view::{all_members, is_held, plain_event};
+use crate::view::{all_members, is_held, may_write, plain_event};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -559,7 +559,7 @@ fn is_redundant_itself(view: &ArrayView) -> bool {
 /// True if a scrub can begin: nothing else runs, and nothing is missing.
 fn may_scrub(view: &ArrayView) -> bool {
     let is_calm = |view: &&ArrayView| view.sweep.is_none() && !view.resync_pending;
-    let is_well = view.health == HealthView::Optimal && view.silent_s.is_none() && !view.paused && view.unreplayed.is_none();
+    let is_well = view.health == HealthView::Optimal && view.silent_s.is_none() && !view.paused && may_write(view);
     is_well && tree(view).iter().all(is_calm)
 }
 

@@ -37,6 +37,10 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         clean: status.clean && spans.iter().all(|span| span.clean),
         read_only: status.read_only,
         unreplayed: status.unreplayed.clone().or_else(|| spans.iter().find_map(|span| span.unreplayed.clone())),
+        superblock_refused: {
+            let of_span = || spans.iter().find_map(|span| span.superblock_refused.clone());
+            status.superblock_refused.clone().or_else(of_span)
+        },
         trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
         measuring: false,
@@ -126,6 +130,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         clean: false,
         read_only: false,
         unreplayed: None,
+        superblock_refused: None,
         trim_zeroes: false,
         paused: false,
         measuring: false,
@@ -260,6 +265,8 @@ fn headline(view: &ArrayView) -> String {
         parts.push(format!(
             "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop and serve it again"
         ));
+    } else if let Some(reason) = &view.superblock_refused {
+        parts.push(format!("WRITES FAIL: no member takes a superblock update ({reason})"));
     } else if !without_room.is_empty() {
         parts.push(format!("NO SPACE on {}: writes that need space there fail until some is freed", without_room.join(", ")));
     }
@@ -370,7 +377,12 @@ pub fn found_mismatch(view: &ArrayView) -> bool {
 pub fn needs_attention(view: &ArrayView) -> bool {
     let members = all_members(view);
     let lacks = members.iter().any(|member| member.no_room || unanswered_ms(member).is_some());
-    lacks || view.unreplayed.is_some() || found_mismatch(view)
+    lacks || view.unreplayed.is_some() || view.superblock_refused.is_some() || found_mismatch(view)
+}
+
+/// False if writes fail for a reason of the array's own.
+pub fn may_write(view: &ArrayView) -> bool {
+    view.unreplayed.is_none() && view.superblock_refused.is_none()
 }
 
 /// The redundancy of the array, or of a span, if it cannot tell which side is wrong.

@@ -188,6 +188,64 @@ fn a_full_file_system_is_told_until_writes_find_space() {
     assert_eq!(sink.alarms(), ["raised NoSpace -", "cleared NoSpace -"]);
 }
 
+/// Makes a file immutable or mutable again: an open file of ext4 or XFS takes no writes meanwhile.
+fn set_immutable(file: &str, is_immutable: bool) -> bool {
+    let flag = if is_immutable { "+i" } else { "-i" };
+    let done = Command::new("chattr").args([flag, file]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
+    done.is_ok_and(|done| done.status.success())
+}
+
+/// The images of a test, which are mutable again when it ends.
+struct Immutable<'a>(&'a [String]);
+
+impl Drop for Immutable<'_> {
+    fn drop(&mut self) {
+        for image in self.0 {
+            set_immutable(image, false);
+        }
+    }
+}
+
+/// One of the two is dropped, and no superblock says so. Reads go on.
+#[test]
+fn members_that_take_no_superblock_are_told_until_one_takes_one() {
+    let (place, sink) = (Place::new(), Sink::http());
+    let images = place.images(2, 32 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let url = format!("http://{}/", sink.address);
+    let serve = place.serve(&[&images[0], &images[1], "--alarm-webhook", &url]);
+    let mut client = serve.client("tank");
+    place.settled("tank");
+    let _mutable_again = Immutable(&images);
+    if !images.iter().all(|image| set_immutable(image, true)) {
+        return may_skip("no file can be made immutable", "run as root, with temporary files on ext4 or XFS");
+    }
+    client.send_writes(&[(0, vec![7; 65536])]).expect("it is taken");
+    assert_ne!(client.reply().expect("an answer").1, 0, "nothing says which member it is on");
+    sink.wait_for_alarm("raised SuperblockRefused -");
+    assert!(client.read(0, 65536).expect("it answers").iter().all(|&byte| byte == 0), "reads go on");
+    let status = place.run(&["status", "tank"]);
+    assert!(status.stdout.contains("WRITES FAIL: no member takes a superblock update"), "{}", status.stdout);
+    let explained = place.run(&["explain", "tank"]);
+    assert_eq!(explained.code, 3, "{}", explained.stdout);
+    assert!(
+        explained.stdout.contains("tried again every second") && explained.stdout.contains("do not stop the array"),
+        "{}",
+        explained.stdout
+    );
+    assert!(images.iter().all(|image| set_immutable(image, false)));
+    sink.wait_for_alarm("cleared SuperblockRefused -");
+    client.send_writes(&[(0, vec![8; 65536])]).expect("it is taken");
+    assert_eq!(client.reply().expect("an answer").1, 0);
+    assert!(!place.run(&["explain", "tank"]).stdout.contains("superblock"));
+    drop(client);
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    let mut alarms = sink.alarms();
+    assert!(alarms.remove(0).starts_with("raised Fail "), "one of the two was dropped");
+    assert_eq!(alarms, ["raised SuperblockRefused -", "cleared SuperblockRefused -"]);
+}
+
 /// `stria alarm test` reaches mail, webhook, program and journal, and names the one that does not work; the heartbeat beats.
 #[test]
 fn every_channel_is_reached_and_one_that_is_not_is_named() {

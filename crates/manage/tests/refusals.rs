@@ -162,6 +162,9 @@ fn drives_that_carry_something_are_refused() {
     let foreign = contents(&images[3..]);
     place.run(&["add", "tank", &images[3]]).refused(4, &["ext4", "--force"]);
     place.run(&["replace", "tank", &images[0], &images[3]]).refused(4, &["ext4", "--force"]);
+    // An answer in advance is no answer to a question that names what is lost.
+    place.run(&["add", "tank", &images[3], "--yes"]).refused(4, &["ext4", "--force"]);
+    place.run(&["replace", "tank", &images[0], &images[3], "-y"]).refused(4, &["ext4", "--force"]);
     assert!(foreign == contents(&images[3..]));
     place.ok(&["add", "tank", &images[3], "--force"]);
     drop(serve);

@@ -624,6 +624,65 @@ fn port(place: &Place) -> String {
     }
 }
 
+/// The summary, once `is_so` is true of it.
+fn summary_when(place: &Place, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let summary = ask(place, "/summary", None).body;
+        if is_so(&summary) {
+            return summary;
+        }
+        assert!(Instant::now() < end, "{what}: {summary:#}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The first screen says what does not work, and TCP needs no restart.
+#[test]
+fn other_machines_come_once_the_files_are_good_and_the_port_is_free() {
+    let (place, _) = machine("");
+    let folder = place.path("tls");
+    let [cert, key, ca] =
+        ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(|name| folder.join(name).display().to_string());
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let configure = |listen: &[String]| {
+        let keys = format!("[api]\nlisten = {listen:?}\ntls-cert = {cert:?}\ntls-key = {key:?}\n");
+        fs::write(place.config(), text.replace("[api]\n", &keys)).expect("a file");
+    };
+    let any = "127.0.0.1:0".to_owned();
+    configure(std::slice::from_ref(&any));
+    let daemon = Daemon::start(&place);
+    let faulty = |summary: &Value| summary["matters"][0]["kind"] == "ConfigFault";
+    let summary = summary_when(&place, "no certificate", faulty);
+    let (sentence, matter) = (summary["sentence"].as_str().expect("a text"), &summary["matters"][0]);
+    assert!(sentence.starts_with("the configuration: [api]: ") && sentence.contains(&cert), "{summary:#}");
+    assert_eq!((&matter["array"], &matter["urgency"], &matter["drives"]), (&json!(""), &json!("critical"), &json!([])));
+    assert_eq!(summary["told_by"], json!([]), "no channel is configured");
+    // A bad file again, then good ones: no reload, no restart.
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(&cert, "no certificate").expect("a file");
+    let authority = Authority::with_both(&folder);
+    assert_eq!(authority.file("server-cert.pem").display().to_string(), cert);
+    let url = format!("https://localhost:{}/api/v1", port(&place));
+    assert_eq!(curl(&["--cacert", &ca, &url]).kind(), (401, "unauthorized"));
+    summary_when(&place, "its end", |summary| !faulty(summary));
+    // Another address, whose port is taken until later.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    configure(&[any, address.clone()]);
+    let told = place.ok(&["reload"]);
+    assert!(told.contains("[api] applies when the daemon restarts, but for addresses"), "{told}");
+    let summary = summary_when(&place, "no port", faulty);
+    assert!(summary["sentence"].as_str().is_some_and(|text| text.contains(&address)), "{summary:#}");
+    assert_eq!(curl(&["--cacert", &ca, &url]).status, 401, "the other address is served");
+    drop(taken);
+    summary_when(&place, "its end", |summary| !faulty(summary));
+    let url = format!("https://{}/api/v1", address.replace("127.0.0.1", "localhost"));
+    assert_eq!(curl(&["--cacert", &ca, &url]).status, 401);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 #[test]
 fn other_machines_come_by_tls_and_show_who_they_are() {
     let (place, drives) = machine("");

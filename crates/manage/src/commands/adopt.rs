@@ -4,7 +4,7 @@ use crate::api::AdoptedState;
 use crate::cli;
 use crate::client;
 use crate::config::edit::Edit;
-use crate::config::{self, Block, Config, Uuid};
+use crate::config::{self, Block, Config, Fault, Uuid};
 use crate::keeper::count_of;
 use crate::mdadm::keep_away;
 use crate::meant::{chosen, look};
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::path::Path;
 use stria_block::{shown, shown_sentence};
 use stria_host::sort_arguments;
-use stria_terminal::output::{print, print_json, say};
+use stria_terminal::output::{print, print_json, say, tell};
 use stria_terminal::{Failure, absolute};
 
 /// Gives an array to Stria.
@@ -88,24 +88,35 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
         }
         return Ok(u8::from(!is_owned && !udev));
     }
-    let config = Config::read(&path)?;
     match &command.action {
-        cli::ConfigAction::Check => {
-            // Groups are looked up, and certificates and keys are read, too.
-            config.check_groups().map_err(Failure::Failed)?;
-            config.nbd.options()?.check_for_daemon()?;
-            let api = config.api.options().map_err(Failure::Failed)?;
-            api.check().map_err(Failure::Failed)?;
-            read_tokens(&api.tokens).map_err(Failure::Failed)?;
-            let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
-            let count = config.arrays.len();
-            let belong = if count == 1 { "belongs" } else { "belong" };
-            let words = || format!("{} {there}; {} {belong} to Stria", path.display(), count_of(count));
-            say(json, words, || json!({"config": path, "arrays": count}));
-        }
-        cli::ConfigAction::Show => show(&config, json),
+        cli::ConfigAction::Check => return check(&path, json),
+        cli::ConfigAction::Show => show(&Config::read(&path)?, json),
         cli::ConfigAction::Owns { .. } => unreachable!("it is answered above"),
     }
+    Ok(0)
+}
+
+/// Lists every fault of the configuration, and of the files and groups that it names. The exit code: 1 if there is any.
+fn check(path: &Path, json: bool) -> Result<u8, Failure> {
+    let (config, mut faults) = Config::check(path)?;
+    let tokens = config.as_ref().map(|config| read_tokens(&config.api.tokens));
+    faults.extend(tokens.and_then(Result::err).map(|text| Fault { line: None, text }));
+    let shown = path.display();
+    if !faults.is_empty() {
+        for fault in faults.iter().filter(|_| !json) {
+            tell(&format!("{shown}{}", fault.after_name()));
+        }
+        if json {
+            print_json(&json!({"config": path, "faults": faults}));
+        } else if faults.len() > 1 {
+            tell(&format!("{shown} has {} faults", faults.len()));
+        }
+        return Ok(1);
+    }
+    let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
+    let count = config.map_or(0, |config| config.arrays.len());
+    let belong = if count == 1 { "belongs" } else { "belong" };
+    say(json, || format!("{shown} {there}; {} {belong} to Stria", count_of(count)), || json!({"config": path, "arrays": count}));
     Ok(0)
 }
 

@@ -1,7 +1,7 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
-use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, of_array};
-use crate::monitor::{METRICS, StandingView};
+use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, of_array, of_config};
+use crate::monitor::StandingView;
 use crate::{cli, client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -43,8 +43,8 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             name_link(&view.name, &mut of_view, open.iter().map(|alarm| &alarm.cause));
             matters.extend(of_view);
         }
-        let (of_config, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|alarm| alarm.cause.event == Event::ConfigFault);
-        faults = of_config;
+        let (of_file, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|alarm| alarm.cause.event == Event::ConfigFault);
+        faults = of_file;
         if !others.is_empty() {
             well = "nothing is wrong with the arrays; `stria alarm` lists the open alarms".into();
         }
@@ -65,7 +65,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     if json {
         let mut values: Vec<Value> = matters.iter().map(|matter| json!(matter)).collect();
         values.extend(faults.iter().map(|fault| {
-            let (means, action, avoid) = of_config(fault);
+            let (means, action, avoid) = of_config(&fault.cause);
             json!({"array": null, "kind": "config_fault", "urgency": Urgency::Critical, "what": fault.cause.text, "means": means,
                 "action": action, "avoid": avoid, "drives": [], "reason": null})
         }));
@@ -74,7 +74,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         let mut text = String::new();
         for fault in &faults {
             let _ = writeln!(text, "configuration: {}", shown_sentence(&fault.cause.text));
-            let (means, action, avoid) = of_config(fault);
+            let (means, action, avoid) = of_config(&fault.cause);
             for (title, sentence) in [("means", means), ("do", action), ("not now", avoid)] {
                 let _ = writeln!(text, "  {title:>7}  {sentence}");
             }
@@ -86,27 +86,6 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     }
     Ok(if matters.is_empty() && faults.is_empty() { 0 } else { NOT_WELL })
 }
-
-/// What a part of the configuration that does not hold means, what to do, and what not to do.
-fn of_config(fault: &StandingView) -> (&'static str, &'static str, &'static str) {
-    if fault.cause.component.as_deref() == Some(METRICS) { OF_METRICS } else { OF_FILE }
-}
-
-/// The port for metrics.
-const OF_METRICS: (&str, &str, &str) = (
-    "Prometheus gets no figures from this machine; the arrays and all other alarms work",
-    "look which program has the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
-     is a pause for clients. A port that is free again is taken within seconds",
-    "do not silence the alert on missing figures meanwhile: no other alert of Prometheus works without them",
-);
-
-/// A file.
-const OF_FILE: (&str, &str, &str) = (
-    "this part of the configuration does not work; the arrays are served without it",
-    "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
-     which is a pause for clients",
-    "do not open the port without TLS in its place: whoever reaches it could read and write",
-);
 
 /// True if two matters differ in their drive only.
 fn is_alike(one: &Matter, other: &Matter) -> bool {

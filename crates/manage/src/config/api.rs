@@ -99,7 +99,7 @@ impl Api {
     /// # Errors
     /// The key that is invalid, and the remedy.
     pub fn check(&self) -> Result<(), String> {
-        self.with_groups(|_, _| None).map(drop)
+        self.without_groups().map(drop)
     }
 
     /// Checks the keys against each other, and looks up groups. One that is not found lets nobody in. Files are read by
@@ -121,9 +121,12 @@ impl Api {
         Ok(ApiOptions { unknown, ..options })
     }
 
-    /// True if certificate, key and authorities can be used, or none are named. Looks up no group.
-    pub fn files_hold(&self) -> bool {
-        self.with_groups(|_, _| None).is_ok_and(|options| options.server_config().is_ok())
+    /// Checks the keys against each other. No group is looked up, and none may enter.
+    ///
+    /// # Errors
+    /// The key that is invalid, and the remedy.
+    pub fn without_groups(&self) -> Result<ApiOptions, String> {
+        self.with_groups(|_, _| None)
     }
 
     fn with_groups(&self, mut find: impl FnMut(&str, &str) -> Option<u32>) -> Result<ApiOptions, String> {
@@ -191,12 +194,11 @@ impl ApiOptions {
         service_file(&self.pam_service).map(|_| ()).map_err(|fault| format!("[api] system-accounts: {fault}"))
     }
 
-    /// Checks certificate, key, authorities, and the PAM service, too.
+    /// Checks certificate, key and authorities.
     ///
     /// # Errors
     /// The file that cannot be used.
-    pub fn check(&self) -> Result<(), String> {
-        self.server_config().map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))?;
-        self.check_service()
+    pub fn check_files(&self) -> Result<(), String> {
+        self.server_config().map(drop).map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))
     }
 }

@@ -33,18 +33,56 @@ fn mistakes_are_named_with_their_line() {
         ("[daemon\n", ":1: ", ""),
         (&format!("{part}ublk = \"yes\"\n"), ":3: ", "ublkbN"),
         (&format!("{part}ublk-copy = \"kernel\"\n"), ":3: ", "driver"),
-        (&format!("{part}{part}"), ": ", "twice"),
-        (&format!("{part}lanes = 0\n"), ": ", "1 to 64"),
-        (&format!("{part}vhost-user = [\"tank.disk\"]\n"), ": ", "slash"),
-        ("[daemon]\nsearch = [\"images\"]\n", ": ", "slash"),
-        ("[nbd]\nlisten = [\"tank.sock\"]\n", ": ", "unix:PATH"),
-        ("[nbd]\ntls-ca = \"/ca\"\n", ": ", "tls-cert"),
+        (&format!("{part}{part}"), ":4: ", "twice"),
+        (&format!("{part}lanes = 0\n"), ":3: ", "1 to 64"),
+        (&format!("{part}vhost-user = [\"tank.disk\"]\n"), ":3: ", "slash"),
+        ("[daemon]\nsearch = [\"images\"]\n", ":2: ", "slash"),
+        ("[nbd]\nlisten = [\"tank.sock\"]\n", ":2: ", "unix:PATH"),
+        ("[nbd]\ntls-ca = \"/ca\"\n", ":1: ", "tls-cert"),
     ] {
         let error = Config::parse(text).expect_err(text);
         assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
     }
     let twins = format!("{part}name = \"a\"\n[[array]]\nuuid = \"{}\"\nname = \"a\"\n", UUID.replace('3', "4"));
     assert!(Config::parse(&twins).expect_err("one name").contains("both called \"a\""));
+}
+
+/// One fault after another took as many runs of `config check` as there were faults.
+#[test]
+fn all_faults_are_told_at_once() {
+    let other = UUID.replace('3', "4");
+    let text = format!(
+        "# a comment, in words: ä\n[daemon]\ndegraded-aftr = \"1s\" # a typo\nsearch = [\n  \"images\",\n]\n[daemn]\nx = 1\n\n[nbd]\nlisten = [\"tank.sock\"]\n\
+         mode = \"9\"\nclients = \"many\"\n\n[alarms]\nconsole = \"tty1\"\n[alarms.mail]\nto = 7\n\n[[array]]\nuuid = \"{UUID}\"\nname = \"tank\"\nlanes = 0\n\
+         ublk = \"yes\"\n\n[[array]]\nuuid = \"no\"\nlanes = 99\n\n[[array]]\nuuid = \"{other}\"\nname = \"tank\"\nvhost-user-group = \"no such group\"\n"
+    );
+    let (config, faults) = faults::of_file(&text);
+    let found: Vec<(Option<usize>, &str)> = faults.iter().map(|fault| (fault.line, fault.text.as_str())).collect();
+    let expected = [
+        (3, "degraded-aftr"),
+        (4, "[daemon] search: images must begin"),
+        (7, "daemn"),
+        (11, "unix:PATH"),
+        (12, "octal"),
+        (13, "[nbd] clients: invalid type"),
+        (16, "tty1"),
+        (18, "[alarms.mail] to: invalid type"),
+        (23, "1 to 64"),
+        (24, "ublkbN"),
+        (27, "[[array]] uuid: \"no\""),
+        (32, "both called"),
+        (33, "no such group"),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
+        assert!(*line == Some(expected_line) && text.contains(words), "{expected_line} {words}: {found:#?}");
+    }
+    // What is left of it is what could be read.
+    let names: Vec<Option<String>> = config.expect("it is TOML").arrays.into_iter().map(|array| array.name).collect();
+    assert_eq!(names, [Some("tank".into()), Some("tank".into())]);
+    // What is no TOML has one fault.
+    let (config, faults) = faults::of_file("[daemon]\nsearch = [\n[nbd\nx = 1\n");
+    assert!(config.is_none() && faults.len() == 1 && faults[0].line.is_some(), "{faults:?}");
 }
 
 #[test]
@@ -72,7 +110,7 @@ fn a_group_that_is_not_there_is_no_fault_of_the_configuration() {
     let config = Config::parse(text).expect("arrays start all the same");
     let api = config.api.options().expect("it is good");
     assert!(api.admin_group.is_none() && api.unknown.len() == 1 && api.unknown[0].contains("[api] admin-group"), "{api:?}");
-    assert!(config.nbd.group().is_err_and(|error| error.contains("no such group")) && config.check_groups().is_err());
+    assert!(config.nbd.group().is_err_and(|error| error.contains("no such group")) && faults::of_file(text).1.len() == 3);
 }
 
 #[test]

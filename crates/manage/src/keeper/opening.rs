@@ -1,5 +1,6 @@
 //! One array of the configuration, from its drives to its clients.
 
+use crate::api::Obstacle;
 use crate::config;
 use crate::directory::{GroupAnswer, begin_group};
 use crate::lane_spec::LaneSpec;
@@ -30,22 +31,25 @@ pub struct Opened {
 pub struct Refused {
     /// The reason in words.
     pub text: String,
-    /// True if another program uses a drive, or there is no such group, which may pass.
-    pub is_busy: bool,
+    /// Its kind. That another program uses a drive, or a group is not there, may pass.
+    pub obstacle: Obstacle,
     /// The drive that did not answer.
     pub silent: Option<PathBuf>,
 }
 
 impl Refused {
     fn new(error: impl std::fmt::Display) -> Self {
-        Self { text: error.to_string(), is_busy: false, silent: None }
+        Self { text: error.to_string(), obstacle: Obstacle::Other, silent: None }
     }
 }
 
 impl From<HostError> for Refused {
     fn from(error: HostError) -> Self {
         Self {
-            is_busy: matches!(&error, HostError::Drive(DriveError::Busy { .. })),
+            obstacle: match &error {
+                HostError::Drive(DriveError::Busy { .. }) => Obstacle::InUse,
+                _ => Obstacle::Other,
+            },
             silent: error.silent_drive().map(Path::to_owned),
             text: error.to_string(),
         }
@@ -76,7 +80,8 @@ pub fn open(
         None => (Some(SocketAccess::default()), None),
         // The name service may not know it yet while the machine boots: the start is tried again.
         Some(GroupAnswer::Known(group)) => {
-            let group = group.map_err(|error| Refused { is_busy: true, ..Refused::new(error) })?;
+            let no_group = |error| Refused { obstacle: Obstacle::Group, ..Refused::new(format!("vhost-user-group: {error}")) };
+            let group = group.map_err(no_group)?;
             (Some(of_group(group)), None)
         }
         Some(GroupAnswer::Late(answer)) => (None, Some(answer)),

@@ -451,6 +451,12 @@ fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition
             format!("array \"{name}\" takes no writes: the replay after the last crash ended early ({reason}); {what}"),
         );
     }
+    if let Some(reason) = &view.superblock_refused {
+        let text = format!(
+            "writes to array \"{name}\" fail: no member takes a superblock update ({reason}); `stria explain` says what to do"
+        );
+        so(Event::SuperblockRefused, None, text);
+    }
     let full: Vec<&str> = present(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
     if !full.is_empty() {
         let text =
@@ -765,6 +771,7 @@ mod tests {
             uuid: "1".into(),
             state: crate::api::AdoptedState::Waiting,
             text: "2 drives are missing".into(),
+            obstacle: Some(crate::api::Obstacle::Drives),
             drives: Vec::new(),
             again_in_s: None,
         };

@@ -15,6 +15,7 @@ use crate::config::{ApiOptions, Config};
 use crate::event_file::stored;
 use crate::monitor::StandingView;
 use std::sync::Arc;
+use stria_alarm::Event;
 
 /// What routes reach.
 pub struct Rest {
@@ -69,7 +70,11 @@ impl Rest {
     /// The machine in one sentence, and what is wrong.
     pub fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
         let events = [&self.past[..], &self.machine.service.events().since(0)].concat();
-        summary::summary(arrays, alarms, &events)
+        let monitor = &self.machine.monitor;
+        // The alarm of a fault that came twice lasts for an hour after its end: the fault itself tells.
+        let others = alarms.iter().filter(|alarm| alarm.cause.event != Event::ConfigFault).cloned();
+        let alarms: Vec<StandingView> = others.chain(monitor.faults()).collect();
+        summary::summary(arrays, &alarms, &events, &monitor.told_by())
     }
 
     /// Everything that changes.

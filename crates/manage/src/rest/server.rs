@@ -12,11 +12,12 @@ use super::parts::Rest;
 use super::route::{RawCall, Route};
 use super::routes::{document, routes};
 use super::stream::{self, Seen};
+use super::tcp::{Opened, Tcp};
 use super::types::{Action, Login, LoginWays, Via};
 use super::{page, reports};
 use crate::api::{ApiError, ApiErrorKind};
-use crate::config::ApiOptions;
-use crate::nbd::no_tls;
+use crate::config::{self, ApiOptions};
+use crate::matter::API;
 use crate::order_words::order_words;
 use crate::view::{self, cut};
 use axum::body::Body;
@@ -28,7 +29,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ServerConfig;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +41,7 @@ use stria_front::{SocketAccess, SocketFile};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -76,14 +77,22 @@ const REFUSALS_MAX: usize = 1024;
 /// How much the priority of its threads is below that of others.
 const NICE: i32 = 5;
 
-/// The server's thread.
-pub struct ApiServer(JoinHandle<()>);
+/// The running server.
+pub struct ApiServer {
+    thread: JoinHandle<()>,
+    tcp: Arc<Tcp>,
+}
 
 impl ApiServer {
+    /// Its addresses on TCP.
+    pub fn tcp(&self) -> Arc<Tcp> {
+        Arc::clone(&self.tcp)
+    }
+
     /// Waits for its end, for a bounded time. Then the socket's file is gone.
     pub fn finish(self, patience: Duration) {
         let end = Instant::now() + patience;
-        while !self.0.is_finished() && Instant::now() < end {
+        while !self.thread.is_finished() && Instant::now() < end {
             std::thread::sleep(patience / 100);
         }
     }
@@ -128,27 +137,19 @@ impl Refusals {
 }
 
 /// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
-pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
+pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
     let warn = |text: String| rest.machine.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
     let access =
         SocketAccess { mode: if options.group.is_some() || options.admin_group.is_some() { 0o660 } else { 0o600 }, group: None };
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
     let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
-    let tls = options.server_config().unwrap_or_else(|error| {
-        rest.machine.monitor.stand("[api]", format!("{error}: {}", no_tls("the API")));
-        None
-    });
     if let Err(fault) = options.check_service() {
         warn(fault);
     }
     options.unknown.iter().cloned().for_each(warn);
-    let mut tcp = Vec::new();
-    for address in options.listen.iter().filter(|_| tls.is_some()) {
-        let bound = std::net::TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        match bound {
-            Ok(listener) => tcp.push(listener),
-            Err(error) => warn(format!("{address} cannot be listened on: {error}")),
-        }
+    let (tcp, opened) = Tcp::new(&rest.machine.service, api);
+    if let Err(fault) = tcp.open() {
+        rest.machine.monitor.stand(API, fault);
     }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
@@ -156,36 +157,31 @@ pub fn start(rest: Arc<Rest>, options: &ApiOptions, socket: &Path) -> Option<Api
     let callers =
         tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name("api-callers").build();
     let callers = callers.map_err(|error| warn(error.to_string())).ok()?;
-    for listener in &tcp {
-        if let Ok(address) = listener.local_addr() {
-            rest.machine.service.events().push(view::plain_event("", "api", format!("the API is at https://{address}")));
-        }
-    }
     let mut hosts = options.hosts.clone();
     hosts.extend(["localhost", "127.0.0.1", "[::1]", "stria"].map(str::to_owned));
     hosts.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     let work = move || {
         // A system that refuses it only loses the courtesy.
         let _ = rustix::process::nice(NICE);
-        runtime.block_on(serve(rest, hosts, unix.as_ref(), tcp, tls, callers.handle().clone()));
+        runtime.block_on(serve(rest, hosts, unix.as_ref(), opened, callers.handle().clone()));
         runtime.shutdown_timeout(Duration::from_millis(100));
         callers.shutdown_timeout(Duration::from_millis(100));
         drop(unix);
     };
-    std::thread::Builder::new().name("api".into()).spawn(work).ok().map(ApiServer)
+    let thread = std::thread::Builder::new().name("api".into()).spawn(work).ok()?;
+    Some(ApiServer { thread, tcp })
 }
 
 async fn serve(
     rest: Arc<Rest>,
     hosts: Vec<String>,
     unix: Option<&SocketFile>,
-    tcp: Vec<std::net::TcpListener>,
-    tls: Option<Arc<ServerConfig>>,
+    mut opened: UnboundedReceiver<Opened>,
     callers: Handle,
 ) {
     let seen = watch::Sender::new(Seen::default());
     let over = rest.machine.service.shutdown().subscribe();
-    let looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
+    let mut looks = tokio::spawn(stream::look(Arc::clone(&rest), seen.clone()));
     let document = document().to_string();
     let server = Arc::new(Server {
         routes: routes(),
@@ -202,12 +198,15 @@ async fn serve(
         tasks.push(tokio::spawn(listen_unix(Arc::clone(&server), listener, over.clone())));
     }
     let connections = Arc::new(Mutex::new(Connections::default()));
-    for listener in tcp {
-        let (Some(tls), Ok(listener)) = (&tls, TcpListener::from_std(listener)) else { continue };
-        let acceptor = TlsAcceptor::from(Arc::clone(tls));
+    loop {
+        let (listener, tls) = tokio::select! {
+            Some(opened) = opened.recv() => opened,
+            _ = &mut looks => break,
+        };
+        let Ok(listener) = TcpListener::from_std(listener) else { continue };
+        let acceptor = TlsAcceptor::from(tls);
         tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, acceptor, Arc::clone(&connections), over.clone())));
     }
-    let _ = looks.await;
     for task in tasks {
         let _ = task.await;
     }

@@ -2,15 +2,17 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
-use crate::matter::{Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, name_link, not_served, of_array};
+use crate::matter::{
+    Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, name_link, not_served, of_array, of_config,
+};
 use crate::monitor::StandingView;
 use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
 
-/// Sums up. `events`: those that are known, the oldest first.
-pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventView]) -> Summary {
+/// Sums up. `events`: those that are known, the oldest first. `told_by`: the channels by which people are told.
+pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventView], told_by: &[&str]) -> Summary {
     let mut ranked: Vec<(u8, MatterView)> = arrays.iter().flat_map(|array| of(array, alarms, events)).collect();
     ranked.extend(alarms.iter().filter_map(|alarm| Some((rank_of(alarm.cause.event), of_alarm(alarm, arrays)?))));
     ranked.sort_by_key(|(rank, matter)| (std::cmp::Reverse(matter.urgency), *rank));
@@ -20,18 +22,23 @@ pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventVi
     let sentence = match &matters[..] {
         [] if count == 0 => "No array belongs to Stria on this machine yet.".to_owned(),
         [] => format!("All is well: {served} of {count} arrays are served, and nothing is wrong."),
-        [matter] => format!("{}: {}.", matter.array, matter.what.trim_end_matches('.')),
+        [matter] => format!("{}: {}.", subject(matter), matter.what.trim_end_matches('.')),
         [matter, rest @ ..] => {
             let more = rest.len();
             format!(
                 "{}: {}; {more} more {}.",
-                matter.array,
+                subject(matter),
                 matter.what.trim_end_matches('.'),
                 if more == 1 { "matter" } else { "matters" }
             )
         }
     };
-    Summary { urgency, sentence, well: well(arrays, events), matters }
+    let told_by = told_by.iter().map(|name| (*name).to_owned()).collect();
+    Summary { urgency, sentence, well: well(arrays, events), matters, told_by }
+}
+
+fn subject(matter: &MatterView) -> &str {
+    if matter.array.is_empty() { "the configuration" } else { &matter.array }
 }
 
 /// The matters of one array.
@@ -43,6 +50,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
             uuid: array.uuid.clone(),
             state: array.state,
             text: array.text.clone(),
+            obstacle: array.obstacle,
             drives: array.drives.clone(),
             again_in_s: array.again_in_s,
         })
@@ -87,6 +95,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         MatterKind::Rebuilding | MatterKind::Failed => (lost(), DEGRADED, vec![]),
         MatterKind::Paused => (lost(), DEGRADED, vec![Action::Resume { array: name() }]),
         MatterKind::ReadOnly => (None, &[Event::ReadOnly], vec![]),
+        MatterKind::SuperblockRefused => (last(&["superblock_refused"]), &[Event::SuperblockRefused], vec![]),
         MatterKind::Mismatch => {
             let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
             (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
@@ -245,10 +254,14 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::MemberSilent
         | Event::NoSpace
         | Event::ReadOnly
+        | Event::SuperblockRefused
         | Event::Mismatch => return None,
-        // About no array: the alarm says it.
-        Event::ConfigFault
-        | Event::NewArray
+        Event::ConfigFault => {
+            let (means, action, avoid) = of_config(cause);
+            (means, action, avoid, vec![])
+        }
+        // Events that do not last.
+        Event::NewArray
         | Event::DeviceDisappeared
         | Event::RebuildStarted
         | Event::Rebuild(_)
@@ -256,8 +269,11 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::SpareActive
         | Event::TestMessage => return None,
     };
+    let is_of_config = cause.event == Event::ConfigFault;
+    // The component of a fault of the configuration is a part of that.
+    let drives = if is_of_config { Vec::new() } else { drives };
     Some(MatterView {
-        array: part.map_or_else(array, |part| part.name.clone()),
+        array: if is_of_config { String::new() } else { part.map_or_else(array, |part| part.name.clone()) },
         kind: MatterId::Alarm(cause.event),
         urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
         what: cause.text.clone(),
@@ -390,17 +406,30 @@ mod tests {
             entry("d", failed),
             entry("e", serde_json::json!({})),
         ];
-        let found = summary(&arrays, &[alarm(Event::Unreadable, "e", None)], &[]);
+        let found = summary(&arrays, &[alarm(Event::Unreadable, "e", None)], &[], &[]);
         let order: Vec<&str> = found.matters.iter().map(|matter| matter.array.as_str()).collect();
         assert_eq!(order, ["d", "e", "c", "b", "a"]);
         assert!(found.sentence.starts_with("d: "), "{}", found.sentence);
     }
 
     #[test]
+    fn a_fault_of_the_configuration_is_a_matter_of_no_array() {
+        let fault = alarm(Event::ConfigFault, "none", Some("[api]"));
+        let found = summary(&[entry("tank", serde_json::json!({}))], &[fault], &[], &["mail"]);
+        let [matter] = &found.matters[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (matter.array.as_str(), matter.kind, matter.urgency),
+            ("", MatterId::Alarm(Event::ConfigFault), Urgency::Critical)
+        );
+        assert!(matter.drives.is_empty() && matter.action.contains("reload"), "{matter:?}");
+        assert_eq!((found.sentence.as_str(), found.told_by), ("the configuration: so.", vec!["mail".to_owned()]));
+    }
+
+    #[test]
     fn an_alarm_offers_nothing_while_its_array_lacks_redundancy() {
         let found = |event, changes: serde_json::Value| {
             let drive = (event != Event::SparesMissing).then_some("/tank/0");
-            let found = summary(&[entry("tank", changes)], &[alarm(event, "tank", drive)], &[]);
+            let found = summary(&[entry("tank", changes)], &[alarm(event, "tank", drive)], &[], &[]);
             found.matters.into_iter().find(|matter| matter.kind == MatterId::Alarm(event)).expect("its matter")
         };
         let states = [
@@ -446,7 +475,7 @@ mod tests {
             if let Some(view) = &mut array.view {
                 view.members[1].role = "rebuilding".into();
             }
-            summary(&[array], &[], &[]).matters.remove(0)
+            summary(&[array], &[], &[], &[]).matters.remove(0)
         };
         let found = |missing: &[usize]| with(missing, &sweep);
         let ended = with(&[], &serde_json::Value::Null);

@@ -1,6 +1,6 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
-use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound};
+use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::Likeness;
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
@@ -124,7 +124,7 @@ pub enum MatterId {
 /// Something that is wrong.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MatterView {
-    /// The array or span.
+    /// The array or span; empty: it is about the configuration.
     pub array: String,
     /// The kind.
     pub kind: MatterId,
@@ -159,6 +159,8 @@ pub struct Summary {
     pub matters: Vec<MatterView>,
     /// The reasons why all else is well, in sentences.
     pub well: Vec<String>,
+    /// The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look.
+    pub told_by: Vec<String>,
 }
 
 /// A sweep that runs on an array or a span.
@@ -238,6 +240,8 @@ pub struct ArrayEntry {
     pub state: AdoptedState,
     /// The reason in words.
     pub text: String,
+    /// The kind of reason, of an array that waits or is refused.
+    pub obstacle: Option<Obstacle>,
     /// Its drives that are here.
     pub drives: Vec<String>,
     /// The seconds until it is looked at again, and starts without the drives that it lacks.

@@ -6,6 +6,7 @@
 use crate::api::{ArrayView, MemberView};
 use crate::config::ReplacementConfig;
 use crate::monitor::DriveEntry;
+use crate::view::may_write;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use stria_health::{DriveHealth, SlowMember, Verdict};
@@ -156,7 +157,7 @@ fn may_give(view: &ArrayView) -> bool {
     let is_filling = view.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
     let is_sweeping = view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild" || sweep.kind == "resync");
     let is_calm = !is_filling && !is_sweeping && !view.resync_pending && !view.paused;
-    is_calm && view.missing_slots.is_empty() && !view.read_only && view.unreplayed.is_none() && view.silent_s.is_none()
+    is_calm && view.missing_slots.is_empty() && !view.read_only && may_write(view) && view.silent_s.is_none()
 }
 
 #[cfg(test)]
