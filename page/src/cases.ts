@@ -142,7 +142,7 @@ const STATES: Record<MatterKind, Wording> = {
   }),
   paused: (view) => ({
     what: "case_paused",
-    means: left(view),
+    means: is_bare(view) ? "means_paused_bare" : "means_paused",
     todo: [has_all_drives(view) ? "do_resume_rebuild" : view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
     avoid: ["not_leave_paused"],
   }),
