@@ -1,6 +1,6 @@
 // What has happened: events, kept over restarts, and who ordered what.
 import { useState } from "preact/hooks";
-import { arrays, events, jobs } from "./live.ts";
+import { arrays, events, jobs, server_zone } from "./live.ts";
 import { JobLine } from "./first.tsx";
 import { zone } from "./format.ts";
 import { Refused, Told, When, useLoaded } from "./parts.tsx";
@@ -63,7 +63,7 @@ export function Activity() {
             <Line key={`${event.time_ms} ${event.sequence}`} event={event} />
           ))}
         </ol>
-        <p class="note">{t("times_of_events", { zone: zone() })}</p>
+        <p class="note">{t("times_of_events", { zone: zone(), server: server_zone() })}</p>
         {value?.more &&
           (limit < MOST ? (
             <div class="buttons">

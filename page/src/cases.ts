@@ -75,6 +75,9 @@ export const label = (member: { path: string }) => member.path.split("/").pop() 
 /** All that is wrong, the worst first. */
 export const cases = (state: State): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state.arrays));
 
+/** True if the reader has something to do: a rebuild ends by itself. */
+export const needs_reader = (one: Case) => one.severity !== "notice" && one.kind !== "rebuilding";
+
 function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
   const entry = arrays.find(({ name, view }) => name === matter.array || (view && family(view).some((part) => part.name === matter.array)));
   const view = (entry?.view && family(entry.view).find((part) => part.name === matter.array)) ?? null;
@@ -145,7 +148,7 @@ const STATES: Record<MatterKind, Wording> = {
   }),
   paused: (view) => ({
     what: "case_paused",
-    means: left(view),
+    means: is_bare(view) ? "means_paused_bare" : "means_paused",
     todo: [has_all_drives(view) ? "do_resume_rebuild" : view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
     avoid: ["not_leave_paused"],
   }),

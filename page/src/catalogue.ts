@@ -62,9 +62,9 @@ export const catalogue = of({
 
   times_here: ["Times are in your time zone, {zone}.", "Zeiten stehen in Ihrer Zeitzone, {zone}.", "Время указано в вашем часовом поясе, {zone}."],
   times_of_events: [
-    "Times are in your time zone, {zone}. A time inside a text is the server's.",
-    "Zeiten stehen in Ihrer Zeitzone, {zone}. Eine Zeit in einem Text ist die des Servers.",
-    "Время указано в вашем часовом поясе, {zone}. Время внутри текста – по часам сервера.",
+    "Times are in your time zone, {zone}. A time inside a text is in the server's, {server}.",
+    "Zeiten stehen in Ihrer Zeitzone, {zone}. Eine Zeit in einem Text gilt in der des Servers, {server}.",
+    "Время указано в вашем часовом поясе, {zone}. Время внутри текста – в часовом поясе сервера, {server}.",
   ],
 
   // The first screen
@@ -171,6 +171,16 @@ export const catalogue = of({
     "Чтение и запись того, что на них было, невозможны. Содержимое потерянных накопителей может быть единственным, что осталось.",
   ],
   case_paused: ["Array {array} has lost a drive, and its rebuild is paused.", "Verbund {array} hat ein Laufwerk verloren, und die Wiederherstellung ruht.", "Массив {array} потерял накопитель, восстановление приостановлено."],
+  means_paused: [
+    "Until the rebuild is resumed and complete, it survives {left} more {left|failure|failures}.",
+    "Bis die Wiederherstellung fortgesetzt und vollständig ist, übersteht er noch {left} {left|Ausfall|Ausfälle}.",
+    "Пока восстановление не возобновлено и не завершено, он выдержит ещё {left} {left|отказ|отказа|отказов}.",
+  ],
+  means_paused_bare: [
+    "Until the rebuild is resumed and complete, one more failure loses data.",
+    "Bis die Wiederherstellung fortgesetzt und vollständig ist, kostet ein weiterer Ausfall Daten.",
+    "Пока восстановление не возобновлено и не завершено, ещё один отказ приведёт к потере данных.",
+  ],
   case_silent: ["Array {array} does not answer.", "Verbund {array} antwortet nicht.", "Массив {array} не отвечает."],
   case_silent_means: ["It waits, most likely for a drive that hangs. Requests of clients wait as well.", "Er wartet, höchstwahrscheinlich auf ein Laufwerk, das hängt. Anfragen von Clients warten mit.", "Он ждёт, скорее всего, зависший накопитель. Запросы клиентов тоже ждут."],
   does_not_answer: ["no answer", "keine Antwort", "нет ответа"],
@@ -871,9 +881,9 @@ export const catalogue = of({
   schedules: ["Schedules", "Zeitpläne", "Расписания"],
   no_schedule: ["Nothing is done by schedule.", "Nichts geschieht nach Plan.", "По расписанию ничего не выполняется."],
   schedules_zone: [
-    "Last and next are in your time zone, {zone}. Schedules and hours are in the server's time zone.",
-    "Zuletzt und nächstes Mal stehen in Ihrer Zeitzone, {zone}. Zeitpläne und Stunden gelten in der Zeitzone des Servers.",
-    "Последний и следующий раз указаны в вашем часовом поясе, {zone}. Расписания и часы – в часовом поясе сервера.",
+    "Last and next are in your time zone, {zone}. Schedules and hours are in the server's, {server}.",
+    "Zuletzt und nächstes Mal stehen in Ihrer Zeitzone, {zone}. Zeitpläne und Stunden gelten in der des Servers, {server}.",
+    "Последний и следующий раз указаны в вашем часовом поясе, {zone}. Расписания и часы – в часовом поясе сервера, {server}.",
   ],
   last_time: ["Last", "Zuletzt", "Последний раз"],
   next_time: ["Next", "Nächstes Mal", "Следующий раз"],
@@ -890,7 +900,7 @@ export const catalogue = of({
   self_tests: ["Self-tests of drives", "Selbsttests der Laufwerke", "Самопроверка накопителей"],
   long_self_tests: ["Long self-tests of drives", "Lange Selbsttests der Laufwerke", "Полная самопроверка накопителей"],
   quiet_hours: ["Only in these hours", "Nur in diesen Stunden", "Только в эти часы"],
-  quiet_hours_hint: ["In the server's time zone; empty: at any time.", "In der Zeitzone des Servers; leer: jederzeit.", "В часовом поясе сервера; пусто: в любое время."],
+  quiet_hours_hint: ["In the server's time zone, {server}; empty: at any time.", "In der Zeitzone des Servers, {server}; leer: jederzeit.", "В часовом поясе сервера, {server}; пусто: в любое время."],
   never: ["never", "nie", "никогда"],
   each_week: ["each week", "jede Woche", "каждую неделю"],
   each_month: ["the first Sunday of each month, 1:00", "am ersten Sonntag jedes Monats, 1:00", "в первое воскресенье месяца, 1:00"],

@@ -621,6 +621,11 @@ export interface components {
             user: components["schemas"]["Who"];
             /** @description The version of the program. */
             version: string;
+            /**
+             * @description The daemon's time zone, in which schedules and quiet hours are: its name, such as `Europe/Berlin`, or its distance from UTC,
+             *     such as `UTC+01:00`.
+             */
+            zone: string;
         };
         /** @description Something that the daemon can do. */
         Action: {

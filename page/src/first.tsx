@@ -113,40 +113,44 @@ function CaseBody({ one }: { one: Case }) {
   const todo = steps_of(one, drives.value);
   return (
     <>
-      {(one.since_ms !== null || is_loss) && (
-      <dl class="facts">
-        {one.since_ms !== null && (
-          <div>
-            <dt>{t("since")}</dt>
-            <dd>
-              <When ms={one.since_ms} />
-              <small>
-                <Ago ms={one.since_ms} />
-              </small>
-            </dd>
-          </div>
-        )}
-        {view && is_loss && (
-          <div>
-            <dt>{t("more_failures")}</dt>
-            <dd class={view.losses_survived === 0 ? "bad" : ""}>
-              {view.losses_survived}
-              <small>{view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
-            </dd>
-          </div>
-        )}
-        {one.kind === "rebuilding" && task && (
-          <div>
-            <dt>{t("complete_again")}</dt>
-            <dd>
-              {ends !== null && task.kind === "rebuild" ? time(ends) : "–"}
-              <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
-            </dd>
-          </div>
-        )}
-      </dl>
+      {(one.since_ms !== null || is_loss || task) && (
+        <div class="standing">
+          {(one.since_ms !== null || is_loss) && (
+            <dl class="facts">
+              {one.since_ms !== null && (
+                <div>
+                  <dt>{t("since")}</dt>
+                  <dd>
+                    <When ms={one.since_ms} />
+                    <small>
+                      <Ago ms={one.since_ms} />
+                    </small>
+                  </dd>
+                </div>
+              )}
+              {view && is_loss && (
+                <div>
+                  <dt>{t("more_failures")}</dt>
+                  <dd class={view.losses_survived === 0 ? "bad" : ""}>
+                    {view.losses_survived}
+                    <small>{view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
+                  </dd>
+                </div>
+              )}
+              {one.kind === "rebuilding" && task && (
+                <div>
+                  <dt>{t("complete_again")}</dt>
+                  <dd>
+                    {ends !== null && task.kind === "rebuild" ? time(ends) : "–"}
+                    <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
+                  </dd>
+                </div>
+              )}
+            </dl>
+          )}
+          {task && <Progress task={task} />}
+        </div>
       )}
-      {task && <Progress task={task} />}
       <div class="case-body">
         {(view || one.reason) && (
           <section class="which">
@@ -168,47 +172,47 @@ function CaseBody({ one }: { one: Case }) {
             )}
           </section>
         )}
-        <div class="way-out">
-          <div class="do-dont">
-            <section>
-              <h3>
-                <Sign name="good" /> {t("what_to_do")}
-              </h3>
-              <ol>
-                {todo.map((say, index) => (
-                  <li key={index}>
-                    <Say it={say} />
-                  </li>
-                ))}
-              </ol>
-            </section>
-            <section class="dont">
-              <h3>
-                <Sign name="critical" /> {t("not_now")}
-              </h3>
-              <ul>
-                {one.avoid.map((say, index) => (
-                  <li key={index}>
-                    <Say it={say} />
-                  </li>
-                ))}
-              </ul>
-            </section>
-          </div>
-          <div class="buttons">
-            {remedy && (
-              <Act primary onClick={() => open_plan(remedy)}>
-                {t("plan_of", { action: action_word(remedy) })}
-              </Act>
-            )}
-            {view && (
-              <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
-                {t("see_array", { array: one.array })}
-              </a>
-            )}
-          </div>
+        <div class="do-dont">
+          <section>
+            <h3>
+              <Sign name="good" /> {t("what_to_do")}
+            </h3>
+            <ol>
+              {todo.map((say, index) => (
+                <li key={index}>
+                  <Say it={say} />
+                </li>
+              ))}
+            </ol>
+          </section>
+          <section class="dont">
+            <h3>
+              <Sign name="critical" /> {t("not_now")}
+            </h3>
+            <ul>
+              {one.avoid.map((say, index) => (
+                <li key={index}>
+                  <Say it={say} />
+                </li>
+              ))}
+            </ul>
+          </section>
         </div>
       </div>
+      {(remedy || view) && (
+        <div class={`buttons${remedy ? " stay" : ""}`}>
+          {remedy && (
+            <Act primary onClick={() => open_plan(remedy)}>
+              {t("plan_of", { action: action_word(remedy) })}
+            </Act>
+          )}
+          {view && (
+            <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
+              {t("see_array", { array: one.array })}
+            </a>
+          )}
+        </div>
+      )}
     </>
   );
 }

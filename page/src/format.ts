@@ -47,12 +47,17 @@ export function time(ms: number): string {
   return new Intl.DateTimeFormat(locale.value, options).format(ms);
 }
 
-/** The reader's time zone: its place, and its name at present. */
-export function zone(): string {
-  const format = new Intl.DateTimeFormat(locale.value, { timeZoneName: "short" });
-  const place = format.resolvedOptions().timeZone;
-  const name = format.formatToParts().find((part) => part.type === "timeZoneName")?.value;
-  return name === undefined || name === place ? place : `${place} (${name})`;
+/** A time zone, with its name at present: the reader's, or another by its place. */
+export function zone(place?: string): string {
+  try {
+    const format = new Intl.DateTimeFormat(locale.value, { timeZone: place, timeZoneName: "short" });
+    const shown = place ?? format.resolvedOptions().timeZone;
+    const name = format.formatToParts().find((part) => part.type === "timeZoneName")?.value;
+    return name === undefined || name === shown ? shown : `${shown} (${name})`;
+  } catch {
+    // The browser does not know the server's zone.
+    return place ?? "";
+  }
 }
 
 export const full_time = (ms: number) =>

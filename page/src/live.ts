@@ -3,7 +3,7 @@
 // One event stream brings all of it: the state when something changed, and a beat each second in which nothing did. What is not the
 // present is never shown as such: `silent_since` says since when, and everything that acts is closed meanwhile.
 import { batch, computed, signal } from "@preact/signals";
-import { now } from "./format.ts";
+import { now, zone } from "./format.ts";
 import * as server from "./server.ts";
 import type { About, ArrayEntry, ArrayView, Drive, Event, Job, State } from "./types.ts";
 import type { Source } from "./way.ts";
@@ -18,6 +18,8 @@ const DRIVES_EVERY_MS = 300_000;
 
 export const state = signal<State | null>(null);
 export const about = signal<About | null>(null);
+/** The server's time zone, in which schedules are. */
+export const server_zone = () => (about.value ? zone(about.value.zone) : "");
 export const drives = signal<Drive[] | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);

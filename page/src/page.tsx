@@ -4,6 +4,7 @@ import { type ComponentChildren, type VNode, options, render } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Activity } from "./activity.tsx";
 import { ArrayPage, Arrays } from "./array.tsx";
+import { needs_reader } from "./cases.ts";
 import { Create } from "./create.tsx";
 import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
@@ -85,7 +86,7 @@ function Page() {
     return () => removeEventListener("hashchange", move);
   }, []);
   if (login_needed.value) return <Login />;
-  const wrong = found.value.filter((one) => one.severity !== "notice").length;
+  const open = found.value.filter(needs_reader).length;
   return (
     <div class={`frame${silent_since.value === null ? "" : " silent"}`}>
       <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
@@ -108,10 +109,10 @@ function Page() {
               <a href={`#/${where}`} aria-current={where === place || (where === "arrays" && place === "create") ? "page" : undefined}>
                 <Sign name={sign} class="nav-sign" />
                 <span>{t(key)}</span>
-                {where === "" && wrong > 0 && (
+                {where === "" && open > 0 && (
                   <span class="count">
-                    {wrong}
-                    <span class="hidden"> {t("matters", { n: wrong })}</span>
+                    {open}
+                    <span class="hidden"> {t("matters", { n: open })}</span>
                   </span>
                 )}
               </a>
@@ -223,9 +224,9 @@ function Login() {
 
 effect(() => {
   document.documentElement.lang = language.value;
-  const worst = found.value.filter((one) => one.severity !== "notice").length;
+  const open = found.value.filter(needs_reader).length;
   const machine = about.value?.machine ? ` – ${about.value.machine}` : "";
-  document.title = silent_since.value !== null ? `${t("no_answer_short")}${machine}` : worst > 0 ? `(${worst}) ${t("matters", { n: worst })}${machine}` : `Stria${machine}`;
+  document.title = silent_since.value !== null ? `${t("no_answer_short")}${machine}` : open > 0 ? `(${open}) ${t("matters", { n: open })}${machine}` : `Stria${machine}`;
 });
 
 const root = document.getElementById("page");

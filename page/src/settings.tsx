@@ -1,7 +1,7 @@
 // Alarms with their test, the page's own settings, and the daemon's configuration.
 import { useEffect, useState } from "preact/hooks";
 import { now, time, zone } from "./format.ts";
-import { about, arrays, here, state } from "./live.ts";
+import { about, arrays, here, server_zone, state } from "./live.ts";
 import { found } from "./first.tsx";
 import { Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
@@ -219,7 +219,7 @@ function Schedules() {
   return (
     <section class="card">
       <h2>{t("schedules")}</h2>
-      <p class="soft">{t("schedules_zone", { zone: zone() })}</p>
+      <p class="soft">{t("schedules_zone", { zone: zone(), server: server_zone() })}</p>
       <Refused error={list_error} />
       {list?.length === 0 && <p class="soft">{t("no_schedule")}</p>}
       {list && list.length > 0 && (
@@ -267,7 +267,7 @@ function Schedules() {
               <input value={form.hours ?? ""} onInput={(event) => change({ hours: event.currentTarget.value })} autocomplete="off" placeholder="22:00-06:00" aria-describedby="hours-hint" />
             </label>
             <span id="hours-hint" class="soft">
-              {t("quiet_hours_hint")}
+              {t("quiet_hours_hint", { server: server_zone() })}
             </span>
           </div>
           <div class="buttons">

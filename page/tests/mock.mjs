@@ -115,6 +115,29 @@ export const SCENES = {
     scene.matters = [matter("tank", "silent", "critical", { since_ms: Date.now() - 600_000, reason: "before that: DEGRADED: slot 3 missing" })];
     return scene;
   },
+  /** The rebuild waits, and a spare is there. */
+  paused: () => {
+    const scene = SCENES.degraded();
+    Object.assign(scene.arrays[0].view, { paused: true });
+    scene.arrays[0].view.members.push(member(6, { path: "/dev/nvme12n1", slot: null, role: "spare" }));
+    scene.matters = [matter("tank", "paused", "critical", { since_ms: Date.now() - 2 * 3_600_000, drives: ["/dev/nvme3n1"], remedies: [{ action: "resume", array: "tank" }] })];
+    return scene;
+  },
+  /** The write log could not be replayed after a crash. */
+  read_only: () => {
+    const scene = SCENES.well();
+    const reason = "/dev/nvme2n1: reading the write log failed: I/O error";
+    Object.assign(scene.arrays[0].view, { read_only: true, unreplayed: reason });
+    scene.matters = [matter("tank", "read_only", "critical", { since_ms: Date.now() - 6 * 60_000, reason })];
+    return scene;
+  },
+  /** One member hangs; the array can do without it, and has a spare. */
+  member_silent: () => {
+    const scene = SCENES.well();
+    scene.arrays[0].view.members[2].waiting_ms = 180_000;
+    scene.matters = [matter("tank", "member_silent", "critical", { since_ms: Date.now() - 180_000, drives: ["/dev/nvme2n1"], remedies: [{ action: "fail", array: "tank", drive: "/dev/nvme2n1" }] })];
+    return scene;
+  },
   unseen: () => {
     const scene = SCENES.silent();
     Object.assign(scene.arrays[0].view, { level: "", health: "failed", members: [], missing_slots: [], size_bytes: 0, losses_survived: 0 });
@@ -184,7 +207,7 @@ export async function mock(scene_name, port = 0) {
     return { over_ms: 1000, total: { peer: "", requests_per_s: 21000 * swing, read_bytes_per_s: 1400 * swing * 2 ** 20, written_bytes_per_s: 390 * swing * 2 ** 20, in_flight: 37 }, clients: [], members, lanes: scene.lanes ?? [0.34 * swing, 0.21] };
   };
   const answers = {
-    "GET /api/v1": () => ({ version: "0.9.0", api: 1, machine: "box.example", boot: "1", time_ms: Date.now(), user: scene.user ?? USER }),
+    "GET /api/v1": () => ({ version: "0.9.0", api: 1, machine: "box.example", boot: "1", time_ms: Date.now(), zone: scene.zone ?? "Europe/Berlin", user: scene.user ?? USER }),
     "GET /api/v1/session": () => scene.user ?? USER,
     "GET /api/v1/state": state,
     "GET /api/v1/drives": () => scene.drives,

@@ -2,6 +2,7 @@
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
 use crate::checked::{ADVICE, ReadyDrive};
+use crate::choose::does_not_use;
 use crate::clock::unix_seconds_at_zero;
 use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
@@ -238,7 +239,7 @@ impl HostedArray {
         let is_it = |known: &HostedDrive| known.path == path || known.real_path == path;
         self.find(is_it).ok_or_else(|| {
             let known: Vec<String> = self.drives().map(|path| path.display().to_string()).collect();
-            HostError::Refused(format!("array \"{}\" does not use {}; it uses {}", self.name(), path.display(), known.join(", ")))
+            HostError::Refused(does_not_use(self.name(), path, &known))
         })
     }
 

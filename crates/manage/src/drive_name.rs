@@ -4,6 +4,7 @@ use crate::api::{ArrayView, MemberView};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::real_path_within;
+use stria_host::does_not_use;
 use stria_terminal::{Failure, absolute};
 
 /// How long a path may take to be looked up.
@@ -34,7 +35,7 @@ pub fn find(array: &ArrayView, word: &Path, prefer: Prefer) -> Result<PathBuf, F
     };
     let preferred: Vec<&&Drive> =
         found.iter().filter(|drive| (drive.member.role == "failed") == (prefer == Prefer::Failed)).collect();
-    let known = || drives.iter().map(Drive::words).collect::<Vec<_>>().join(", ");
+    let known = || drives.iter().map(Drive::words).collect::<Vec<_>>();
     match (&preferred[..], &found[..]) {
         ([only], _) => Ok(only.member.path.clone().into()),
         ([], [only]) => Ok(only.member.path.clone().into()),
@@ -42,7 +43,7 @@ pub fn find(array: &ArrayView, word: &Path, prefer: Prefer) -> Result<PathBuf, F
         ([first, rest @ ..], _) if rest.iter().all(|drive| drive.member.path == first.member.path) => {
             Ok(first.member.path.clone().into())
         }
-        (_, []) => Err(Failure::Failed(format!("array \"{}\" does not use {}; it uses {}", array.name, word.display(), known()))),
+        (_, []) => Err(Failure::Failed(does_not_use(&array.name, word, &known()))),
         _ => {
             let several: Vec<String> = found.iter().map(|drive| drive.words()).collect();
             Err(Failure::Failed(format!("\"{text}\" may mean {}: name the drive by its path", several.join(" or "))))

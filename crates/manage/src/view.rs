@@ -573,11 +573,11 @@ pub fn no_array_of_stria<T: AsRef<str>>(name: &str, known: &[T]) -> String {
     format!("no array \"{name}\" belongs to Stria ({}): `stria adopt` takes one", there_are(known))
 }
 
-/// The refusal of a drive that is no member, in the host's words.
+/// The refusal of a drive that is no member.
 pub fn does_not_use(view: &ArrayView, drive: &Path) -> String {
     let members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
     let known: Vec<&str> = members.map(|member| member.path.as_str()).collect();
-    format!("array \"{}\" does not use {}; it uses {}", view.name, drive.display(), known.join(", "))
+    stria_host::does_not_use(&view.name, drive, &known)
 }
 
 /// The beginning of a text, of so many bytes at most.

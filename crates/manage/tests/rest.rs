@@ -92,9 +92,10 @@ fn create(drives: &[String]) -> Value {
 #[test]
 fn what_was_planned_is_done_and_nothing_else() {
     let (place, drives) = machine("");
-    let daemon = Daemon::start(&place);
+    let daemon = Daemon::start_with(&place, &[("TZ", "XYZ-5:30")]);
     let about = ask(&place, "", None);
     assert_eq!((&about.body["user"]["role"], &about.body["user"]["via"]), (&json!("admin"), &json!("unix")), "{about:?}");
+    assert_eq!(about.body["zone"], "UTC+05:30", "{about:?}");
     let empty = ask(&place, "/summary", None).body;
     assert!(empty["sentence"].as_str().is_some_and(|text| text.contains("No array")), "{empty}");
     let free = ask(&place, "/drives", None).body;

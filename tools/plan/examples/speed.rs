@@ -60,10 +60,18 @@ fn main() {
 fn arrays() {
     let (drive, platform) =
         (profile::drive("p4510").expect("a drive").config, profile::platform("stria").expect("a platform").config);
-    let raid5 = Level::Raid5 { spans: 1 };
-    for (level, members, read_share) in
-        [(Level::Raid0, 4, 0.7), (Level::Raid10, 4, 0.7), (raid5, 6, 1.0), (raid5, 6, 0.7), (raid5, 6, 0.0)]
-    {
+    let (mix, all) = ([0.7].as_slice(), [1.0, 0.7, 0.0].as_slice());
+    let levels = [
+        (Level::Raid0, 4, mix),
+        (Level::Raid1, 2, mix),
+        (Level::Raid10, 4, mix),
+        (Level::Raid5 { spans: 1 }, 6, all),
+        (Level::Raid6 { spans: 1 }, 6, all),
+        (Level::Raid5 { spans: 2 }, 8, all),
+        (Level::Raid6 { spans: 2 }, 8, all),
+    ];
+    let loads = levels.into_iter().flat_map(|(level, members, shares)| shares.iter().map(move |&share| (level, members, share)));
+    for (level, members, read_share) in loads {
         let mut rig = Rig::new(platform.clone(), &vec![drive.clone(); members], level, 64 << 10, 1);
         rig.backplane().ssds().for_each(|drive| drive.jump_to_used(1));
         let span_bytes = (rig.size_sectors() * SECTOR_BYTES).min(16 << 30);

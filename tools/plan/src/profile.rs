@@ -371,11 +371,17 @@ pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
-    let Profile { key, name, config, parameters } = parse::<PlatformFile>(key, text)?;
-    let Some(config) = config.platform else {
+    let Profile { key, name, config, mut parameters } = parse::<PlatformFile>(key, text)?;
+    let Some(mut config) = config.platform else {
         let problem = "it has no table [platform]: a drive's profile goes with --drives".to_owned();
         return Err(ProfileError { key, problem });
     };
+    // An earlier `stria plan measure` wrote profiles without it.
+    if config.metadata && parameters.iter().all(|parameter| parameter.name != "hedges_reads") {
+        config.hedges_reads = true;
+        let source = "not in the profile: `metadata` is Stria's, and Stria's engine hedges reads (docs/MEMBERS.md)".to_owned();
+        parameters.push(Parameter { name: "hedges_reads".to_owned(), value: "true".to_owned(), origin: Origin::Sheet, source });
+    }
     match config.refusal() {
         Some(problem) => Err(ProfileError { key, problem }),
         None => Ok(Profile { key, name, config, parameters }),
@@ -419,6 +425,24 @@ mod tests {
     #[test]
     fn every_parameter_of_every_profile_has_a_source() {
         assert!(parameters().expect("all profiles parse").len() > 100);
+    }
+
+    #[test]
+    fn a_profile_that_an_earlier_measurement_wrote_hedges_reads_and_says_why() {
+        let stria = platform("stria").expect("there");
+        let now = platform_text(&stria);
+        let lines = |keep: fn(&&str) -> bool| now.lines().filter(keep).collect::<Vec<_>>().join("\n");
+        let of = |profile: &Profile<PlatformConfig>| {
+            let found = profile.parameters.iter().find(|parameter| parameter.name == "hedges_reads");
+            (profile.config.hedges_reads, found.map(|parameter| parameter.source.clone()).unwrap_or_default())
+        };
+        let before = parse_platform("here", &lines(|line| !line.starts_with("hedges_reads"))).expect("a profile");
+        assert!(of(&stria).0 && of(&before).0 && of(&before).1.starts_with("not in the profile: "), "{:?}", of(&before));
+        // What a profile says stands; a platform without Stria's metadata has no such reads.
+        let says = lines(|_| true).replace("hedges_reads = [true", "hedges_reads = [false");
+        assert!(!of(&parse_platform("here", &says).expect("a profile")).0);
+        let other = lines(|line| !line.starts_with("hedges_reads") && !line.starts_with("metadata"));
+        assert_eq!(of(&parse_platform("here", &other).expect("a profile")), (false, String::new()));
     }
 
     #[test]

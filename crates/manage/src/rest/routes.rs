@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use stria_host::{OpenOptions, find_readable};
+use stria_routine::{TimeZone, zone_text};
 
 /// The version of the API.
 const VERSION: u32 = 1;
@@ -195,6 +196,7 @@ fn about(call: Call<Nothing>) -> Result<About, ApiError> {
         machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         boot: call.rest.boot.clone(),
         time_ms: now_ms(),
+        zone: zone_text(i64::try_from(now_ms() / 1000).unwrap_or(i64::MAX), &TimeZone::system()),
         user: call.caller.who(),
     })
 }

@@ -82,6 +82,9 @@ pub struct About {
     pub boot: String,
     /// The daemon's clock, in milliseconds since 1970.
     pub time_ms: u64,
+    /// The daemon's time zone, in which schedules and quiet hours are: its name, such as `Europe/Berlin`, or its distance from UTC,
+    /// such as `UTC+01:00`.
+    pub zone: String,
     /// The caller.
     pub user: Who,
 }

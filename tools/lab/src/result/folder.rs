@@ -8,6 +8,7 @@ use super::{FORMAT, Manifest, Note, Point, Record, ResultError, Series};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The most records, rounds and steps; a run has far fewer. Pages of several runs add their numbers.
@@ -38,7 +39,16 @@ impl Run {
     /// It is not a run folder, or a newer program wrote it.
     pub fn open(folder: &Path) -> Result<Self, ResultError> {
         let path = folder.join("manifest.json");
-        let manifest: Manifest = inside::read_json(folder, "manifest.json")?;
+        let manifest: Manifest = inside::read_json(folder, "manifest.json").map_err(|error| match error {
+            ResultError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                let problem = match folder.exists() {
+                    true => "is no run's folder, as it has no manifest.json; name a folder that `stria lab run`, `replay` or `import` wrote",
+                    false => "there is no such folder; name one that `stria lab run`, `replay` or `import` wrote",
+                };
+                ResultError::Content { path: folder.to_path_buf(), problem: problem.into() }
+            }
+            other => other,
+        })?;
         if manifest.format > FORMAT {
             let problem = format!("format {} is newer than this program ({FORMAT}); use a newer stria", manifest.format);
             return Err(ResultError::Content { path, problem });

@@ -4,6 +4,7 @@ use crate::fuzz::sample;
 use serde_json::json;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use stria_lab::compare::compare;
 use stria_lab::import::{Request, import};
 use stria_lab::result::Run;
 use stria_lab::{export, report};
@@ -47,6 +48,24 @@ fn a_series_is_read_from_the_folder_or_not_at_all() {
         std::fs::rename(run.join(name), place.path().join(name)).expect("moved");
         symlink(place.path().join(name), run.join(name)).expect("a link");
         assert!(Run::open(&run).expect_err("a link").to_string().contains("link"), "{name}");
+    }
+}
+
+#[test]
+fn a_folder_without_a_run_is_named_with_what_to_name_instead() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (run, empty, missing) = (folder(place.path()), place.path().join("empty"), place.path().join("missing"));
+    std::fs::create_dir(&empty).expect("a folder");
+    for (folder, problem) in [(&empty, "is no run's folder, as it has no manifest.json"), (&missing, "there is no such folder")] {
+        let words = format!("{}: {problem}; name", folder.display());
+        let said = [
+            report::write(folder, &place.path().join("x.html")).expect_err("no run").to_string(),
+            compare(&run, folder).expect_err("no run").to_string(),
+            export::csv(std::slice::from_ref(folder), &place.path().join("csv")).expect_err("no run").to_string(),
+        ];
+        for said in said {
+            assert!(said.contains(&words) && !said.contains("os error"), "{said}");
+        }
     }
 }
 

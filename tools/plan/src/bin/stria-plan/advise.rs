@@ -44,7 +44,7 @@ impl Advise {
 /// # Errors
 /// Usage, if the requirements are invalid; failed, if no array meets them.
 pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> {
-    let mut wish = command.asked.wish()?;
+    let mut wish = command.asked.wish(quiet)?;
     (wish.capacity_bytes_min, wish.losses_min) = (command.capacity, command.survive);
     wish.budget = amount("--budget", command.budget)?;
     let bar = steps_bar(quiet);

@@ -16,6 +16,7 @@ use stria_plan::platform::PlatformConfig;
 use stria_plan::profile::{self, Origin, Parameter, Profile};
 use stria_terminal::Failure;
 use stria_terminal::output::{say, write_file};
+use stria_terminal::progress::{ProgressBar, steps_bar};
 
 /// 64 MiB in sectors: more than a processor's cache holds of all members.
 const MEMBER_SECTORS: u64 = 64 << 11;
@@ -85,7 +86,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn costs(time: Duration) -> Result<Costs, Failure> {
+fn costs(time: Duration, bar: &ProgressBar) -> Result<Costs, Failure> {
     let array = |level, metadata| {
         let members = (0..MEMBERS).map(|_| Box::new(RamDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>).collect();
         engine::over(level, STRIP_SECTORS, metadata, members).map_err(Failure::Failed)
@@ -93,10 +94,12 @@ fn costs(time: Duration) -> Result<Costs, Failure> {
     let mut arrays = [array(Level::Raid0, false)?, array(Level::Raid5, false)?, array(Level::Raid5, true)?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let round = time / (ROUNDS * arrays.len()) as u32;
+    bar.set_length((ROUNDS * arrays.len()) as u64);
     // Rounds alternate, so that a disturbance of the machine affects all three.
     for _ in 0..ROUNDS {
         for (index, (array, times)) in arrays.iter_mut().zip(&mut times).enumerate() {
             times.push(request_ns(&mut **array, index == 0, round)?);
+            bar.inc(1);
         }
     }
     let [one, four, logged] = times.map(median);
@@ -110,12 +113,15 @@ fn processor() -> String {
     model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The profile `stria` with this machine's processor time, measured for so long.
+/// The profile `stria` with this machine's processor time, measured for so long, with a progress bar unless `quiet`.
 ///
 /// # Errors
 /// Failed, if the engine refuses a request, which does not happen.
-pub fn platform(time: Duration) -> Result<Profile<PlatformConfig>, Failure> {
-    let Costs { client, member, log } = costs(time)?;
+pub fn platform(time: Duration, quiet: bool) -> Result<Profile<PlatformConfig>, Failure> {
+    let bar = steps_bar(quiet);
+    let costs = costs(time, &bar);
+    bar.finish_and_clear();
+    let Costs { client, member, log } = costs?;
     let mut profile = profile::platform("stria").map_err(Failure::failed)?;
     let processor = processor();
     let values = [("serial_ns", client + member), ("member_ns", member), ("log_ns", log)];
@@ -142,7 +148,7 @@ pub const TIME: Duration = Duration::from_secs(10);
 /// # Errors
 /// Failed, if the profile cannot be written.
 pub fn run(command: &Measure, as_json: bool) -> Result<u8, Failure> {
-    let profile = platform(Duration::from_secs(command.seconds))?;
+    let profile = platform(Duration::from_secs(command.seconds), as_json)?;
     write_file(&command.out, &profile::platform_text(&profile))?;
     let config = &profile.config;
     let words = || {

@@ -35,7 +35,7 @@ impl WhatIf {
 /// # Errors
 /// Usage, if there is no such array.
 pub fn answer(command: &WhatIf, quiet: bool) -> Result<(Wish, Vec<Variant>), Failure> {
-    let mut wish = command.asked.wish()?;
+    let mut wish = command.asked.wish(quiet)?;
     if !command.asked.names_strips() {
         wish.strips_kib = vec![wish.platform.config.strip_kib_min.max(64)];
     } else if wish.strips_kib.len() > 1 {

@@ -91,10 +91,10 @@ fn read(name: &str) -> Result<String, Failure> {
     })
 }
 
-fn platform(name: &str) -> Result<Profile<PlatformConfig>, Failure> {
+fn platform(name: &str, quiet: bool) -> Result<Profile<PlatformConfig>, Failure> {
     let usage = |error: ProfileError| Failure::Usage(error.to_string());
     match name {
-        "here" => here::platform(here::TIME),
+        "here" => here::platform(here::TIME, quiet),
         name if is_path(name) => profile::parse_platform(name, &read(name)?).map_err(usage),
         name => profile::platform(name).map_err(usage),
     }
@@ -168,7 +168,7 @@ impl WishArgs {
     ///
     /// # Errors
     /// Usage, where it is invalid.
-    pub fn wish(&self) -> Result<Wish, Failure> {
+    pub fn wish(&self, quiet: bool) -> Result<Wish, Failure> {
         let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
         let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
         if self.threads == 0 {
@@ -204,7 +204,7 @@ impl WishArgs {
         }
         let strips = self.strip.iter().map(|strip| strip >> 10).collect::<Vec<u64>>();
         let drive = drive(name)?;
-        let platform = platform(&self.platform)?;
+        let platform = platform(&self.platform, quiet)?;
         let calibration = self.calibrated.then(|| kept(&drive.key, &platform.key)).transpose()?;
         Ok(Wish {
             calibration,
