@@ -10,7 +10,7 @@
 //! checksum becomes unknown.
 
 use crate::region::{BLOCK_BYTES, BLOCK_SECTORS, Header, Region, decode_page, encode_page};
-use crate::table::{Table, parts};
+use crate::table::{PAGES_MAX, Table, parts};
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,6 +87,8 @@ enum Op {
     },
     SavePage {
         page: usize,
+        /// The settling waits for it. Otherwise memory is needed.
+        settles: bool,
     },
     SaveHeader {
         last: bool,
@@ -180,7 +182,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         let layer = Layer {
             groups: header.trusted_from.iter().map(group).collect(),
             dirty_count: 0,
-            table: Table::default(),
+            table: Table::new(PAGES_MAX),
             flushed: (read_only || !limits.volatile_cache).then_some(true),
             inner,
             name: name.into(),
@@ -207,6 +209,13 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             lacking: Vec::new(),
         };
         Self { layer: Rc::new(RefCell::new(layer)), limits: Rc::new(limits) }
+    }
+
+    /// Keeps at most so many pages of checksums in memory, each for 4 MiB of data, as long as no more are in use; 16384 otherwise.
+    #[must_use]
+    pub fn with_pages_max(self, pages_max: usize) -> Self {
+        self.layer.borrow_mut().table = Table::new(pages_max);
+        self
     }
 
     /// Text that ends every message about wrong blocks.
@@ -400,14 +409,14 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    fn save_page(&mut self, number: usize) {
+    fn save_page(&mut self, number: usize, settles: bool) {
         let page = self.table.page(number);
         (page.dirty, page.saving) = (false, true);
         let mut bytes = Buffer::zeroed(BLOCK_BYTES);
         encode_page(number, self.header.epoch, self.session, &page.sums, &mut bytes);
         let from = std::iter::once(bytes.freeze()).collect();
         let sector = self.region.page_sector(number);
-        self.send(Op::SavePage { page: number }, sector, BLOCK_SECTORS, Operation::Write { from, fua: false });
+        self.send(Op::SavePage { page: number, settles }, sector, BLOCK_SECTORS, Operation::Write { from, fua: false });
     }
 
     /// Begins to make groups clean that were last written some time ago; on closing, all of them.
@@ -442,16 +451,25 @@ impl<D: BlockDevice> Layer<D> {
             false => groups.iter().flat_map(|&group| self.table.dirty(self.pages_of(group))).collect(),
         };
         self.settling = Some(Settling { groups, started: self.now, last, pending: to_save.len(), synced: false, error: None });
-        to_save.into_iter().for_each(|page| self.save_page(page));
+        to_save.into_iter().for_each(|page| self.save_page(page, true));
         self.go_on_settling();
     }
 
     fn go_on_settling(&mut self) {
-        let Some(settling) = &mut self.settling else { return };
+        let Some(settling) = &self.settling else { return };
         if settling.pending > 0 || self.header_busy {
             return;
         }
         if settling.error.is_none() && !settling.synced {
+            // The flush must cover pages that are saved for lack of memory, too.
+            let is_saving = match settling.last {
+                true => self.table.is_saving(..),
+                false => settling.groups.iter().any(|&group| self.table.is_saving(self.pages_of(group))),
+            };
+            if is_saving {
+                return;
+            }
+            let settling = self.settling.as_mut().expect("just seen");
             settling.synced = true;
             if self.inner.limits().volatile_cache {
                 settling.pending = 1;
@@ -492,12 +510,12 @@ impl<D: BlockDevice> Layer<D> {
             Op::Look(_) => unreachable!("seen above"),
             Op::Pass { tag } => self.ended.push(Completion { tag, result, operation }),
             Op::LoadPage { page } => self.loaded(page, &result, &operation),
-            Op::SavePage { page } => {
+            Op::SavePage { page, settles } => {
                 let state = self.table.page(page);
                 state.saving = false;
                 state.dirty |= result.is_err();
-                if let Some(settling) = &mut self.settling {
-                    settling.pending = settling.pending.saturating_sub(1);
+                if let Some(settling) = self.settling.as_mut().filter(|_| settles) {
+                    settling.pending -= 1;
                     settling.error = settling.error.take().or(result.err());
                 }
                 self.go_on_settling();
@@ -539,7 +557,7 @@ impl<D: BlockDevice> Layer<D> {
         }
         let to_save = self.table.shrink();
         if self.flushed == Some(true) {
-            to_save.into_iter().for_each(|page| self.save_page(page));
+            to_save.into_iter().for_each(|page| self.save_page(page, false));
         }
     }
 

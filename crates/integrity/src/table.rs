@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Range, RangeBounds};
 
 /// 16384 pages are 64 MiB of checksums for 64 GiB of data. If there are more, the oldest are dropped.
-const PAGES_MAX: usize = 16384;
+pub(crate) const PAGES_MAX: usize = 16384;
 
 /// One page.
 pub(crate) struct Page {
@@ -24,10 +24,10 @@ pub(crate) struct Page {
 
 /// The pages in memory, by number. Their count follows from use, and not from the size of the drive, which may be a file of 8 EiB
 /// with nothing in it.
-#[derive(Default)]
 pub(crate) struct Table {
     pages: BTreeMap<usize, Page>,
     order: VecDeque<usize>,
+    pages_max: usize,
 }
 
 /// The pages of some blocks: page number, and the entries within it.
@@ -41,6 +41,10 @@ pub(crate) fn parts(blocks: &Range<u64>) -> impl Iterator<Item = (usize, Range<u
 }
 
 impl Table {
+    pub fn new(pages_max: usize) -> Self {
+        Self { pages: BTreeMap::new(), order: VecDeque::new(), pages_max }
+    }
+
     pub fn page(&mut self, page: usize) -> &mut Page {
         self.pages.get_mut(&page).expect("a page that is in use stays")
     }
@@ -75,7 +79,7 @@ impl Table {
     pub fn shrink(&mut self) -> Vec<usize> {
         let mut to_save = Vec::new();
         let mut looks = 64;
-        while self.order.len() > PAGES_MAX && looks > 0 {
+        while self.order.len() > self.pages_max && looks > 0 {
             looks -= 1;
             let number = self.order.pop_front().expect("it is not empty");
             let page = self.page(number);
@@ -83,7 +87,7 @@ impl Table {
                 self.pages.remove(&number);
                 continue;
             }
-            if page.ready && page.dirty && !page.saving && !page.used {
+            if page.ready && page.dirty && !page.saving && !page.used && !to_save.contains(&number) {
                 to_save.push(number);
             }
             page.used = false;
@@ -95,6 +99,11 @@ impl Table {
     /// Pages of a range that differ from the drive.
     pub fn dirty(&self, pages: impl RangeBounds<usize>) -> Vec<usize> {
         self.pages.range(pages).filter(|(_, page)| page.dirty && !page.saving).map(|(&number, _)| number).collect()
+    }
+
+    /// True if some of these pages are on their way to the drive.
+    pub fn is_saving(&self, pages: impl RangeBounds<usize>) -> bool {
+        self.pages.range(pages).any(|(_, page)| page.saving)
     }
 
     /// True if the drive has the current content of these pages.

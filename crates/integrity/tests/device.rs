@@ -11,6 +11,8 @@ use stria_integrity::*;
 
 #[path = "device/beside_writes.rs"]
 mod beside_writes;
+#[path = "device/few_pages.rs"]
+mod few_pages;
 #[path = "device/sparse.rs"]
 mod sparse;
 
