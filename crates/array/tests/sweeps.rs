@@ -142,6 +142,25 @@ fn a_rebuild_that_goes_on_leaves_the_resync_that_is_due() {
     }
 }
 
+/// R51: the sweep begins at the first row for the sake of the replacement. The other member is half full.
+#[test]
+fn a_replacement_beside_a_rebuild_that_goes_on_leaves_the_resync_that_is_due() {
+    for (lanes, filled) in [(1, 1024), (2, 1024), (2, 8192), (4, 8192)] {
+        let mut config = ArrayConfig { synced: Synced::up_to(0), ..config(Level::Raid5, 4) };
+        config.slots[1].member.as_mut().expect("it is there").recovered = Synced::UpTo(MemberSector::new(filled));
+        let replacement = MemberConfig { recovered: Synced::up_to(0), ..MemberConfig::in_sync(MemberId(4), SECTORS) };
+        config.slots[0].replacement = Some(replacement);
+        let mut world = World::of(&config, 1, lanes);
+        (0..5).for_each(|member| fill_with_noise(&mut world, MemberId(member)));
+        world.run_until("consistent", |status| {
+            status.synced == Synced::All && status.sweep.is_none() && status.slots[0] == Some(MemberId(4))
+        });
+        let held: Vec<Vec<u8>> = (1..5).map(|member| content(&world, MemberId(member))).collect();
+        let wrong = (0..bytes(SECTORS)).find(|&at| held.iter().fold(0, |sum, member| sum ^ member[at]) != 0);
+        assert_eq!(wrong, None, "filled to {filled}, on {lanes} lanes: parity");
+    }
+}
+
 /// Rows of a member that is back by the bitmap were bad before it left, and what lies there has not changed since.
 #[test]
 fn bad_blocks_of_a_member_that_is_back_are_filled_once_it_is_in_sync() {
