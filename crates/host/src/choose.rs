@@ -2,20 +2,13 @@
 
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
 
 /// A name without its host.
 pub fn short_name(full_name: &str) -> &str {
     full_name.split_once(':').map_or(full_name, |(_, name)| name)
-}
-
-/// The refusal of a drive that is no member of this array, with the names of those that are.
-pub fn does_not_use(array: &str, drive: &Path, members: &[impl AsRef<str>]) -> String {
-    let members: Vec<&str> = members.iter().map(AsRef::as_ref).collect();
-    let uses = if members.is_empty() { "no drive".to_owned() } else { members.join(", ") };
-    format!("array \"{array}\" does not use {}; it uses {uses}", drive.display())
 }
 
 /// Sorts the arguments into drives and array names: a drive has a slash in it or exists.

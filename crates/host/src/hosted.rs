@@ -2,7 +2,6 @@
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
 use crate::checked::{ADVICE, ReadyDrive};
-use crate::choose::does_not_use;
 use crate::clock::unix_seconds_at_zero;
 use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
@@ -526,4 +525,11 @@ impl SyncIo<'_, HostedArray> {
             Some(array) => Err(not_clean(array.name(), "its superblocks do not say \"clean\"")),
         }
     }
+}
+
+/// The refusal of a drive that is no member of this array, with the names of those that are.
+pub fn does_not_use(array: &str, drive: &Path, members: &[impl AsRef<str>]) -> String {
+    let members: Vec<&str> = members.iter().map(AsRef::as_ref).collect();
+    let uses = if members.is_empty() { "no drive".to_owned() } else { members.join(", ") };
+    format!("array \"{array}\" does not use {}; it uses {uses}", drive.display())
 }

@@ -26,11 +26,11 @@ mod rework;
 mod sync_io;
 
 pub use block_devices::block_devices;
-pub use choose::{choose, does_not_use, named, refusal, short_name, sort_arguments, stays_out};
+pub use choose::{choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{HostedArray, Notice, NoticeKind};
+pub use hosted::{HostedArray, Notice, NoticeKind, does_not_use};
 pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, LaneReport};
 pub use newcomer::OpenedDrive;
