@@ -17,7 +17,7 @@ use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
-use stria_tree::{Nested, PlannedMember, Provider, nest, plan_new};
+use stria_tree::{Nested, PlannedMember, Provider, nest, plan_known, plan_new};
 
 /// The way in which arrays are opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -241,9 +241,22 @@ fn plan(drives: Vec<(SyncDrive, Candidate)>, ring: &Ring, options: OpenOptions) 
 
 /// Opens an array that was just written on these drives, by its identity, for writing. It has no content yet.
 pub(crate) fn open_new(drives: Vec<SyncDrive>, uuid: &[u8; 16], ring: &Ring) -> Result<HostedArray, HostError> {
+    open_one(drives, ring, |opener, drives| plan_new(opener, drives, uuid))
+}
+
+/// Opens an array that has content, by its identity, for writing, without what lies on it. Nothing is forced.
+pub(crate) fn open_known(drives: Vec<SyncDrive>, uuid: &[u8; 16], ring: &Ring) -> Result<HostedArray, HostError> {
+    open_one(drives, ring, |opener, drives| plan_known(opener, drives, uuid))
+}
+
+fn open_one(
+    drives: Vec<SyncDrive>,
+    ring: &Ring,
+    plan: impl FnOnce(&mut Opener, Vec<(Candidate, SyncDrive)>) -> Result<ArrayPlan, HostError>,
+) -> Result<HostedArray, HostError> {
     let mut opener = Opener { ring, forget_checksums: false };
     let drives = drives.into_iter().map(|drive| (candidate_of(&drive), drive)).collect();
-    let (array, _) = HostedArray::bind(&plan_new(&mut opener, drives, uuid)?, ring, 0);
+    let (array, _) = HostedArray::bind(&plan(&mut opener, drives)?, ring, 0);
     array.activate();
     Ok(array)
 }

@@ -8,14 +8,14 @@ use crate::HostError;
 use crate::answers::open_each;
 use crate::candidate::candidate_of;
 use crate::examine::{refuse_twins, wipe, zero};
-use crate::open::open_new;
+use crate::open::open_known;
 use std::path::PathBuf;
 use stria_array::DriveSector;
 use stria_block::{BlockDevice, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
-use stria_format::md::superblock::SUPERBLOCK_BYTES;
-use stria_format::md::{Candidate, Change, Options, Superblock, assemble};
+use stria_format::md::superblock::{Role, SUPERBLOCK_BYTES};
+use stria_format::md::{Candidate, Change, Options, Superblock, assemble, uuid_text};
 use stria_tree::span_name;
 
 /// 1 MiB of the data is zeroed as well, where an array above or a file system has its superblock.
@@ -58,29 +58,19 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
 /// the same effect as in [`rename`]. Returns how many drives were written.
 ///
 /// # Errors
-/// The name is invalid, a span was not stopped cleanly, or a drive is in use or cannot be written.
+/// The name is invalid, a span was not stopped cleanly or lacks a member that took part when it last ran, or a drive is in use or cannot
+/// be written.
 pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: &str) -> Result<usize, HostError> {
     let usage = |error: CreateError| HostError::Usage(error.to_string());
     let set_name = name_bytes(name).map_err(usage)?;
     let names: Vec<String> = (0..spans.len()).map(|index| span_name(name, index)).collect();
     names.iter().try_for_each(|name| name_bytes(name).map(drop)).map_err(usage)?;
-    // All drives are locked and read before the first is written.
-    let mut locked = Vec::new();
-    for (uuid, paths) in spans {
-        let drives = lock_all(paths)?;
-        let is_clean = |candidate: &Candidate| candidate.found.as_ref().is_ok_and(|found| found.superblock.clean());
-        if let Some((_, candidate)) = drives.iter().find(|(_, candidate)| !is_clean(candidate)) {
-            let what = "its span was not stopped cleanly, or its first resync has not ended";
-            return Err(HostError::Refused(format!(
-                "{}: {what}: serve the array until that has ended, and stop it",
-                candidate.name
-            )));
-        }
-        locked.push((uuid, drives.into_iter().map(|(drive, _)| drive).collect::<Vec<_>>()));
-    }
+    // All drives are locked and judged before the first is written.
+    let locked = spans.iter().map(|(uuid, paths)| Ok((uuid, lock_span(uuid, paths)?)));
+    let locked: Vec<(&[u8; 16], Vec<SyncDrive>)> = locked.collect::<Result<_, HostError>>()?;
     for (uuid, drives) in locked {
         let ring = Ring::new()?;
-        let mut span = open_new(drives, uuid, &ring)?;
+        let mut span = open_known(drives, uuid, &ring)?;
         span.with_engine(|engine| engine.pause(true));
         let size_sectors = span.limits().size_sectors;
         span.sync_io(|io| {
@@ -102,6 +92,37 @@ pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: 
     }
     let renamed = spans.iter().zip(&names).map(|((uuid, paths), name)| rename(paths, uuid, name));
     renamed.sum()
+}
+
+/// Locks the drives of a span that is to be written through. What its current members say counts: a drive that was dropped may say
+/// "not clean" for ever.
+///
+/// A write would count as current on a stale member that takes part, and as missed on a good one that is absent. So nothing is forced, and no member
+/// may be absent that the span does not know as lost.
+fn lock_span(uuid: &[u8; 16], paths: &[PathBuf]) -> Result<Vec<SyncDrive>, HostError> {
+    let (drives, candidates): (Vec<SyncDrive>, Vec<Candidate>) = lock_all(paths)?.into_iter().unzip();
+    let (assemblies, _) = assemble(&candidates, &Options { read_only: true, ..Options::default() });
+    let Some(span) = assemblies.into_iter().find(|assembly| assembly.uuid == *uuid) else {
+        let text = format!("span {} is no longer on its drives: see `stria examine`", uuid_text(uuid));
+        return Err(HostError::Refused(text));
+    };
+    let refuse = |why: &str| Err(HostError::Refused(format!("span \"{}\" cannot be written: {why}", span.name)));
+    let start = span.outcome?;
+    if let Some(warning) = start.warnings.first() {
+        return refuse(warning);
+    }
+    let number = |&drive: &usize| Some(candidates[drive].found.as_ref().ok()?.superblock.header.dev_number as usize);
+    let here: Vec<usize> = start.drives.iter().filter_map(number).collect();
+    let mut roles = span.freshest.roles.iter().enumerate();
+    if roles.any(|(number, role)| matches!(role, Role::Slot(_)) && !here.contains(&number)) {
+        return refuse("a member that took part when it last ran is not here: attach it, or start the array once without it");
+    }
+    if !span.freshest.clean() {
+        let why =
+            "it was not stopped cleanly, or its first resync has not ended: serve the array until that has ended, and stop it";
+        return refuse(why);
+    }
+    Ok(drives)
 }
 
 /// Writes a superblock in place. The rest of its 4 KiB stays as it is.

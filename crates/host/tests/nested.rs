@@ -506,3 +506,76 @@ fn marks_are_on_spares_and_replacements_too() {
     stop(array);
     assert!(images.paths.iter().all(|path| is_marked(path)));
 }
+
+/// The two spans of an array over six drives: their identities, and the drives of each that are here.
+fn spans_on(paths: &[PathBuf], here: &[usize]) -> Vec<([u8; 16], Vec<PathBuf>)> {
+    let drives = |span: &[usize]| here.iter().filter(|index| span.contains(index)).map(|&index| paths[index].clone()).collect();
+    let uuid = |index: usize| {
+        let examined = examine(&[paths[index].clone()]).remove(0).expect("readable");
+        examined.candidate.found.expect("a member").superblock.header.set_uuid
+    };
+    vec![(uuid(0), drives(&[0, 1, 2])), (uuid(3), drives(&[3, 4, 5]))]
+}
+
+/// Before that, a rename started its spans with force: it took the stale member for a good one, and shut out the good one that was absent.
+#[test]
+fn a_rename_writes_to_no_stale_member_and_shuts_none_out_that_is_absent() {
+    let images = Images::new(6);
+    let uuid = images.make("tank", "50");
+    let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
+    let before = contents();
+    let refused = |here: &[usize]| {
+        let before = contents();
+        let error = rename_spans(&spans_on(&images.paths, here), &uuid, "lake").expect_err("a refusal").to_string();
+        assert!(contents() == before, "{error}, and something was written");
+        error
+    };
+    let error = refused(&[0, 2, 3, 4, 5]);
+    assert!(error.contains("tank-span0") && error.contains("took part when it last ran is not here"), "{error}");
+
+    // The first member is away while clients write, and comes back as it was: clean. The second is away then.
+    let mut array = opened(&images.paths[1..], OpenOptions::default());
+    write(&mut array, 0, &[0x5a; 1 << 20]);
+    stop(array);
+    let error = refused(&[0, 2, 3, 4, 5]);
+    assert!(error.contains("tank-span0") && error.contains("cannot start"), "{error}");
+    let error = refused(&[1, 2, 3, 5]);
+    assert!(error.contains("tank-span1"), "the first span is not written before the second is refused: {error}");
+
+    // A span that knows its member as lost is renamed, with the old one beside it or without.
+    assert!(fs::read(&images.paths[0]).expect("an image") == before[0], "it is as it was");
+    for (name, here) in [("lake", &[1, 2, 3, 4, 5][..]), ("pond", &[0, 1, 2, 3, 4, 5])] {
+        assert_eq!(rename_spans(&spans_on(&images.paths, here), &uuid, name).expect("it is renamed"), here.len());
+        let mut array = opened(&images.paths, OpenOptions::default());
+        assert_eq!(array.name(), name);
+        assert!(read(&mut array, 0, 2048) == [0x5a; 1 << 20], "the stale member stays out");
+        stop(array);
+    }
+}
+
+/// Before that, the superblock of any drive counted, also of one that the array had dropped under load.
+#[test]
+fn a_dropped_drive_that_was_not_stopped_cleanly_prevents_no_rename() {
+    let images = Images::new(6);
+    let uuid = images.make("tank", "50");
+    let mut array = opened(&images.paths, OpenOptions::default());
+    write(&mut array, 0, &[0x11; 1 << 20]);
+    let dropped = fs::read(&images.paths[0]).expect("an image");
+    stop(array);
+    let mut array = opened(&images.paths[1..], OpenOptions::default());
+    write(&mut array, 0, &[0x5a; 1 << 20]);
+    stop(array);
+    fs::write(&images.paths[0], dropped).expect("writable");
+    let examined = examine(&images.paths[..1]).remove(0).expect("readable");
+    assert!(!examined.candidate.found.expect("a member").superblock.clean(), "it was copied while clients wrote");
+    assert_eq!(rename_spans(&spans_on(&images.paths, &[0, 1, 2, 3, 4, 5]), &uuid, "lake").expect("it is renamed"), 6);
+    let mut array = opened(&images.paths, OpenOptions::default());
+    assert_eq!(array.name(), "lake");
+    assert!(read(&mut array, 0, 2048) == [0x5a; 1 << 20]);
+    stop(array);
+    // A span whose current members say so is refused still.
+    let mut array = opened(&images.paths[1..], OpenOptions::default());
+    write(&mut array, 0, &[0x66; 1 << 20]);
+    drop(array);
+    rename_spans(&spans_on(&images.paths, &[0, 1, 2, 3, 4, 5]), &uuid, "pond").expect_err("it was not stopped");
+}

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use stria_format::md::{Assembly, Verdict};
-use stria_host::short_name;
+use stria_host::{OpenOptions, find, short_name};
 use stria_terminal::Failure;
 
 /// How an array is to be served. What is not given stays as the configuration has it.
@@ -123,7 +123,8 @@ impl Renamed {
 /// Gives an array that is not served another name, on its drives and in the configuration at `path`.
 ///
 /// # Errors
-/// When another array has the name, or a drive is missing, in use, or cannot be written.
+/// When another array has the name, a drive is in use or cannot be written, or a span was not stopped cleanly or lacks a member that took part
+/// when it last ran.
 pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Failure> {
     let (uuid, arrays) = (Uuid(array.uuid), tree(assemblies, array));
     // Checked before the drives are written: another array may have the name here.
@@ -135,26 +136,35 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
         }
         None => None,
     };
-    let mut spans: Vec<&Assembly> = arrays.iter().copied().filter(|one| one.uuid != array.uuid).collect();
-    let drive_count = if spans.is_empty() {
-        stria_host::rename(&drives(&arrays), &array.uuid, new)?
-    } else {
-        if let Err(error) = &array.outcome {
-            return Err(Failure::Failed(format!("a rename needs all spans: {error}")));
-        }
-        // By their slots in the array above, which are their numbers.
-        let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
-        let slot_above =
-            |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
-        spans.sort_by_key(|span| (slot_above(span), span.name.clone()));
-        let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
-        stria_host::rename_spans(&spans, &array.uuid, new)?
+    let drive_count = match arrays.iter().all(|one| one.uuid == array.uuid) {
+        true => stria_host::rename(&drives(&arrays), &array.uuid, new)?,
+        false => rename_spans(&drives(&arrays), array.uuid, new)?,
     };
     let is_known = edit.is_some();
     if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
     }
     Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known })
+}
+
+/// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at again without.
+fn rename_spans(drives_here: &[PathBuf], uuid: [u8; 16], new: &str) -> Result<usize, Failure> {
+    let found = find(drives_here, OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    if let Some(error) = found.assemblies.iter().find_map(|one| one.outcome.as_ref().err()) {
+        return Err(Failure::Failed(format!("a rename needs all spans, and members that agree: {error}")));
+    }
+    let Some(array) = found.assemblies.iter().find(|one| one.uuid == uuid) else {
+        let text = format!("array {} is not on its drives any more: see `stria examine`", Uuid(uuid));
+        return Err(Failure::Failed(text));
+    };
+    // By their slots in the array above, which are their numbers.
+    let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
+    let slot_above =
+        |span: &Assembly| array.drives.iter().find(|drive| drive.name == span.name).and_then(|drive| slot(&drive.verdict));
+    let mut spans: Vec<&Assembly> = found.assemblies.iter().filter(|one| one.freshest.span_of == Some(uuid)).collect();
+    spans.sort_by_key(|span| (slot_above(span), span.name.clone()));
+    let spans: Vec<_> = spans.into_iter().map(|span| (span.uuid, drives(&[span]))).collect();
+    Ok(stria_host::rename_spans(&spans, &uuid, new)?)
 }
 
 /// Changes settings in the metadata of an array that is not served. `None`: none of the settings is in the metadata.

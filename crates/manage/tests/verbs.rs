@@ -76,6 +76,26 @@ fn an_array_over_spans_is_renamed_with_its_spans() {
     assert_eq!(place.status("pond")["full_name"], "pond");
 }
 
+/// Before that, a rename looked and started with force, so that a stale member took part in the place of the good one that was absent.
+#[test]
+fn a_rename_of_spans_needs_every_member_that_took_part() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(6, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "50", "--assume-clean"], &images));
+    // The first member was away for a run, and is back as it was; the second is away now.
+    let serve = place.serve(&all(&[], &images[1..]));
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    let here = [&images[..1], &images[2..]].concat();
+    let before = contents(&here);
+    place.run(&all(&["rename", "tank", "lake"], &here)).refused(1, &["tank-span0", "cannot start"]);
+    place.run(&all(&["import", "tank", "--name", "lake"], &here)).refused(1, &["tank-span0", "cannot start"]);
+    place.run(&all(&["rename", "tank", "lake"], &images[..5])).refused(1, &["tank-span1", "not here: attach it"]);
+    assert!(contents(&here) == before, "a refusal writes nothing");
+    place.ok(&all(&["rename", "tank", "lake"], &images));
+}
+
 #[test]
 fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     let place = Place::new();

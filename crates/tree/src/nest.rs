@@ -125,7 +125,7 @@ pub fn nest<P: Provider>(
     Ok(found)
 }
 
-/// Plans an array that was just written on these drives, by its identity. It has no content yet.
+/// Plans an array that was just written on these drives, by its identity. It has no content yet, so it starts with force.
 ///
 /// # Errors
 /// The array is not there or cannot start, or the provider failed.
@@ -134,13 +134,37 @@ pub fn plan_new<P: Provider>(
     drives: Vec<(Candidate, P::Drive)>,
     uuid: &[u8; 16],
 ) -> Result<Plan<P::Ready>, P::Error> {
+    plan_one(provider, drives, uuid, true)
+}
+
+/// Plans an array that has content, by its identity, without what lies on it and without force.
+///
+/// # Errors
+/// As [`plan_new`].
+pub fn plan_known<P: Provider>(
+    provider: &mut P,
+    drives: Vec<(Candidate, P::Drive)>,
+    uuid: &[u8; 16],
+) -> Result<Plan<P::Ready>, P::Error> {
+    plan_one(provider, drives, uuid, false)
+}
+
+fn plan_one<P: Provider>(
+    provider: &mut P,
+    drives: Vec<(Candidate, P::Drive)>,
+    uuid: &[u8; 16],
+    is_new: bool,
+) -> Result<Plan<P::Ready>, P::Error> {
     let mut sources = sources_of::<P>(drives);
-    let how = Options { force: true, take_back: false, read_only: true };
+    let how = Options { force: is_new, take_back: false, read_only: true };
     let (mut assemblies, _) = assemble(&candidates::<P>(&sources), &how);
     provider.begin_level(&mut assemblies);
     let missing = || {
-        let reason = "what was just written cannot be read back: look at the drives, and create it again".into();
-        AssembleError { array: uuid_text(uuid), kind: AssembleErrorKind::Damaged, reason }
+        let reason = match is_new {
+            true => "what was just written cannot be read back: look at the drives, and create it again",
+            false => "it is no longer on its drives: see `stria examine`",
+        };
+        AssembleError { array: uuid_text(uuid), kind: AssembleErrorKind::Damaged, reason: reason.into() }
     };
     let assembly = assemblies.iter().find(|assembly| assembly.uuid == *uuid).ok_or_else(missing)?;
     if let Err(error) = &assembly.outcome {
