@@ -18,7 +18,7 @@ pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offer
 
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, Obstacle};
 use crate::config::{self, Config, Uuid};
-use crate::service::{Held, Service};
+use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
 use crate::view;
 use drives::Drives;
@@ -110,6 +110,9 @@ impl Keeper {
             released: Vec::new(),
         };
         tell_of_members(&service, &wishes);
+        let waking = wishes.clone();
+        // Nobody waits for the answer, and a thread that has ended needs no call.
+        service.wake_with(move || drop(waking.send((Wish::LookForNeeds, channel().0))));
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
             work.scan();
             work.consider_all();
@@ -127,7 +130,10 @@ impl Keeper {
     pub fn adopted(&self) -> Vec<AdoptedView> {
         let mut shown = lock(&self.shown).clone();
         for view in shown.iter_mut().filter(|view| view.state == AdoptedState::Served && !self.service.serves(&view.name)) {
-            (view.state, view.text) = (AdoptedState::Stopped, stopped(&view.name));
+            (view.state, view.text, view.obstacle) = match self.service.unstarted(&view.name) {
+                Some(unstarted) => (AdoptedState::Waiting, unstarted.text, Some(Obstacle::Other)),
+                None => (AdoptedState::Stopped, stopped(&view.name), None),
+            };
         }
         shown
     }
@@ -374,9 +380,24 @@ impl Work {
         *lock(&self.shown) = self.arrays.iter().map(Entry::view).collect();
     }
 
-    /// Arrays that were stopped by a command are not started again by themselves.
+    /// Arrays that were stopped by a command are not started again by themselves. Those that were stopped to be changed are.
     fn note_stops(&mut self) {
-        for entry in self.arrays.iter_mut().chain(&mut self.released) {
+        for index in 0..self.arrays.len() {
+            let State::Served(opened) = &self.arrays[index].state else { continue };
+            if self.service.serves(&opened.name) {
+                continue;
+            }
+            match self.service.take_unstarted(&opened.name) {
+                Some(Unstarted { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
+                Some(Unstarted { text, silent: None }) => {
+                    self.arrays[index].busy = 0;
+                    let why = Reason::new(Obstacle::Other, format!("{text}; it is tried again"));
+                    self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
+                }
+                None => self.arrays[index].state = State::Stopped,
+            }
+        }
+        for entry in &mut self.released {
             if let State::Served(opened) = &entry.state
                 && !self.service.serves(&opened.name)
             {

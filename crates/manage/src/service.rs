@@ -44,6 +44,18 @@ type Names = Mutex<HashMap<String, String>>;
 /// Takes the path of a drive that has joined an array. Returns what there is to say about it.
 type Finder = Box<dyn Fn(&Path) -> Option<String> + Send + Sync>;
 
+/// Wakes the thread that starts arrays.
+type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// Why an array that was stopped to be changed did not start again.
+#[derive(Clone)]
+pub struct Unstarted {
+    /// The reason in words.
+    pub text: String,
+    /// The drive that did not answer.
+    pub silent: Option<PathBuf>,
+}
+
 /// The arrays of this process.
 pub struct Service {
     arrays: Mutex<Vec<Arc<Served>>>,
@@ -60,6 +72,10 @@ pub struct Service {
     finder: OnceLock<Finder>,
     /// Names of arrays that are stopped for a moment, to be changed.
     pausing: Mutex<BTreeSet<String>>,
+    /// Arrays that were stopped to be changed and did not start again, by their names.
+    unstarted: Mutex<BTreeMap<String, Unstarted>>,
+    /// Wakes the keeper, which starts those again; a `serve` has none.
+    waker: OnceLock<Waker>,
     /// Held while the firmware of a member is updated: one member at a time.
     updating: Mutex<()>,
     /// The error of the first array that did not stop cleanly.
@@ -96,6 +112,8 @@ impl Service {
             ledger: OnceLock::new(),
             finder: OnceLock::new(),
             pausing: Mutex::default(),
+            unstarted: Mutex::default(),
+            waker: OnceLock::new(),
             updating: Mutex::default(),
             failure: Mutex::default(),
         })
@@ -241,6 +259,7 @@ impl Service {
         // Remembers a first view, in case the array never answers.
         let _ = self.view(&served, STATUS_WITHIN);
         lock(&self.arrays).push(served);
+        lock(&self.unstarted).remove(name);
         Ok((ways, count))
     }
 
@@ -273,6 +292,21 @@ impl Service {
     /// True while an array is served under this name, also if it is stopped for a moment to be changed.
     pub fn serves(&self, name: &str) -> bool {
         lock(&self.pausing).contains(name) || lock(&self.arrays).iter().any(|served| served.name == name)
+    }
+
+    /// Has `waker` called when an array was stopped to be changed and did not start again.
+    pub fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let _ = self.waker.set(Box::new(waker));
+    }
+
+    /// Why an array that was stopped to be changed did not start again; `None`: it was stopped by a command, or is served.
+    pub fn unstarted(&self, name: &str) -> Option<Unstarted> {
+        lock(&self.unstarted).get(name).cloned()
+    }
+
+    /// The same, and leaves the array to the caller.
+    pub fn take_unstarted(&self, name: &str) -> Option<Unstarted> {
+        lock(&self.unstarted).remove(name)
     }
 
     /// Asks every lane of every array for an answer, for `patience` all together.

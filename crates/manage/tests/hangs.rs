@@ -328,6 +328,39 @@ fn stop_goes_on_without_a_drive_that_hangs() {
 }
 
 /// The array can do nothing without the drive. `stop` says so and ends.
+/// Before that, the array was stopped without the drive, and did not start again for it.
+#[test]
+fn a_pause_goes_on_without_a_drive_that_hangs() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let images = place.images(2, 24 << 20);
+    let slow = hanging.file().to_str().expect("a plain path").to_owned();
+    let drives = [&*images[0], &images[1], &slow];
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    write(&mut serve.client("tank"), 1);
+    hanging.signal("-STOP");
+    let mut client = serve.client("tank");
+    let writer = beside(move || {
+        let _ = client.send_writes(&[(0, vec![1; 65536])]);
+        let _ = client.reply();
+    });
+    place.wait_for("tank", "the drive to be seen to hang", |status| {
+        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 500)
+    });
+    place.ok(&["set", "tank", "--read-only", "on", "--force"]);
+    assert_eq!(place.status("tank")["health"], "degraded");
+    holds(&mut serve.client("tank"), 1);
+    let _ = writer.recv_timeout(PATIENCE);
+    hanging.signal("-CONT");
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains("the array stops without it") && log.contains("starts without this drive"), "{log}");
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
 #[test]
 fn stop_of_an_array_without_redundancy_does_not_wait_for_ever() {
     let (under, place) = (Place::new(), Place::new());

@@ -172,3 +172,64 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     assert!(status["bitmap"].is_null() && status["write"] == "through", "{status:#}");
     assert!(place.ok(&["events", "--orders"]).contains("change of settings (read-only off)"), "who did it is kept");
 }
+
+/// Before that, the start after the pause named the drive that was gone, and failed for it.
+#[test]
+fn a_drive_that_is_gone_at_the_pause_keeps_no_redundant_array_down() {
+    let place = Place::new();
+    let images = place.images(3, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    assert!(serve.client("tank").write(0, &example(13)).expect("it writes"));
+    std::fs::remove_file(drives[1]).expect("unplugged");
+    place.ok(&["set", "tank", "--read-only", "on", "--force"]);
+    let status = place.status("tank");
+    assert_eq!((&status["health"], &status["read_only"]), (&"degraded".into(), &true.into()), "{status:#}");
+    assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(13));
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains(&format!("{} does not exist", drives[1])) && log.contains("starts without this drive"), "{log}");
+}
+
+/// Before that, the daemon took an array that did not start after the pause for one that a command had stopped, and left it stopped for ever.
+#[test]
+fn the_daemon_starts_an_array_that_a_pause_left_stopped() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 32 * MIB);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "0"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let daemon = Daemon::start(&place);
+    assert!(serves_after(&place, 0), "it starts");
+    let kept = place.path("kept");
+    std::fs::rename(drives[1], &kept).expect("unplugged");
+    place.run(&["set", "tank", "--read-only", "on", "--force"]).refused(1, &["was stopped for a change and does not start"]);
+    let waiting = place.run(&["status", "tank"]);
+    assert!(waiting.stderr.contains("not served") && !waiting.stderr.contains("stria start tank` starts it"), "{waiting:?}");
+    std::fs::rename(&kept, drives[1]).expect("plugged in");
+    assert!(serves_after(&place, 20), "it is tried again");
+
+    // A stop that fails leaves it as after a power cut, and it is tried again as well.
+    let before = support::contents(&images);
+    drives.iter().for_each(|drive| std::fs::OpenOptions::new().write(true).open(drive).and_then(|f| f.set_len(0)).expect("cut"));
+    place.run(&["set", "tank", "--read-only", "on", "--force"]).refused(1, &["tank"]);
+    drives.iter().zip(before).for_each(|(drive, bytes)| std::fs::write(drive, bytes).expect("whole again"));
+    assert!(serves_after(&place, 20), "it is tried again");
+    daemon.signal("-TERM");
+}
+
+/// True if the daemon serves "tank" within so many seconds.
+fn serves_after(place: &Place, seconds: u64) -> bool {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    loop {
+        if place.run(&["status", "tank"]).stdout.contains("nbd") {
+            return true;
+        }
+        if std::time::Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}

@@ -5,18 +5,18 @@
 
 use super::caches::{drives_in_use, set_caches};
 use super::served::lock;
-use super::{Held, Served, Service};
+use super::{Held, Served, Service, Unstarted};
 use crate::api::{ApiError, ApiErrorKind, Done};
 use crate::settings::SettingsRequest;
 use crate::ublk::BlockSpec;
-use crate::{sockets, view};
-use std::path::PathBuf;
+use crate::{meant, sockets, view};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stria_drive::{DriveError, DriveKind};
 use stria_format::md::Change;
 use stria_front::Closing;
 use stria_front::ublk::UblkDevice;
-use stria_host::{ArrayReport, HostError, OpenOptions, PlannedArray};
+use stria_host::{ArrayReport, HostError, OpenOptions, PlannedArray, find_readable};
 
 impl Service {
     /// The settings of a served array; `None`: no array of this name is served.
@@ -94,7 +94,8 @@ impl Service {
         }
     }
 
-    /// Stops an array, changes its metadata, and starts it again in the same place. If the change fails, it is started as it was.
+    /// Stops an array, changes its metadata, and starts it again in the same place. If the stop or the change fails, it is started as it
+    /// was; if that fails as well, the keeper tries again.
     fn pause_for(
         &self,
         served: &Arc<Served>,
@@ -103,9 +104,15 @@ impl Service {
         changes: &[Change],
     ) -> Result<Arc<Served>, ApiError> {
         let name = &served.name;
+        Self::claim_stop(served)?;
         lock(&self.pausing).insert(name.clone());
         let outcome = self.restart(served, options, drives, changes);
         lock(&self.pausing).remove(name);
+        if self.unstarted(name).is_some()
+            && let Some(wake) = self.waker.get()
+        {
+            wake();
+        }
         outcome
     }
 
@@ -118,12 +125,16 @@ impl Service {
     ) -> Result<Arc<Served>, ApiError> {
         let present = |block: &UblkDevice| BlockSpec { id: Some(block.id()), copier: block.copier() };
         let (name, block) = (&served.name, lock(&served.block).as_ref().map(present));
-        self.stop_served(served, Closing::Disconnect, false)?;
+        let stopped = self.stop_claimed(served, Closing::Disconnect, false);
+        let drives = &self.drives_left(served, drives);
         let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
-        let changed = match changes.is_empty() {
-            true => Ok(false),
+        let changed = match &stopped {
+            Err(error) => {
+                Err(ApiError::new(error.kind, format!("array \"{name}\" was not changed, as its stop failed: {}", error.message)))
+            }
+            Ok(()) if changes.is_empty() => Ok(false),
             // Another program may open the drives once they are closed here.
-            false => sockets::once_free(|| stria_host::change(drives, changes, false), is_busy),
+            Ok(()) => sockets::once_free(|| stria_host::change(drives, changes, false), is_busy).map_err(ApiError::from),
         };
         let held = *lock(&served.held);
         let options = OpenOptions {
@@ -135,20 +146,37 @@ impl Service {
             drive_caches: held.drive_caches,
             ..options
         };
-        let planned = PlannedArray { drives: drives.to_vec(), ..served.planned.clone() };
+        let planned = PlannedArray { drives: drives.clone(), ..served.planned.clone() };
         let start = || self.start(&planned, name, options, served.how.clone(), block);
-        let started = sockets::once_free(start, is_busy).map_err(|error| {
+        sockets::once_free(start, is_busy).map_err(|error| {
             let text = format!("array \"{name}\" was stopped for a change and does not start again: {error}");
             self.events.push(view::plain_event(name, "warning", text.clone()));
+            let unstarted = Unstarted { text: text.clone(), silent: error.silent_drive().map(Path::to_owned) };
+            lock(&self.unstarted).insert(name.clone(), unstarted);
             ApiError::new(ApiErrorKind::Failed, text)
-        });
-        started?;
+        })?;
         for (path, access, serial) in lock(&served.disk_sockets).iter() {
             self.add_disk(name, path.clone(), *access, serial.clone())?;
         }
         self.listen().map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
         changed?;
         self.find(name)
+    }
+
+    /// Those of `drives` with which a stopped array starts. The stop may have failed one, and one may hang or be gone: named, it would prevent
+    /// the change and the start.
+    fn drives_left(&self, served: &Served, drives: &[PathBuf]) -> Vec<PathBuf> {
+        let options = OpenOptions { nested: served.options.nested, ..OpenOptions::default() };
+        let Ok((found, refused)) = find_readable(drives, options) else { return drives.to_vec() };
+        for error in refused {
+            let text = format!("{error}; array \"{}\" starts without this drive if it can", served.name);
+            self.events.push(view::plain_event(&served.name, "warning", text));
+        }
+        match found.arrays.into_iter().find(|array| array.uuid == served.uuid) {
+            Some(array) => array.drives,
+            // The start says why it cannot.
+            None => meant::drives(&found.assemblies.iter().collect::<Vec<_>>()),
+        }
     }
 }
 

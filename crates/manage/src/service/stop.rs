@@ -134,9 +134,20 @@ impl Service {
     /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes. `force`: even if the block device
     /// has users.
     pub(super) fn stop_served(&self, served: &Arc<Served>, closing: Closing, force: bool) -> Result<(), ApiError> {
+        Self::claim_stop(served)?;
+        self.stop_claimed(served, closing, force)
+    }
+
+    /// Takes the right to stop an array, which one caller gets.
+    pub(super) fn claim_stop(served: &Served) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
         }
+        Ok(())
+    }
+
+    /// [`Service::stop_served`] after [`Service::claim_stop`]: even after an error the array is served no more.
+    pub(super) fn stop_claimed(&self, served: &Arc<Served>, closing: Closing, force: bool) -> Result<(), ApiError> {
         self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
         served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
