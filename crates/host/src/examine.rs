@@ -24,6 +24,18 @@ pub struct Examined {
     pub candidate: Candidate,
 }
 
+impl Examined {
+    /// True if a drive is this one, and carries what this one carried. A drive that was plugged in may get the path and the number of one that left.
+    pub(crate) fn is_still(&self, info: &DriveInfo, candidate: &Candidate) -> bool {
+        let drive = |info: &DriveInfo| (info.path.clone(), info.identity, info.serial.clone(), info.model.clone());
+        let carries = |candidate: &Candidate| {
+            let header = candidate.found.as_ref().ok().map(|member| &member.superblock.header);
+            (candidate.size_sectors, header.map(|header| (header.set_uuid, header.device_uuid)), candidate.carries.clone())
+        };
+        drive(&self.info) == drive(info) && carries(&self.candidate) == carries(candidate)
+    }
+}
+
 /// Inspects drives. The result is an error if a drive cannot be opened or does not answer. Read errors are noted in the
 /// candidate.
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {

@@ -7,7 +7,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::candidate::candidate_of;
-use crate::examine::{refuse_twins, wipe, zero};
+use crate::examine::{Examined, refuse_twins, wipe, zero};
 use crate::open::open_known;
 use std::path::PathBuf;
 use stria_array::DriveSector;
@@ -169,12 +169,21 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
     Ok(differs)
 }
 
-/// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data.
+/// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data. `uuids`: the
+/// array and its spans, as they were confirmed.
 ///
 /// # Errors
-/// A drive is in use or cannot be written.
-pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
+/// A drive carries something else than a member of these, is in use or cannot be written.
+pub fn destroy(paths: &[PathBuf], uuids: &[[u8; 16]]) -> Result<(), HostError> {
     let drives = lock_all(paths)?;
+    // Between the question and the answer a path may have come to name another drive, and a drive another array.
+    let is_theirs = |candidate: &Candidate| {
+        let member = candidate.found.as_ref().ok();
+        member.is_some_and(|member| uuids.contains(&member.superblock.header.set_uuid))
+    };
+    if let Some((_, candidate)) = drives.iter().find(|(_, candidate)| !is_theirs(candidate)) {
+        return Err(is_another(&candidate.name, "carries no member of the array that was confirmed"));
+    }
     for (drive, _) in &drives {
         wipe(drive)?;
     }
@@ -191,21 +200,34 @@ pub fn destroy(paths: &[PathBuf]) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Removes every signature from these drives.
+/// Removes every signature from these drives. `seen`: as they were when that was confirmed.
 ///
 /// # Errors
-/// The cases of [`destroy`].
-pub fn wipe_drives(paths: &[PathBuf]) -> Result<(), HostError> {
-    wipe_drives_and(paths, || Ok::<_, HostError>(()))
+/// A drive is another or carries something else than was seen, is in use or cannot be written.
+pub fn wipe_drives(paths: &[PathBuf], seen: &[Examined]) -> Result<(), HostError> {
+    wipe_drives_and(paths, seen, || Ok::<_, HostError>(()))
 }
 
 /// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure leaves that
 /// was interrupted is no array any more.
 ///
 /// # Errors
-/// The cases of [`destroy`], and those of `erase`.
-pub fn wipe_drives_and<E: From<HostError>>(paths: &[PathBuf], erase: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+/// The cases of [`wipe_drives`], and those of `erase`.
+pub fn wipe_drives_and<E: From<HostError>>(
+    paths: &[PathBuf],
+    seen: &[Examined],
+    erase: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
     let drives = lock_all(paths)?;
+    let was_seen = |(drive, candidate): &(SyncDrive, Candidate)| seen.iter().any(|seen| seen.is_still(drive.info(), candidate));
+    if let Some((_, candidate)) = drives.iter().find(|drive| !was_seen(drive)) {
+        return Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed").into());
+    }
     drives.iter().try_for_each(|(drive, _)| wipe(drive))?;
     erase()
+}
+
+/// The refusal of a drive that changed since it was looked at.
+fn is_another(name: &str, how: &str) -> HostError {
+    HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }

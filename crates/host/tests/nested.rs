@@ -579,3 +579,42 @@ fn a_dropped_drive_that_was_not_stopped_cleanly_prevents_no_rename() {
     drop(array);
     rename_spans(&spans_on(&images.paths, &[0, 1, 2, 3, 4, 5]), &uuid, "pond").expect_err("it was not stopped");
 }
+
+/// Before that, `destroy` and `wipe` erased whatever lay on the paths when the question was answered.
+#[test]
+fn only_what_was_confirmed_is_destroyed_or_wiped() {
+    let images = Images::new(6);
+    let (first, second) = images.paths.split_at(3);
+    let tank = make("tank", "5", first, |spec| spec.assume_clean = true);
+    let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
+    let refused = |outcome: Result<(), HostError>, before: &[Vec<u8>], path: &Path| {
+        let error = outcome.expect_err("a refusal").to_string();
+        assert!(error.contains(&path.display().to_string()) && error.contains("nothing was done"), "{error}");
+        assert!(contents() == before, "{error}, and something was written");
+    };
+    // A path comes to name a blank drive, or a member of another array, while the question waits.
+    let seen = |paths: &[PathBuf]| examine(paths).into_iter().map(|one| one.expect("readable")).collect::<Vec<_>>();
+    let (before, member) = (contents(), seen(&first[2..]));
+    for other in ["blank", "lake"] {
+        if other == "lake" {
+            make("lake", "5", second, |spec| spec.assume_clean = true);
+        }
+        let kept = fs::read(&first[2]).expect("an image");
+        fs::copy(&second[0], &first[2]).expect("a copy");
+        let now = contents();
+        refused(destroy(first, &[tank]), &now, &first[2]);
+        refused(wipe_drives(&first[2..], &member), &now, &first[2]);
+        fs::write(&first[2], kept).expect("writable");
+    }
+    assert!(contents()[..3] == before[..3]);
+    // The same contents on another drive are no reason to wipe that.
+    let kept = images.folder.join("kept");
+    fs::rename(&first[2], &kept).expect("unplugged");
+    fs::copy(&kept, &first[2]).expect("another drive");
+    refused(wipe_drives(&first[2..], &member), &contents(), &first[2]);
+    refused(wipe_drives(&second[..1], &member), &contents(), &second[0]);
+    fs::rename(&kept, &first[2]).expect("plugged in");
+    wipe_drives(&first[2..], &member).expect("it is as it was");
+    destroy(&first[..2], &[tank]).expect("it is the array");
+    assert!(find(first, OpenOptions::default()).expect("readable").assemblies.is_empty());
+}

@@ -6,7 +6,7 @@ use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use stria_host::wipe_drives;
+use stria_host::{Examined, examine, wipe_drives};
 use stria_terminal::Failure;
 
 /// A drive of the pool.
@@ -65,6 +65,8 @@ pub struct Changed {
 pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(), Failure>) -> Result<Changed, Failure> {
     refuse_twins(drives)?;
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
+    // Before the look whose findings are told: a drive that changes after this is not wiped.
+    let seen: Vec<Examined> = examine(&drives).into_iter().flatten().collect();
     let mut carrying = Vec::new();
     for (drive, state) in look_at_pool(&drives) {
         let shown = drive.display();
@@ -79,7 +81,7 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
     }
     // A refusal of one leaves all as they are.
     if !carrying.is_empty() {
-        wipe_drives(&carrying)?;
+        wipe_drives(&carrying, &seen)?;
     }
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();

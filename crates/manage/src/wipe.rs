@@ -8,6 +8,7 @@ use std::time::Duration;
 use stria_health::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
+use stria_host::Examined;
 use stria_terminal::Failure;
 
 /// How often a sanitize is asked for its progress.
@@ -106,11 +107,11 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     })
 }
 
-/// Erases drives. All are checked and locked before the first is written. `progress` receives how far a sanitize is, in per cent.
+/// Erases drives. All are checked and locked before the first is written. `seen`: as they were when that was confirmed. `progress` receives how far a sanitize is, in per cent.
 ///
 /// # Errors
-/// When a drive is in use, does not offer the means, or fails.
-pub fn wipe(drives: &[PathBuf], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
+/// When a drive is in use, is not as it was seen, does not offer the means, or fails.
+pub fn wipe(drives: &[PathBuf], seen: &[Examined], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
     check(drives, means)?;
     let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive), Ok(Some(_)));
     // After an interrupted command a drive may still be sanitized. It cannot be read, and is only waited for.
@@ -128,7 +129,7 @@ pub fn wipe(drives: &[PathBuf], means: WipeMeans, mut progress: impl FnMut(&Path
             .and_then(|()| rest.iter().chain(&running).try_for_each(|drive| wait_for(drive, &mut progress)))
             .map_err(failed),
     };
-    stria_host::wipe_drives_and(&rest, erase)
+    stria_host::wipe_drives_and(&rest, seen, erase)
 }
 
 /// The text of an erasure that failed after the signatures were erased.
@@ -162,7 +163,7 @@ mod tests {
         std::fs::write(&good, &superblock).expect("a file");
         // No file system, so no discard.
         let bad = PathBuf::from("/proc/self/comm");
-        let words = wipe(&[good.clone(), bad], WipeMeans::Discard, |_, _| {}).expect_err("a refusal").to_string();
+        let words = wipe(&[good.clone(), bad], &[], WipeMeans::Discard, |_, _| {}).expect_err("a refusal").to_string();
         assert!(words.contains("/proc/self/comm") && words.contains("nothing was erased"), "{words}");
         assert!(std::fs::read(&good).expect("a file") == superblock);
     }

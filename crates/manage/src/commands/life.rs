@@ -9,7 +9,7 @@ use crate::wipe::{self, WipeMeans};
 use crate::{cli, client, ownership};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use stria_host::{examine, short_name, sort_arguments};
+use stria_host::{Examined, examine, short_name, sort_arguments};
 use stria_terminal::output::{confirm, say, tell};
 use stria_terminal::{Failure, absolute};
 
@@ -56,10 +56,11 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let array = chosen(&assemblies, &names)?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
     refuse_served(socket, uuid, "destroy")?;
-    let paths = drives(&tree(&assemblies, array));
+    let arrays = tree(&assemblies, array);
+    let (paths, uuids): (_, Vec<[u8; 16]>) = (drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
     let (name, list) = (short_name(&array.name), paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     confirm(&format!("Destroying array \"{name}\" ({uuid}) loses all its data, on {}.", list.join(", ")), command.force)?;
-    stria_host::destroy(&paths)?;
+    stria_host::destroy(&paths, &uuids)?;
     let path = config::path(command.config.config.as_deref());
     let mut notes = String::new();
     if Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid) {
@@ -81,8 +82,8 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
     let (paths, means): (Vec<PathBuf>, _) = (command.drives.iter().map(|path| absolute(path)).collect(), command.means());
     wipe::check(&paths, means)?;
     let mut carries = Vec::new();
-    for examined in examine(&paths) {
-        let examined = examined?;
+    let seen: Vec<Examined> = examine(&paths).into_iter().collect::<Result<_, _>>()?;
+    for examined in &seen {
         let path = examined.info.path.display();
         match &examined.candidate.found {
             Ok(member) => carries.push(format!("{path} carries a member of array \"{}\"", member.superblock.name())),
@@ -103,7 +104,7 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
             tell(&format!("{}: {percent} % sanitized; the drive goes on if this is interrupted", path.display()));
         }
     };
-    wipe::wipe(&paths, means, progress)?;
+    wipe::wipe(&paths, &seen, means, progress)?;
     say(json, || format!("{} {}", list.join(", "), means.done(list.len())), || json!({"wiped": list, "means": means}));
     Ok(())
 }

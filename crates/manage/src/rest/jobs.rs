@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::looks::tasks;
 use super::machine::Machine;
-use super::plans::{Based, array_drives, assembly, settings_of, spec};
+use super::plans::{Based, assembly, settings_of, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
@@ -14,7 +14,7 @@ use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
 use crate::mdadm::keep_away;
-use crate::meant::{cannot_be_read_back, chosen, look};
+use crate::meant::{self, cannot_be_read_back, chosen, look};
 use crate::mounts::awaited;
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_format::md::Assembly;
 use stria_health::Seat;
+use stria_host::examine;
 use stria_terminal::Failure;
 
 /// Jobs that are remembered.
@@ -365,7 +366,9 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
             let progress = |drive: &Path, percent: u8| {
                 jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
             };
-            wipe::wipe(drives, *means, progress).map_err(failed)?;
+            // The plan was made anew when the job began, so these are the drives that it names.
+            let seen = examine(drives).into_iter().collect::<Result<Vec<_>, _>>()?;
+            wipe::wipe(drives, &seen, *means, progress).map_err(failed)?;
             Ok(outcome(wipe::in_words(drives.len(), *means)))
         }
         Action::Adopt { array, name, ublk } => {
@@ -527,8 +530,10 @@ fn release(machine: &Machine, uuid: &str) -> Result<String, ApiError> {
 fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
     check_config(machine)?;
     let entry = machine.entry(array)?;
-    let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
-    stria_host::destroy(&paths)?;
+    let (assemblies, _) = machine.assemblies()?;
+    let arrays = meant::tree(&assemblies, assembly(&assemblies, &entry.uuid)?);
+    let (paths, uuids): (_, Vec<[u8; 16]>) = (meant::drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
+    stria_host::destroy(&paths, &uuids)?;
     let notes = release(machine, &entry.uuid)?;
     let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
     Ok(outcome(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))

@@ -929,7 +929,7 @@ pub fn assembly<'a>(assemblies: &'a [Assembly], uuid: &str) -> Result<&'a Assemb
 ///
 /// # Errors
 /// When none of them is here.
-pub fn array_drives(assemblies: &[Assembly], uuid: &str) -> Result<Vec<PathBuf>, ApiError> {
+fn array_drives(assemblies: &[Assembly], uuid: &str) -> Result<Vec<PathBuf>, ApiError> {
     Ok(meant::drives(&meant::tree(assemblies, assembly(assemblies, uuid)?)))
 }
 
