@@ -1,14 +1,30 @@
 //! Reads from an open drive for `format`.
 
-use stria_block::{IoError, bytes};
+use stria_array::MetadataWrite;
+use stria_block::{IoError, SECTOR_BYTES, bytes};
 use stria_drive::SyncDrive;
 use stria_format::md::Candidate;
 
 /// Reads md's metadata from an open drive.
 pub(crate) fn candidate_of(drive: &SyncDrive) -> Candidate {
+    candidate_after(drive, std::iter::empty())
+}
+
+/// The same as it will be once `writes` are done, in this order.
+pub(crate) fn candidate_after<'a>(drive: &SyncDrive, writes: impl Iterator<Item = &'a MetadataWrite> + Clone) -> Candidate {
     let info = drive.info();
     let name = info.path.display().to_string();
-    let mut read = |start, sectors| read(drive, start, sectors);
+    let mut read = |start, sectors| {
+        let mut found = read(drive, start, sectors)?;
+        for write in writes.clone() {
+            let (first, data) = (write.start_sector.get(), &write.data[..]);
+            let (from, to) = (first.max(start), (first + (data.len() / SECTOR_BYTES) as u64).min(start + sectors));
+            if from < to {
+                found[bytes(from - start)..bytes(to - start)].copy_from_slice(&data[bytes(from - first)..bytes(to - first)]);
+            }
+        }
+        Ok(found)
+    };
     Candidate::read(name, info.limits.size_sectors, info.limits.logical_block_bytes, &mut read)
 }
 

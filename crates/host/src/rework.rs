@@ -6,11 +6,12 @@
 
 use crate::HostError;
 use crate::answers::open_each;
-use crate::candidate::candidate_of;
+use crate::candidate::candidate_after;
 use crate::examine::{Examined, refuse_twins, wipe, zero};
 use crate::open::open_known;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use stria_array::DriveSector;
+use stria_array::{DriveSector, MetadataWrite};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
@@ -137,36 +138,41 @@ fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
 }
 
 /// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for the effect of a crash.
-/// `runs`: the array is being served; nothing is written, and only the errors of the change are reported. Returns true if the change makes a
-/// difference.
+/// All changes of all arrays are planned before the first write. `runs`: the array is being served; nothing is written, and only the errors are
+/// reported. Returns true if the changes make a difference.
 ///
 /// # Errors
-/// The change is impossible, or a drive is in use or cannot be written.
+/// A change is impossible; then nothing was written. Or a drive is in use or cannot be written; the same command completes what was begun.
 pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool, HostError> {
     let drives = if runs {
         open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>()?
     } else {
         lock_all(paths)?
     };
-    let mut differs = false;
+    // All is planned before the first write: a refusal of the last change, or for the last span, leaves all as it is.
+    let mut steps: Vec<Vec<(usize, MetadataWrite)>> = Vec::new();
     for &change in changes {
-        // Each step is planned on the result of the one before.
-        let candidates: Vec<Candidate> = drives.iter().map(|(drive, _)| candidate_of(drive)).collect();
+        // Each change is planned on the result of the one before.
+        let writes_to = |index: usize| steps.iter().flatten().filter(move |(drive, _)| *drive == index).map(|(_, write)| write);
+        let after = |(index, (drive, _)): (usize, &(SyncDrive, Candidate))| candidate_after(drive, writes_to(index));
+        let candidates: Vec<Candidate> = drives.iter().enumerate().map(after).collect();
         for assembly in assemble(&candidates, &Options { read_only: true, force: runs, ..Options::default() }).0 {
             let refuse = |why: String| HostError::Refused(format!("array \"{}\" cannot be changed: {why}", assembly.name));
             let start = assembly.outcome.as_ref().map_err(|error| HostError::Refused(error.to_string()))?;
-            let steps = start.recorder.change(change, runs, &|member| &candidates[start.drives[member.0]]).map_err(refuse)?;
-            differs |= !steps.is_empty();
-            for step in steps.iter().filter(|_| !runs) {
-                for write in step {
-                    drives[start.drives[write.member.0]].0.write_at(write.start_sector.get(), &write.data)?;
-                }
-                // R45: durable on every member before the next step.
-                drives.iter().try_for_each(|(drive, _)| drive.sync())?;
-            }
+            let planned = start.recorder.change(change, runs, &|member| &candidates[start.drives[member.0]]).map_err(refuse)?;
+            let on_drive = |write: MetadataWrite| (start.drives[write.member.0], write);
+            steps.extend(planned.into_iter().map(|step| step.into_iter().map(on_drive).collect()));
         }
     }
-    Ok(differs)
+    for step in steps.iter().filter(|_| !runs) {
+        for (drive, write) in step {
+            drives[*drive].0.write_at(write.start_sector.get(), &write.data)?;
+        }
+        // R45: durable on every member before the next step. A drive that is not written may be one that fails.
+        let written: BTreeSet<usize> = step.iter().map(|(drive, _)| *drive).collect();
+        written.into_iter().try_for_each(|drive| drives[drive].0.sync())?;
+    }
+    Ok(!steps.is_empty())
 }
 
 /// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data. `uuids`: the

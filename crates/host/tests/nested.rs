@@ -13,7 +13,7 @@ use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
 use stria_format::detect::detect;
 use stria_format::md::superblock::{CLEAN, MAGIC};
-use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice, Superblock};
+use stria_format::md::{BitmapChoice, Change, Create, CreateMember, LogChoice, Superblock};
 use stria_host::*;
 
 const LEVELS: [(&str, usize); 9] =
@@ -617,4 +617,37 @@ fn only_what_was_confirmed_is_destroyed_or_wiped() {
     wipe_drives(&first[2..], &member).expect("it is as it was");
     destroy(&first[..2], &[tank]).expect("it is the array");
     assert!(find(first, OpenOptions::default()).expect("readable").assemblies.is_empty());
+}
+
+/// Before that, the first span or the first setting was changed when the next one was refused.
+#[test]
+fn a_change_that_is_refused_in_part_changes_nothing() {
+    const NO_BITMAP: Change = Change::Bitmap(BitmapChoice::None);
+    const NO_LOG: Change = Change::Log(LogChoice::None);
+    let images = Images::new(6);
+    images.make("tank", "50");
+    let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
+    let refused = |paths: &[PathBuf], changes: &[Change], why: &str| {
+        let before = contents();
+        let error = change(paths, changes, false).expect_err("a refusal").to_string();
+        assert!(error.contains(why), "{error}");
+        assert!(contents() == before, "{error}, and something was written");
+    };
+    let before = contents();
+    refused(&images.paths, &[NO_BITMAP, Change::Checksums(true)], "no space for them");
+    // All at once write the same as one after the other.
+    let changes =
+        [NO_LOG, NO_BITMAP, Change::Bitmap(BitmapChoice::Internal { chunk_bytes: Some(131_072) }), Change::Log(LogChoice::Auto)];
+    assert!(change(&images.paths, &changes, false).expect("possible"));
+    let at_once = contents();
+    images.paths.iter().zip(&before).for_each(|(path, image)| fs::write(path, image).expect("writable"));
+    changes.iter().for_each(|one| assert!(change(&images.paths, &[*one], false).expect("possible"), "{one:?}"));
+    assert!(contents() == at_once && at_once != before);
+    stop(opened(&images.paths, OpenOptions::default()));
+    // The second span lacks a member, and needs its bitmap.
+    let mut array = opened(&images.paths[..5], OpenOptions::default());
+    write(&mut array, 0, &[0x5a; 1 << 20]);
+    stop(array);
+    refused(&images.paths[..5], &[NO_BITMAP], "tank-span1");
+    refused(&images.paths[..5], &[NO_LOG, NO_BITMAP], "tank-span1");
 }
