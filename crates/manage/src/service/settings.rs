@@ -9,7 +9,7 @@ use super::{Held, Served, Service, Unstarted};
 use crate::api::{ApiError, ApiErrorKind, Done};
 use crate::settings::SettingsRequest;
 use crate::ublk::BlockSpec;
-use crate::{meant, sockets, view};
+use crate::{sockets, view};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stria_drive::{DriveError, DriveKind};
@@ -175,7 +175,11 @@ impl Service {
         match found.arrays.into_iter().find(|array| array.uuid == served.uuid) {
             Some(array) => array.drives,
             // The start says why it cannot.
-            None => meant::drives(&found.assemblies.iter().collect::<Vec<_>>()),
+            None => {
+                let of_arrays = || found.assemblies.iter().flat_map(|array| &array.drives);
+                let is_found = |path: &&PathBuf| of_arrays().any(|drive| Path::new(&drive.name) == path.as_path());
+                drives.iter().filter(is_found).cloned().collect()
+            }
         }
     }
 }
