@@ -46,7 +46,7 @@ struct Sweep {
     /// Only chunks that the write-intent bitmap marks.
     by_bitmap: bool,
     window: u64,
-    /// Nothing of the members to rebuild was filled before.
+    /// R51: one member is rebuilt alone, and nothing of it was filled before.
     from_nothing: bool,
     end: SweepSector,
     next: Cell<SweepSector>,
@@ -368,12 +368,13 @@ async fn run(
     let end = SweepSector::new(end);
     let filled = from.end_in(end.get()).get();
     let from = SweepSector::new(filled / window * window);
+    let from_nothing = filled == 0 && !by_bitmap && targets.len() == 1;
     let sweep = Rc::new(Sweep {
         kind,
         targets,
         by_bitmap,
         window,
-        from_nothing: filled == 0 && !by_bitmap,
+        from_nothing,
         end,
         next: Cell::new(from),
         running: RefCell::default(),
@@ -518,7 +519,7 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     core.recorded(core.request_commit()).await;
 }
 
-/// Rebuilt members take their slots. `from_nothing`: all of them was rebuilt in this run.
+/// Rebuilt members take their slots. `from_nothing`: one alone, all of which was rebuilt in this run.
 pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_nothing: bool) {
     commit_rebuilt(core, targets).await;
     for target in targets {
@@ -551,7 +552,7 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_noth
     };
     if !copied && is_computed && from_nothing && core.members.borrow().is_optimal() {
         let all = targets.iter().all(|target| core.members.borrow().slots()[target.slot].member == Some(target.member));
-        if all && core.consistency.resync_from() != Synced::All && targets.len() == 1 {
+        if all && core.consistency.resync_from() != Synced::All {
             core.consistency.mark_consistent_below(Synced::All);
         }
     }

@@ -44,8 +44,7 @@ impl Core {
         }
         let alive = |target: &&RebuildTarget| self.members.borrow().get(target.member).state != MemberState::Failed;
         for target in targets.iter().filter(alive) {
-            // R51: beside another target, what it held before was read and not computed.
-            self.peers.note_rebuilt(*target, from_nothing && targets.len() == 1);
+            self.peers.note_rebuilt(*target, from_nothing);
             self.outbox.push(Action::Rebuilt(target.member));
         }
         false
