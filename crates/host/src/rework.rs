@@ -15,7 +15,7 @@ use stria_array::{DriveSector, MetadataWrite};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
-use stria_format::md::superblock::{Role, SUPERBLOCK_BYTES};
+use stria_format::md::superblock::SUPERBLOCK_BYTES;
 use stria_format::md::{Candidate, Change, Options, Superblock, assemble, uuid_text};
 use stria_tree::span_name;
 
@@ -112,18 +112,10 @@ fn lock_span(uuid: &[u8; 16], paths: &[PathBuf]) -> Result<Vec<SyncDrive>, HostE
     if let Some(warning) = start.warnings.first() {
         return refuse(warning);
     }
-    let number = |&drive: &usize| Some(candidates[drive].found.as_ref().ok()?.superblock.header.dev_number as usize);
-    let here: Vec<usize> = start.drives.iter().filter_map(number).collect();
-    let mut roles = span.freshest.roles.iter().enumerate();
-    if roles.any(|(number, role)| matches!(role, Role::Slot(_)) && !here.contains(&number)) {
-        return refuse("a member that took part when it last ran is not here: attach it, or start the array once without it");
+    match start.recorder.check_whole() {
+        Err(why) => refuse(&why),
+        Ok(()) => Ok(drives),
     }
-    if !span.freshest.clean() {
-        let why =
-            "it was not stopped cleanly, or its first resync has not ended: serve the array until that has ended, and stop it";
-        return refuse(why);
-    }
-    Ok(drives)
 }
 
 /// Writes a superblock in place. The rest of its 4 KiB stays as it is.

@@ -44,12 +44,12 @@ pub(crate) fn region_of(superblock: &Superblock) -> Region {
     Region::behind(start..start + superblock.header.data_size)
 }
 
-/// The head of new checksums: all are unknown. The member's identity is random, and so is their epoch. Another number of events gives another
-/// epoch: pages from before checksums were taken away say nothing of what was written since.
+/// The head of new checksums: all are unknown. Their epoch comes from the member's identity, which is random, and from the number of events. So
+/// pages from before checksums were taken away do not count: they say nothing of what was written since.
 fn new_header(superblock: &Superblock) -> Header {
     let header = &superblock.header;
     let random = u64::from_le_bytes(header.device_uuid[..8].try_into().expect("eight bytes"));
-    // The golden ratio: a head that is made void counts its epoch up, and must not come to this one.
+    // A head that is made void adds one to its epoch. The multiplier (of the golden ratio) keeps new epochs far from all of these.
     let epoch = random ^ header.events.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Header::new(&region_of(superblock), [header.set_uuid, header.device_uuid], epoch)
 }

@@ -53,6 +53,12 @@ fn free_from(superblock: &Superblock) -> u64 {
     bad_blocks.max(BLOCK).next_multiple_of(BLOCK)
 }
 
+const NOT_CLEAN: &str =
+    "it was not stopped cleanly, or its first resync has not ended: serve it until the resync has ended, and stop it";
+const NOT_HERE: &str = "a member that took part when it last ran is not here: attach it, or start the array once without it";
+const MISSED_ITS_SLOT: &str =
+    "a spare was about to take a slot when the array last ran, and does not know it: start the array, and stop it";
+
 impl MdRecorder {
     /// The steps of a change: the writes of each may be done in any order. No steps: the array is as wanted already. `runs`: the array
     /// is being served, and the steps are not taken; they only show that the change would be possible. `candidate`: what was found on
@@ -75,23 +81,9 @@ impl MdRecorder {
             return Err("its metadata is of version 1.0, which Stria serves but does not change: use mdadm".into());
         }
         if !runs && !self.common.clean() {
-            return Err(
-                "it was not stopped cleanly, or its first resync has not ended: serve it until the resync has ended, and stop it"
-                    .into(),
-            );
+            return Err(NOT_CLEAN.into());
         }
-        let is_member = |superblock: &Superblock| matches!(superblock.role(), Role::Slot(_));
-        let has_number = |superblock: &Superblock, number: usize| superblock.header.dev_number as usize == number;
-        let superblocks = || self.keepers.values().map(|keeper| &keeper.superblock);
-        // A spare may have missed the update that took it into a slot.
-        let is_here = |number| superblocks().any(|superblock| has_number(superblock, number) && is_member(superblock));
-        let lacks = self.common.roles.iter().enumerate().any(|(number, role)| matches!(role, Role::Slot(_)) && !is_here(number));
-        if lacks {
-            return Err(
-                "a member that took part when it last ran, or was about to, is not here or not up to date: attach it, start the array, and stop it"
-                    .into()
-            );
-        }
+        self.all_are_here()?;
         if runs {
             return self.steps(change, candidate);
         }
@@ -110,6 +102,29 @@ impl MdRecorder {
         Ok(steps)
     }
 
+    /// Checks whether metadata of an array that does not run may be written: every member that took part when it last ran is here, and
+    /// knows it.
+    ///
+    /// # Errors
+    /// The reason why not, and the remedy.
+    pub fn check_whole(&self) -> Result<(), String> {
+        self.all_are_here()?;
+        if self.common.clean() { Ok(()) } else { Err(NOT_CLEAN.into()) }
+    }
+
+    fn all_are_here(&self) -> Result<(), String> {
+        for (number, _) in self.common.roles.iter().enumerate().filter(|(_, role)| matches!(role, Role::Slot(_))) {
+            let mut superblocks = self.keepers.values().map(|keeper| &keeper.superblock);
+            match superblocks.find(|superblock| superblock.header.dev_number as usize == number) {
+                None => return Err(NOT_HERE.into()),
+                Some(superblock) if !matches!(superblock.role(), Role::Slot(_)) => return Err(MISSED_ITS_SLOT.into()),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps of the change alone.
     fn steps<'a>(
         &self,
         change: Change,
