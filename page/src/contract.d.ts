@@ -2790,7 +2790,7 @@ export interface components {
             matters: components["schemas"]["MatterView"][];
             /** @description All of it in one sentence, the worst first. */
             sentence: string;
-            /** @description The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look. */
+            /** @description The channels by which people are told of alarms, such as `mail`. The journal does not count. An empty list means that nobody is told. */
             told_by: string[];
             /** @description The worst urgency. */
             urgency: components["schemas"]["Urgency"];

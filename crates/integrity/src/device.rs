@@ -87,7 +87,7 @@ enum Op {
     },
     SavePage {
         page: usize,
-        /// The settling waits for it. Otherwise memory is needed.
+        /// The settling waits for it. If not, it is saved to be dropped from memory.
         settles: bool,
     },
     SaveHeader {
@@ -211,7 +211,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         Self { layer: Rc::new(RefCell::new(layer)), limits: Rc::new(limits) }
     }
 
-    /// Keeps at most so many pages of checksums in memory, each for 4 MiB of data, as long as no more are in use; 16384 otherwise.
+    /// Keeps at most so many pages of checksums in memory, and those that are in use. A page is for 4 MiB of data. The default is 16384
+    /// pages.
     #[must_use]
     pub fn with_pages_max(self, pages_max: usize) -> Self {
         self.layer.borrow_mut().table = Table::new(pages_max);

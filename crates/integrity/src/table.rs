@@ -87,6 +87,7 @@ impl Table {
                 self.pages.remove(&number);
                 continue;
             }
+            // If there are few pages, the looks come to one twice.
             if page.ready && page.dirty && !page.saving && !page.used && !to_save.contains(&number) {
                 to_save.push(number);
             }

@@ -288,7 +288,7 @@ fn follow_files(monitor: &Monitor, path: &Path, api: Option<&Arc<Tcp>>, mended: 
     match api.map(|api| api.open()) {
         Some(Err(fault)) => monitor.stand(API, fault),
         Some(Ok(())) if monitor.is_faulty(API) => {
-            mend(API, "the files that the configuration names are good now, and so is what it serves over TCP")
+            mend(API, "the files that the configuration names are good now, and the API is served over TCP")
         }
         Some(Ok(())) | None => {}
     }

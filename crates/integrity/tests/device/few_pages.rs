@@ -6,9 +6,9 @@ use super::*;
 fn world(seed: u64) -> World {
     let mut drive = Drive::new(None, seed);
     drive.1.volatile_cache = true;
-    let header = drive.header();
-    let device = IntegrityDevice::new(drive.clone(), "d0", header, false).with_pages_max(1);
-    World { drive, device, now: 1, ended: Vec::new(), next_tag: 0, chance: Chance::from_state(seed) }
+    let mut world = World::open(drive, seed);
+    world.device = world.device.with_pages_max(1);
+    world
 }
 
 #[test]

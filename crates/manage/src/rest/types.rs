@@ -162,7 +162,7 @@ pub struct Summary {
     pub matters: Vec<MatterView>,
     /// The reasons why all else is well, in sentences.
     pub well: Vec<String>,
-    /// The channels by which people are told of alarms, such as `mail`. Empty: nobody is told, as the journal is only read by those who look.
+    /// The channels by which people are told of alarms, such as `mail`. The journal does not count. An empty list means that nobody is told.
     pub told_by: Vec<String>,
 }
 
