@@ -292,8 +292,7 @@ impl<R: Recorder> Driver<R> {
                     bound.device = None;
                 }
             }
-            let progress = ended.len() > start || self.actions;
-            self.actions = false;
+            let progress = std::mem::take(&mut self.actions) || ended.len() > start;
             self.sort_out(ended, start);
             let mut others = std::mem::take(&mut self.others);
             for completion in others.drain(..) {
@@ -306,10 +305,14 @@ impl<R: Recorder> Driver<R> {
             self.others = others;
             self.engine.run();
             self.let_go_of_dropped();
+            let mut performed = false;
             while let Some(action) = self.engine.next_action() {
+                performed = true;
                 self.perform(action, ended);
             }
-            if !progress && !self.actions {
+            // Members were polled before: one that was sent nothing since has no more to say.
+            let may_go_on = progress && (performed || self.engine.is_sweeping());
+            if !may_go_on && !self.actions {
                 return;
             }
         }
