@@ -1,4 +1,5 @@
 //! Simulated requests a second of processor time, as other programs may run beside this one: `cargo run --release -p stria-plan --example speed`.
+//! Words behind it name the loads, in part: `speed "RAID 50"`.
 
 use stria_plan::array::Level;
 use stria_plan::load::{Load, run};
@@ -14,6 +15,8 @@ fn cpu_s() -> f64 {
 }
 
 fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let profile = r#"
         capacity_bytes = 4_000_787_030_016
         spare_share = 0.1
@@ -40,6 +43,10 @@ fn main() {
     "#;
     let config: SsdConfig = toml::from_str(profile).expect("the profile is complete");
     for (name, read_share, depth) in [("reads", 1.0, 32), ("writes", 0.0, 32), ("70 % reads", 0.7, 128)] {
+        let name = format!("{name} at depth {depth}");
+        if !is_wanted(&name) {
+            continue;
+        }
         let mut drive = Ssd::new(config.clone(), 1);
         drive.jump_to_used(1);
         let load = Load { warm_up: 100_000, requests: 3_000_000, ..Load::random(&drive, depth, read_share) };
@@ -47,17 +54,17 @@ fn main() {
         let outcome = run(&mut drive, &load);
         let taken = cpu_s() - start;
         println!(
-            "{name} at depth {depth}: {:.2} million requests a second of processor time, {:.0} a second of virtual time, {} MiB of state",
+            "{name}: {:.2} million requests a second of processor time, {:.0} a second of virtual time, {} MiB of state",
             3.1 / taken,
             outcome.iops,
             drive.state_bytes() >> 20
         );
     }
-    arrays();
+    arrays(&is_wanted);
 }
 
 /// Arrays of the engine: requests of members count.
-fn arrays() {
+fn arrays(is_wanted: &impl Fn(&str) -> bool) {
     let (drive, platform) =
         (profile::drive("p4510").expect("a drive").config, profile::platform("stria").expect("a platform").config);
     let (mix, all) = ([0.7].as_slice(), [1.0, 0.7, 0.0].as_slice());
@@ -72,6 +79,10 @@ fn arrays() {
     ];
     let loads = levels.into_iter().flat_map(|(level, members, shares)| shares.iter().map(move |&share| (level, members, share)));
     for (level, members, read_share) in loads {
+        let name = format!("{level} over {members} drives, {:.0} % reads", 100.0 * read_share);
+        if !is_wanted(&name) {
+            continue;
+        }
         let mut rig = Rig::new(platform.clone(), &vec![drive.clone(); members], level, 64 << 10, 1);
         rig.backplane().ssds().for_each(|drive| drive.jump_to_used(1));
         let span_bytes = (rig.size_sectors() * SECTOR_BYTES).min(16 << 30);
@@ -80,8 +91,7 @@ fn arrays() {
         run(&mut rig, &load);
         let (taken, served) = (cpu_s() - start, rig.backplane().served());
         println!(
-            "{level} over {members} drives, {:.0} % reads: {:.2} million requests of members a second of processor time, {:.1} for each of clients",
-            100.0 * read_share,
+            "{name}: {:.2} million requests of members a second of processor time, {:.1} for each of clients",
             served as f64 / 1e6 / taken,
             served as f64 / 550_000.0
         );

@@ -11,9 +11,10 @@ use crate::modelled::Modelled;
 use crate::platform::PlatformConfig;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
-use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
+use stria_block::{BlockDevice, Completion, Data, Limits, Nanos, Operation, Pool, Request, Tag, bytes};
 use stria_format::md::{LogChoice, MdRecorder};
 use stria_sim::member_drive::UNIX_SECONDS;
 use stria_sim::modelled::Created;
@@ -68,6 +69,72 @@ impl Model for Slot {
     }
 }
 
+impl Shared {
+    fn has_ended(&self, members: &Range<usize>) -> bool {
+        self.ended_count.get() > 0 && self.ended.borrow()[members.clone()].iter().any(|ended| !ended.is_empty())
+    }
+}
+
+/// A span of RAID 50 or 60. The array above polls all spans whenever one member has answered; a span passes on only polls at which
+/// something is due for it.
+struct Span {
+    device: Box<dyn BlockDevice>,
+    shared: Rc<Shared>,
+    members: Range<usize>,
+    now: Nanos,
+    polled_at: Nanos,
+    /// True if a request was submitted and the device not polled since.
+    submitted: bool,
+    /// The device's own next wake, as of its last poll.
+    wake: Option<Nanos>,
+    is_polled_always: bool,
+    /// Ended at a poll for the sake of the time.
+    ended: Vec<Completion>,
+}
+
+impl Span {
+    fn new(device: Box<dyn BlockDevice>, shared: &Rc<Shared>, members: Range<usize>, is_polled_always: bool) -> Self {
+        let (shared, ended) = (Rc::clone(shared), Vec::new());
+        Self { device, shared, members, now: 0, polled_at: 0, submitted: true, wake: None, is_polled_always, ended }
+    }
+
+    fn poll_device(&mut self, completions: &mut Vec<Completion>) {
+        (self.polled_at, self.submitted) = (self.now, false);
+        self.device.poll(self.now, completions);
+        self.wake = self.device.next_wake();
+    }
+}
+
+impl BlockDevice for Span {
+    fn limits(&self) -> &Limits {
+        self.device.limits()
+    }
+
+    fn submit(&mut self, request: Request) {
+        // The device tells the time by its last poll.
+        if self.polled_at < self.now {
+            let mut ended = std::mem::take(&mut self.ended);
+            self.poll_device(&mut ended);
+            self.ended = ended;
+        }
+        self.submitted = true;
+        self.device.submit(request);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.now = now.max(self.now);
+        completions.append(&mut self.ended);
+        let is_due = self.is_polled_always || self.submitted || self.wake.is_some_and(|at| at <= self.now);
+        if is_due || self.shared.has_ended(&self.members) {
+            self.poll_device(completions);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.submitted || !self.ended.is_empty() || self.shared.has_ended(&self.members) { Some(0) } else { self.wake }
+    }
+}
+
 /// An array of the engine on modelled drives (see the module).
 pub struct EngineArray {
     shared: Rc<Shared>,
@@ -118,7 +185,7 @@ impl EngineArray {
         };
         let (pool, completions, members_ended) = (Pool::default(), Vec::new(), Vec::new());
         let made = |device, first| Self {
-            shared,
+            shared: Rc::clone(&shared),
             device,
             first,
             submitted: true,
@@ -150,7 +217,12 @@ impl EngineArray {
         let device = match spans {
             1 => lower.remove(0).device(),
             _ => {
-                let spans = lower.into_iter().map(Bound::device).collect();
+                let own = layout.members / spans;
+                let span = |(index, array): (usize, Bound)| {
+                    let is_polled_always = index == 0 && condition == Condition::Rebuilding;
+                    Box::new(Span::new(array.device(), &shared, index * own..(index + 1) * own, is_polled_always)) as Box<dyn BlockDevice>
+                };
+                let spans = lower.into_iter().enumerate().map(span).collect();
                 without(stria_array::Level::Raid0, strip, Condition::Optimal, spans)?.device()
             }
         };
