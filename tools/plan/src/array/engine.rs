@@ -220,7 +220,8 @@ impl EngineArray {
                 let own = layout.members / spans;
                 let span = |(index, array): (usize, Bound)| {
                     let is_polled_always = index == 0 && condition == Condition::Rebuilding;
-                    Box::new(Span::new(array.device(), &shared, index * own..(index + 1) * own, is_polled_always)) as Box<dyn BlockDevice>
+                    Box::new(Span::new(array.device(), &shared, index * own..(index + 1) * own, is_polled_always))
+                        as Box<dyn BlockDevice>
                 };
                 let spans = lower.into_iter().enumerate().map(span).collect();
                 without(stria_array::Level::Raid0, strip, Condition::Optimal, spans)?.device()
