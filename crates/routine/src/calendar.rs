@@ -94,7 +94,10 @@ pub struct Schedule(pub Option<Calendar>);
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(f.write_str("never"), |calendar| calendar.fmt(f))
+        match &self.0 {
+            Some(calendar) => calendar.fmt(f),
+            None => f.write_str("never"),
+        }
     }
 }
 
@@ -319,5 +322,10 @@ mod tests {
             let calendar: Calendar = text.parse().expect("it is valid");
             assert_eq!(calendar.next(1_800_000_000, &TimeZone::UTC), None, "{text}");
         }
+    }
+    #[test]
+    fn a_schedule_is_shown_as_it_is_written() {
+        let weekly = Schedule(Some("weekly".parse().expect("it is valid")));
+        assert_eq!((weekly.to_string(), Schedule(None).to_string()), ("weekly".into(), "never".into()));
     }
 }
