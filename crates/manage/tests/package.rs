@@ -188,3 +188,24 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     fs::create_dir_all(&masked).and_then(|()| fs::write(masked.join("stria.service"), "")).expect("a file");
     assert_eq!(configure("0.1.0"), (true, false), "after a removal");
 }
+
+/// A purge of the package, with empty file systems in place of the machine's.
+#[test]
+fn a_purge_removes_what_the_daemon_wrote_and_nothing_else() {
+    let script = r#"set -e
+        mount -t tmpfs none /var/lib; mount -t tmpfs none /etc; cd /var/lib
+        mkdir -p /etc/stria stria/images stria/reports
+        touch stria/events.jsonl stria/events.1.jsonl stria/routine.json stria/jobs.json stria/.jobs.json.77 /etc/stria/tokens
+        touch stria/d1.img stria/images/d2.img
+        sh "$1" purge
+        find stria /etc/stria -type f || true
+        rm -r stria/d1.img stria/images
+        sh "$1" purge
+        find stria /etc/stria 2>/dev/null || true"#;
+    let postrm = project("packaging/deb/postrm");
+    let output = Command::new("unshare").args(["-m", "sh", "-c", script, "sh"]).arg(postrm).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let mut left: Vec<&str> = std::str::from_utf8(&output.stdout).expect("paths").lines().collect();
+    left.sort_unstable();
+    assert_eq!(left, ["stria/d1.img", "stria/images/d2.img"], "{output:?}");
+}
