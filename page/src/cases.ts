@@ -54,7 +54,7 @@ export const least_bytes = (view: ArrayView): number => {
 /** Drives of one model differ a little in size, and an array uses less than all of it: the server's plan decides. */
 export const is_large_enough = (drive: Drive, least: number) => (drive.size_bytes ?? 0) >= least * 0.98;
 
-/** An empty, unused drive of the members' kind that can take a place in this array. */
+/** An empty, unused drive of the members' kind that can take a place in this array, the first of the list. */
 export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
   const paths = new Set(drives_of(view).map((member) => member.path));
   const kinds = new Set(drives.filter((drive) => paths.has(drive.path)).map((drive) => drive.kind));

@@ -2613,6 +2613,11 @@ export interface components {
             };
             /** @description Short self-tests of drives. */
             self_test: string;
+            /**
+             * @description Names the settings that were read, so that no change of somebody else is lost. A change carries the one it is based on.
+             * @default
+             */
+            tag: string;
         };
         /** @description When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`. */
         RoutineSettingsInput: {
@@ -2634,6 +2639,11 @@ export interface components {
             };
             /** @description Short self-tests of drives. */
             self_test: string;
+            /**
+             * @description Names the settings that were read, so that no change of somebody else is lost. A change carries the one it is based on.
+             * @default
+             */
+            tag?: string;
         };
         /** @description Routine work, as `stria routine` shows it. */
         RoutineView: {

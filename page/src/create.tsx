@@ -63,7 +63,7 @@ function useForecast(asked: boolean, drives: string[], spares: number, purpose: 
   return { told, busy };
 }
 
-const is_choosable = (drive: Drive) => drive.users.length === 0 && !drive.error && !drive.member?.served;
+const is_choosable = (drive: Drive) => drive.users.length === 0 && !drive.error && !drive.member?.served && !(drive.pool && drive.free);
 
 export function Create() {
   const [step, set_step] = useState(1);

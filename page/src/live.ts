@@ -106,7 +106,7 @@ function look_if_due() {
   if (is_looking || (is_current && Date.now() < due)) return;
   const wanted = shape;
   is_looking = true;
-  void look_at_drives().then((is_answered) => {
+  void look_at_drives(false, true).then((is_answered) => {
     is_looking = false;
     looked = is_answered ? wanted : null;
     due = Date.now() + (is_answered ? DRIVES_EVERY_MS : TRY_AGAIN_MS);
@@ -132,11 +132,11 @@ function take(next: State) {
 let questions = 0;
 let answered = 0;
 
-/** Returns false if there was no answer. An answer that a later question has overtaken is left out. */
-export async function look_at_drives(refresh = false): Promise<boolean> {
+/** Returns false if there was no answer. An answer that a later question has overtaken is left out. `by_itself`: without the reader. */
+export async function look_at_drives(refresh = false, by_itself = false): Promise<boolean> {
   const question = ++questions;
   try {
-    const found = await server.drives(refresh);
+    const found = await server.drives(refresh, by_itself);
     if (question > answered) {
       answered = question;
       drives.value = found;

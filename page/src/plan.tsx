@@ -1,7 +1,7 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
-import { drives_of, is_large_enough, least_bytes } from "./cases.ts";
+import { drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, here, job_of, look_at_drives } from "./live.ts";
 import { Act, Progress, Refused, Sign, Window, is_closed, place_of } from "./parts.tsx";
@@ -123,30 +123,31 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
   );
 }
 
-/** Drives that can take the place, the likeliest first, and the least size. */
-function candidates(action: Action): { fits: Drive[]; least: number } {
+/** Drives that can take the place, the likeliest first, the one that the first screen names, and the least size. */
+function candidates(action: Action): { fits: Drive[]; named: Drive | null; least: number } {
   const name = "array" in action ? action.array : "";
   const view = array_of(name)?.view;
   const members = view ? drives_of(view) : [];
   const least = view ? least_bytes(view) : 0;
   const in_use = new Set(members.filter((member) => member.role !== "failed" && member.role !== "spare").map((member) => member.path));
   const is_choice = (drive: Drive) => {
-    if (in_use.has(drive.path) || drive.users.length > 0 || drive.error) return false;
+    if (in_use.has(drive.path) || drive.users.length > 0 || drive.error || (drive.pool && drive.free)) return false;
     if (drive.member?.served) return action.action === "replace" ? drive.member.role === "spare" && drive.member.array === name : drive.member.role === "failed" && drive.member.array === name;
     return true;
   };
   const was_here = (drive: Drive) => (drive.member?.uuid === view?.uuid ? 0 : drive.free ? 1 : 2);
   const fits = (drives.value ?? []).filter(is_choice).sort((a, b) => was_here(a) - was_here(b) || a.path.localeCompare(b.path));
-  return { fits, least };
+  return { fits, named: view ? free_drive(view, fits) : null, least };
 }
 
 function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: Action) => void }) {
-  const { fits, least } = candidates(action);
+  const { fits, named, least } = candidates(action);
   const [chosen, set_chosen] = useState<string | null>(null);
   const [is_looking, set_looking] = useState(false);
   const usable = fits.filter((drive) => is_large_enough(drive, least));
   const small = fits.length - usable.length;
-  const path = chosen ?? usable.find((drive) => drive.free)?.path ?? null;
+  // A drive of another kind is for the reader to choose.
+  const path = chosen ?? named?.path ?? null;
   const look = async () => {
     set_looking(true);
     await look_at_drives(true);

@@ -36,8 +36,10 @@ async function ask<T>(method: string, path: string, body?: unknown, patience_ms 
   }
 }
 
-async function ask_once<T>(method: string, path: string, body: unknown, patience_ms: number): Promise<T> {
+/** `by_itself`: the page asks, not the reader, whose session grows idle all the same. */
+async function ask_once<T>(method: string, path: string, body: unknown, patience_ms: number, by_itself = false): Promise<T> {
   const headers: Record<string, string> = { accept: "application/json" };
+  if (by_itself) headers["x-stria-unattended"] = "1";
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && who.value?.csrf) headers["x-stria-csrf"] = who.value.csrf;
   let answer: Answer;
@@ -75,7 +77,8 @@ export const log_out = async () => {
   await ask("DELETE", "/session");
   who.value = null;
 };
-export const drives = (refresh = false) => ask<Drive[]>("GET", `/drives${query({ refresh: refresh ? "true" : undefined })}`);
+export const drives = (refresh: boolean, by_itself: boolean) =>
+  ask_once<Drive[]>("GET", `/drives${query({ refresh: refresh ? "true" : undefined })}`, undefined, PATIENCE_MS, by_itself);
 export const spares = () => ask<SparePool>("GET", "/spares");
 export const foreign = () => ask<Foreign>("GET", "/foreign");
 export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);

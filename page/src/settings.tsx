@@ -214,6 +214,8 @@ function Schedules() {
       reload_list();
     } catch (reason) {
       set_fault(reason as Fault);
+      // Somebody else has changed them: the form shows what they are now.
+      if (reason instanceof server.Refusal && reason.kind === "plan_changed") reload();
     }
   };
   return (

@@ -551,7 +551,7 @@ test("schedules are set by a form: the usual ones by choice, others as systemd w
       await form.getByRole("textbox", { name: "Long self-tests of drives: As systemd writes it" }).fill("Sat *-*-* 03:00");
       await form.getByRole("button", { name: "Save and apply" }).click();
       const { body } = await until_asked(server, "/api/v1/routine/settings");
-      assert.deepEqual(body, { scrub: "weekly", scrubs: {}, self_test: "weekly", long_self_test: "Sat *-*-* 03:00", hours: "22:00-06:00" });
+      assert.deepEqual(body, { scrub: "weekly", scrubs: {}, self_test: "weekly", long_self_test: "Sat *-*-* 03:00", hours: "22:00-06:00", tag: "as read" });
       await page.getByRole("link", { name: "lab-tank.html" }).waitFor();
     },
     { place: "settings" },

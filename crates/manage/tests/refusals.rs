@@ -92,6 +92,20 @@ fn commands_with_nothing_to_show_say_so() {
 }
 
 #[test]
+fn commands_at_one_time_keep_each_others_tokens() {
+    let place = Place::new();
+    let tokens = place.path("tokens");
+    std::fs::write(place.path("stria.toml"), format!("[api]\ntokens = {tokens:?}\n")).expect("a file");
+    std::thread::scope(|scope| {
+        for index in 0..12 {
+            let place = &place;
+            scope.spawn(move || place.ok(&["token", "create", &format!("user{index}")]));
+        }
+    });
+    assert_eq!(place.ok(&["token", "list"]).lines().count(), 12);
+}
+
+#[test]
 fn copied_member_is_refused() {
     let place = Place::new();
     let images = array(&place);

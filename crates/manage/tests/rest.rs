@@ -957,3 +957,53 @@ fn the_examples_of_the_document_work() {
     daemon.signal("-TERM");
     daemon.ended_well();
 }
+
+#[test]
+fn an_order_is_recorded_although_its_client_leaves_before_the_answer() {
+    let (place, _) = machine("");
+    let _daemon = Daemon::start(&place);
+    let body = ask(&place, "/routine/settings", None).body.to_string();
+    // The order waits for the right to change the configuration.
+    let folder = place.config().parent().expect("a folder").to_owned();
+    let held = fs::File::open(folder).expect("a folder");
+    held.lock().expect("it can be locked");
+    let mut stream = UnixStream::connect(socket(&place)).expect("it listens");
+    let head = "PUT /api/v1/routine/settings HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).expect("it is taken");
+    std::thread::sleep(Duration::from_millis(500));
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(200));
+    drop(held);
+    let is_recorded = || {
+        let audit = ask(&place, "/audit?limit=100", None).body;
+        let events = audit["events"].as_array().expect("a list").clone();
+        events.iter().any(|event| event["text"].as_str().is_some_and(|text| text.contains("change of the schedules")))
+    };
+    let start = Instant::now();
+    while !is_recorded() {
+        assert!(start.elapsed() < PATIENCE, "the order is not recorded");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn schedules_that_somebody_else_has_changed_are_read_again_first() {
+    let (place, _) = machine("");
+    let _daemon = Daemon::start(&place);
+    let set = |settings: &Value| {
+        let (socket, body) = (socket(&place).display().to_string(), settings.to_string());
+        let url = "http://localhost/api/v1/routine/settings";
+        curl(&["--unix-socket", &socket, "--request", "PUT", "--json", &body, url])
+    };
+    let read = || ask(&place, "/routine/settings", None).body;
+    let (mut first, mut second) = (read(), read());
+    first["hours"] = json!("22:00-06:00");
+    assert_eq!(set(&first).status, 200);
+    second["self_test"] = json!("weekly");
+    assert_eq!(set(&second).kind(), (409, "plan_changed"));
+    assert_eq!(read()["hours"], "22:00-06:00");
+    let mut again = read();
+    again["self_test"] = json!("weekly");
+    assert_eq!(set(&again).status, 200);
+    assert_eq!((&read()["hours"], &read()["self_test"]), (&json!("22:00-06:00"), &json!("weekly")));
+}

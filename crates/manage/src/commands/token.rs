@@ -2,6 +2,7 @@
 
 use crate::atomic_file::replace;
 use crate::cli::{RoleName, Token, TokenAction};
+use crate::config::edit::Replacement;
 use crate::config::{self, Config};
 use crate::rest::auth::{TokenLine, read_tokens, secret, sha256};
 use crate::rest::types::Role;
@@ -22,6 +23,11 @@ use stria_terminal::output::{print, print_json, say};
 /// When the file cannot be read or written, or the name is invalid.
 pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
     let path = Config::read(&config::path(command.config.config.as_deref()))?.api.tokens;
+    // From before the file is read until it is written: another command's change must not be lost, least of all a removal.
+    let held = match &command.action {
+        TokenAction::List => None,
+        TokenAction::Create { .. } | TokenAction::Remove { .. } => Some(Replacement::open(&path)?),
+    };
     let mut lines = read_tokens(&path).map_err(Failure::Failed)?;
     match &command.action {
         TokenAction::Create { name, role, certificate } => {
@@ -50,6 +56,7 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
             };
             lines.push(TokenLine { name: name.clone(), role, proof: proof.clone() });
             write(&path, &lines)?;
+            drop(held);
             say(
                 json,
                 || token.clone().unwrap_or_else(|| proof.clone()),
@@ -77,6 +84,7 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
                 return Err(Failure::Failed(format!("there is no token {name}: `stria token list` shows all")));
             }
             write(&path, &lines)?;
+            drop(held);
             say(json, || format!("token {name} is removed"), || json!({"removed": name}));
         }
     }
@@ -97,9 +105,6 @@ pub fn pam_check() -> Result<(), Failure> {
 
 fn write(path: &Path, lines: &[TokenLine]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(format!("{} cannot be written: {error}", path.display()));
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
     // The file keeps its mode when it is replaced; a new one is for its owner alone.
     fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)?;
     let mut text = "# Users of Stria's API: NAME view|operate|admin SHA256. `stria token` writes this file.\n".to_owned();

@@ -309,13 +309,13 @@ impl Guard {
         })
     }
 
-    /// Who calls.
+    /// Who calls. A page that asks `by_itself` does not show that somebody is there: its session stays as idle as it was.
     ///
     /// # Errors
     /// That nobody is known, or that too many wrong tokens came from there.
-    pub fn caller(&self, peer: &Peer, shown: &Shown) -> Result<Caller, ApiError> {
+    pub fn caller(&self, peer: &Peer, shown: &Shown, by_itself: bool) -> Result<Caller, ApiError> {
         let caller = self.find(peer, shown)?;
-        if let Some(key) = &caller.session
+        if let (false, Some(key)) = (by_itself, &caller.session)
             && let Some(session) = lock(&self.sessions).get_mut(key)
         {
             session.seen = Instant::now();
@@ -538,7 +538,7 @@ mod tests {
         assert!(guard.still_knows(&peer(1), &cookie, &caller));
         std::fs::write(folder.path().join("tokens"), "").expect("a file");
         assert!(!guard.still_knows(&peer(1), &cookie, &caller));
-        assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("it is gone").kind, ApiErrorKind::Unauthorized);
+        assert_eq!(guard.caller(&peer(1), &token("t0ken"), false).expect_err("it is gone").kind, ApiErrorKind::Unauthorized);
     }
 
     #[test]
@@ -555,17 +555,18 @@ mod tests {
         let seen = || lock(&guard.sessions).values().next().expect("one").seen.elapsed();
         leave_alone();
         assert!(guard.still_knows(&peer(1), &cookie, &caller) && seen() >= left);
-        assert!(guard.caller(&peer(1), &cookie).is_ok() && seen() < left, "a request is a use");
+        assert!(guard.caller(&peer(1), &cookie, true).is_ok() && seen() >= left, "the page asked by itself");
+        assert!(guard.caller(&peer(1), &cookie, false).is_ok() && seen() < left, "a request is a use");
     }
 
     #[test]
     fn wrong_tokens_are_counted_by_origin() {
         let (_folder, guard) = guard(&format!("alice view {}\n", sha256(b"t0ken")));
         for _ in 0..WRONG_MAX {
-            assert_eq!(guard.caller(&peer(1), &token("x")).expect_err("wrong").kind, ApiErrorKind::Unauthorized);
+            assert_eq!(guard.caller(&peer(1), &token("x"), false).expect_err("wrong").kind, ApiErrorKind::Unauthorized);
         }
-        assert_eq!(guard.caller(&peer(1), &token("t0ken")).expect_err("too many").kind, ApiErrorKind::TooMany);
-        assert!(guard.caller(&peer(2), &token("t0ken")).is_ok(), "another address is not to blame");
+        assert_eq!(guard.caller(&peer(1), &token("t0ken"), false).expect_err("too many").kind, ApiErrorKind::TooMany);
+        assert!(guard.caller(&peer(2), &token("t0ken"), false).is_ok(), "another address is not to blame");
     }
 
     #[test]
@@ -601,7 +602,7 @@ mod tests {
     #[test]
     fn a_damaged_file_lets_nobody_in() {
         let (_folder, guard) = guard(&format!("alice admin {}\nbob king 12\n", sha256(b"t0ken")));
-        assert!(guard.caller(&peer(1), &token("t0ken")).is_err());
+        assert!(guard.caller(&peer(1), &token("t0ken"), false).is_err());
         assert!(read_tokens(Path::new("/nowhere/tokens")).is_ok_and(|lines| lines.is_empty()));
     }
 }

@@ -50,14 +50,18 @@ const IS_PAUSED: &str = "sweeps of the array are paused: it goes on when they ar
 /// The last jobs, also those of earlier runs of the daemon.
 pub struct Jobs {
     kept: Mutex<Kept>,
-    /// Their file; the lock is the right to write it.
-    file: Mutex<PathBuf>,
+    /// Their file.
+    path: PathBuf,
+    /// The right to write it.
+    writing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Kept {
     jobs: VecDeque<Job>,
     last: u64,
+    /// The file system of the list is yet to be mounted.
+    is_awaited: bool,
     /// The cancelled jobs that have not ended yet, each with the user's name.
     cancelled: BTreeMap<u64, String>,
 }
@@ -84,43 +88,72 @@ fn failed(failure: Failure) -> ApiError {
     ApiError::new(kind, failure.to_string())
 }
 
+impl Kept {
+    fn add_earlier(&mut self, jobs: VecDeque<Job>) {
+        for mut job in jobs.into_iter().rev() {
+            if job.state == JobState::Running {
+                (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
+                job.text = format!("the daemon ended before this job did: {}", after_a_restart(&job.action));
+            }
+            self.last = self.last.max(job.id);
+            self.jobs.push_front(job);
+        }
+    }
+}
+
+fn load(file: &Path) -> VecDeque<Job> {
+    match fs::read(file).map(|text| serde_json::from_slice::<VecDeque<serde_json::Value>>(&text)) {
+        // A job of another version, with an action that is unknown here, is left out.
+        Ok(Ok(jobs)) => jobs.into_iter().filter_map(|job| serde_json::from_value(job).ok()).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => VecDeque::new(),
+        Ok(Err(error)) => {
+            tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display());
+            VecDeque::new()
+        }
+        Err(error) => {
+            tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display());
+            VecDeque::new()
+        }
+    }
+}
+
 impl Jobs {
     /// Reads the jobs of earlier runs. One that ran when the daemon ended counts as failed, as nobody saw its end.
     pub fn open(folder: &Path) -> Self {
         let file = folder.join("jobs.json");
-        let mut kept = Kept::default();
-        match fs::read(&file).map(|text| serde_json::from_slice::<VecDeque<serde_json::Value>>(&text)) {
-            // A job of another version, with an action that is unknown here, is left out.
-            Ok(Ok(jobs)) => kept.jobs = jobs.into_iter().filter_map(|job| serde_json::from_value(job).ok()).collect(),
-            Ok(Err(error)) => tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display()),
+        let mut kept = Kept { is_awaited: awaited(folder).is_some(), ..Kept::default() };
+        if kept.is_awaited {
+            // Above all numbers of the list that is yet to be read.
+            kept.last = now_ms() / 1000;
+        } else {
+            kept.add_earlier(load(&file));
         }
-        for job in kept.jobs.iter_mut().filter(|job| job.state == JobState::Running) {
-            (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
-            job.text = format!("the daemon ended before this job did: {}", after_a_restart(&job.action));
-        }
-        kept.last = kept.jobs.iter().map(|job| job.id).max().unwrap_or(0);
-        Self { kept: Mutex::new(kept), file: Mutex::new(file) }
+        Self { kept: Mutex::new(kept), path: file, writing: Mutex::default() }
     }
 
     /// Writes the jobs to their file, unless its file system is yet to be mounted.
     fn save(&self) {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = file.parent().expect("it is in a folder");
-        if awaited(folder).is_some() {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lock().is_awaited {
             return;
         }
+        let folder = self.path.parent().expect("it is in a folder");
         let text = serde_json::to_string_pretty(&self.all()).expect("jobs are plain data");
         let made = DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| error.to_string());
-        let written = made.and_then(|()| replace(&file, &(text + "\n")).map_err(|failure| failure.to_string()));
+        let written = made.and_then(|()| replace(&self.path, &(text + "\n")).map_err(|failure| failure.to_string()));
         if let Err(error) = written {
             tracing::warn!("the list of jobs cannot be written, so a restart loses it: {error}");
         }
     }
 
+    /// The jobs. Those of a file system that is mounted later are added then.
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
+            kept.is_awaited = false;
+            kept.add_earlier(load(&self.path));
+        }
+        kept
     }
 
     /// All that are remembered, the newest last.

@@ -14,7 +14,8 @@ use crate::clock::now_ms;
 use crate::config::{ApiOptions, Config};
 use crate::event_file::stored;
 use crate::monitor::StandingView;
-use std::sync::Arc;
+use crate::mounts::awaited;
+use std::sync::{Arc, OnceLock};
 use stria_alarm::Event;
 
 /// What routes reach.
@@ -35,8 +36,10 @@ pub struct Rest {
     pub planner: Planner,
     /// The present run.
     pub boot: String,
-    /// Events of earlier runs that tell since when something is so.
-    past: Vec<EventView>,
+    /// When it began.
+    began_ms: u64,
+    /// Events of earlier runs that tell since when something is so. They are read once their file system is mounted.
+    past: OnceLock<Vec<EventView>>,
 }
 
 impl Rest {
@@ -46,13 +49,6 @@ impl Rest {
         machine
             .monitor
             .ask_all_drives(move || Config::read(&configured).map(|config| drives::paths(&config.daemon)).unwrap_or_default());
-        let mut past = stored(&machine.state).unwrap_or_default();
-        past.retain(|event| {
-            matches!(
-                event.kind.as_str(),
-                "member_failed" | "member_gone" | "member_in_sync" | "mismatch" | "sweep_finished" | "no_room"
-            )
-        });
         let jobs = Arc::new(Jobs::open(&machine.state));
         Arc::new(Self {
             machine: Arc::new(machine),
@@ -63,13 +59,32 @@ impl Rest {
             measurements: Measurements::default(),
             planner: Planner::default(),
             boot: format!("{:x}", now_ms()),
-            past,
+            began_ms: now_ms(),
+            past: OnceLock::new(),
+        })
+    }
+
+    fn past(&self) -> &[EventView] {
+        if self.past.get().is_none() && awaited(&self.machine.state).is_some() {
+            return &[];
+        }
+        self.past.get_or_init(|| {
+            let mut past = stored(&self.machine.state).unwrap_or_default();
+            past.retain(|event| {
+                let tells = matches!(
+                    event.kind.as_str(),
+                    "member_failed" | "member_gone" | "member_in_sync" | "mismatch" | "sweep_finished" | "no_room"
+                );
+                // Events of this run are in the file as well.
+                tells && event.time_ms < self.began_ms
+            });
+            past
         })
     }
 
     /// The machine in one sentence, and what is wrong.
     pub fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
-        let events = [&self.past[..], &self.machine.service.events().since(0)].concat();
+        let events = [self.past(), &self.machine.service.events().since(0)].concat();
         let monitor = &self.machine.monitor;
         // The alarm of a fault that came twice lasts for an hour after its end: the fault itself tells.
         let others = alarms.iter().filter(|alarm| alarm.cause.event != Event::ConfigFault).cloned();

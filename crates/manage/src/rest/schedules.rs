@@ -1,5 +1,6 @@
 //! Schedules of routine work, as a form shows and sets them: `[routine]` of the configuration.
 
+use super::auth::sha256;
 use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
@@ -25,6 +26,16 @@ pub struct RoutineSettings {
     /// The hours in which such work runs, `22:00-06:00`; empty: all.
     #[serde(default)]
     pub hours: String,
+    /// Names the settings that were read, so that no change of somebody else is lost. A change carries the one it is based on.
+    #[serde(default)]
+    pub tag: String,
+}
+
+impl RoutineSettings {
+    fn tagged(self) -> Self {
+        let bare = Self { tag: String::new(), ..self };
+        Self { tag: sha256(&serde_json::to_vec(&bare).expect("settings are plain data")), ..bare }
+    }
 }
 
 fn failed(failure: Failure) -> ApiError {
@@ -41,21 +52,28 @@ pub fn settings(machine: &Machine) -> Result<RoutineSettings, ApiError> {
     let text = std::fs::read_to_string(&machine.config_path).unwrap_or_default();
     let written = text.parse::<toml::Table>().unwrap_or_default();
     let hours = written.get("routine").and_then(|part| part.get("hours")).and_then(|hours| hours.as_str());
-    Ok(RoutineSettings {
+    let settings = RoutineSettings {
         scrub: scrub.to_string(),
         scrubs: scrubs.into_iter().map(|(name, schedule)| (name, schedule.to_string())).collect(),
         self_test: self_test.to_string(),
         long_self_test: long_self_test.to_string(),
         hours: hours.unwrap_or_default().to_owned(),
-    })
+        tag: String::new(),
+    };
+    Ok(settings.tagged())
 }
 
 /// Writes them into the configuration, which keeps its comments, and applies it.
 ///
 /// # Errors
-/// When a schedule makes no sense; then nothing has changed.
+/// When a schedule makes no sense, or the settings are others than those that were read; then nothing has changed.
 pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Message, ApiError> {
+    // From here on no command changes the file.
     let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
+    if settings(machine)?.tag != wanted.tag {
+        let text = "the schedules were changed by somebody else since they were read: read them again";
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+    }
     let defaults = RoutineConfig::default();
     let own = |text: &String, usual: String| if *text == usual { String::new() } else { text.clone() };
     let keys = [

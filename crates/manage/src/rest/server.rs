@@ -31,7 +31,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +49,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// Connections at a time on the unix socket, and as many by TLS. Another one takes the place of the oldest that has not shown who it is.
 const CONNECTIONS_MAX: usize = 64;
-/// Those of them that one address may have.
+/// Those of them that one address may have, or one network where addresses are of 128 bits.
 const CONNECTIONS_OF_ONE_MAX: usize = 16;
+/// Those on the unix socket that one user may have, root apart: a proxy is one user.
+const CONNECTIONS_OF_USER_MAX: usize = 48;
 /// The time that TLS, a request's head, and its body may take each; also the silence between two requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A larger head is refused.
@@ -217,24 +219,26 @@ async fn serve(
 struct Connections(VecDeque<Connection>);
 
 struct Connection {
-    /// The other end, where one may have only so many.
-    address: Option<IpAddr>,
+    /// The other end.
+    origin: String,
     /// It has shown who it is.
     is_known: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
 impl Connections {
-    /// True if one more may connect, after an unknown one was closed if necessary.
-    fn make_space(&mut self, address: Option<IpAddr>) -> bool {
+    /// True if one more of `origin` may connect, after an unknown one was closed if necessary.
+    fn make_space(&mut self, origin: &str, of_one_max: usize) -> bool {
         self.0.retain(|connection| !connection.task.is_finished());
-        let is_same = |connection: &Connection| address.is_some() && connection.address == address;
-        let of_one = self.0.iter().filter(|connection| is_same(connection)).count();
+        let of_one = self.0.iter().filter(|connection| connection.origin == origin).count();
         let is_full = self.0.len() >= CONNECTIONS_MAX;
-        if of_one < CONNECTIONS_OF_ONE_MAX && !is_full {
+        if of_one < of_one_max && !is_full {
             return true;
         }
-        let may_go = |connection: &Connection| !connection.is_known.load(Ordering::Relaxed) && (is_full || is_same(connection));
+        let is_of_one_too_many = of_one >= of_one_max;
+        let may_go = |connection: &Connection| {
+            !connection.is_known.load(Ordering::Relaxed) && (!is_of_one_too_many || connection.origin == origin)
+        };
         let unknown = self.0.iter().position(may_go);
         unknown.and_then(|index| self.0.remove(index)).inspect(|connection| connection.task.abort()).is_some()
     }
@@ -251,14 +255,16 @@ async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watc
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if !connections.make_space(None) {
+        let peer = stream.peer_cred().map_or((u32::MAX, u32::MAX, None), |peer| (peer.uid(), peer.gid(), peer.pid()));
+        let of_one_max = if peer.0 == 0 { CONNECTIONS_MAX } else { CONNECTIONS_OF_USER_MAX };
+        let peer = Peer::Unix { uid: peer.0, gid: peer.1, pid: peer.2 };
+        let origin = peer.origin();
+        if !connections.make_space(&origin, of_one_max) {
             continue;
         }
-        let peer = stream.peer_cred().map_or((u32::MAX, u32::MAX, None), |peer| (peer.uid(), peer.gid(), peer.pid()));
-        let peer = Peer::Unix { uid: peer.0, gid: peer.1, pid: peer.2 };
         let is_known = Arc::<AtomicBool>::default();
         let task = tokio::spawn(connection(Arc::clone(&server), stream, peer, Arc::clone(&is_known), over.clone()));
-        connections.0.push_back(Connection { address: None, is_known, task: task.abort_handle() });
+        connections.0.push_back(Connection { origin, is_known, task: task.abort_handle() });
     }
 }
 
@@ -281,7 +287,8 @@ async fn listen_tls(
         let from: SocketAddr = from;
         let address = from.ip().to_canonical();
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if !connections.make_space(Some(address)) {
+        let origin = Peer::Tls { address, certificate: None }.origin();
+        if !connections.make_space(&origin, CONNECTIONS_OF_ONE_MAX) {
             continue;
         }
         let is_known = Arc::<AtomicBool>::default();
@@ -292,7 +299,7 @@ async fn listen_tls(
             let peer = Peer::Tls { address, certificate: certificate.map(|certificate| sha256(certificate)) };
             connection(server, stream, peer, known, over).await;
         });
-        connections.0.push_back(Connection { address: Some(address), is_known, task: task.abort_handle() });
+        connections.0.push_back(Connection { origin, is_known, task: task.abort_handle() });
     }
 }
 
@@ -395,6 +402,13 @@ fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
     Err(ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json"))
 }
 
+/// Carries out a request and its record, also if the client leaves before the answer: hyper drops what it waits for then.
+async fn to_the_end(work: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
+    let failed =
+        || ApiError::new(ApiErrorKind::Failed, "the daemon failed at this request: its log has the reason").into_response();
+    tokio::spawn(work).await.unwrap_or_else(|_| failed())
+}
+
 impl Server {
     async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Peer, is_known: &AtomicBool) -> Response<Body> {
         let (head, body) = request.into_parts();
@@ -428,10 +442,11 @@ impl Server {
             return axum::Json(LoginWays { accounts: self.rest.accounts.may_log_in() }).into_response();
         }
         if path == "/api/v1/session" && method == Method::POST {
-            return self.begin_session(peer, body).await;
+            return to_the_end(self.begin_session(peer, body)).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
-        let caller = blocking_on(&self.callers, move || server.rest.guard.caller(&asked, &shown)).await;
+        let by_itself = head.headers.contains_key("x-stria-unattended");
+        let caller = blocking_on(&self.callers, move || server.rest.guard.caller(&asked, &shown, by_itself)).await;
         let caller = match caller {
             Ok(caller) => caller,
             Err(error) => {
@@ -473,7 +488,8 @@ impl Server {
                 _ => {}
             }
         }
-        self.carry_out(&peer, caller, &method, &path, head.uri.query().unwrap_or_default(), body).await
+        let query = head.uri.query().unwrap_or_default().to_owned();
+        to_the_end(async move { self.carry_out(&peer, caller, &method, &path, &query, body).await }).await
     }
 
     async fn carry_out(
