@@ -11,7 +11,7 @@ mod member_io;
 mod metadata;
 mod peers;
 
-pub(crate) use client::{FailedPart, array_range, lost};
+pub(crate) use client::{FailedPart, all_data, array_range, lost};
 pub(crate) use failures::{
     BadCause, drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite, write_for_sweep,
 };

@@ -28,7 +28,7 @@ mod commands;
 mod lanes;
 
 use crate::address::Sectors as _;
-use crate::core::{Core, Fate, Then, array_range, has_unsynced_slots, is_no_space, lost};
+use crate::core::{Core, Fate, Then, all_data, array_range, has_unsynced_slots, is_no_space, lost};
 use crate::log::StartStage;
 use crate::member::Member;
 use crate::member_requests::MemberIo;
@@ -46,7 +46,7 @@ use crate::{
     mirror_write, parity_write, resync_on_read, split_read,
 };
 use std::rc::Rc;
-use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
+use stria_block::{Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 
 /// 1 s after the last write the superblocks say "clean". Sooner would cost a superblock update for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
@@ -306,18 +306,20 @@ impl Engine {
         of_level!(self.core, P => P::clear(&self.core, request, zeroing));
     }
 
-    /// Asks the member that holds the first run. A range without a readable member counts as data.
+    /// Asks the member that holds the first run. A run without a readable member counts as data, as one does that may be inconsistent: a
+    /// hole is read without a look at the members (R36).
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
-        let (slot, start_sector, sectors) =
-            of_level!(core, P => P::extents(core, ArraySector::new(request.start_sector), request.sectors));
+        let start = ArraySector::new(request.start_sector);
+        let owned = core.partition.owned_sectors(start, request.sectors);
+        let (slot, start_sector, sectors, sync) = of_level!(core, P => P::extents(core, start, owned));
         let rows = start_sector.run(sectors);
-        let is_readable =
-            core.members.borrow().presence(slot, &rows) == Presence::Readable && !core.log.is_not_in_place(slot, &rows);
+        let is_readable = core.members.borrow().presence(slot, &rows) == Presence::Readable
+            && !core.log.is_not_in_place(slot, &rows)
+            && !core.needs_resync_on_read(&sync);
         let member = core.members.borrow().slots()[slot].member.filter(|_| is_readable);
         let Some(member) = member else {
-            let extents = vec![Extent { sectors: request.sectors, hole: false }];
-            request.operation = Operation::Extents { extents };
+            request.operation = all_data(sectors);
             return core.done(request.complete(Ok(())));
         };
         let parent = core.begin(&mut request, 1);

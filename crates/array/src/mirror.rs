@@ -63,11 +63,11 @@ impl Personality for Mirror {
         }
     }
 
-    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>) {
         let (copies, sectors) = core.geometry.copies_of(start_sector, sectors);
         let readable = readable(core, &copies, sectors);
         let copy = readable.first().map_or(copies[0], |(copy, _)| *copy);
-        (copy.slot, copy.start_sector, sectors)
+        (copy.slot, copy.start_sector, sectors, sync_of_array(&start_sector.run(sectors)))
     }
 
     async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {

@@ -133,8 +133,9 @@ impl Personality for Parity {
         }
     }
 
-    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
-        place(core, start_sector, sectors)
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>) {
+        let (slot, row, sectors) = place(core, start_sector, sectors);
+        (slot, row, sectors, sync_of_rows(&row.run(sectors)))
     }
 
     async fn read_from_others(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {

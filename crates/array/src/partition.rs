@@ -83,6 +83,11 @@ impl Partition {
         self.group_sectors * self.data_count
     }
 
+    /// How many of these array sectors, from the first on, belong to one lane.
+    pub fn owned_sectors(&self, start: ArraySector, sectors: u64) -> u64 {
+        if self.lane_count == 1 { sectors } else { sectors.min(self.lane_of(start).1 - start) }
+    }
+
     /// The lane that owns an array sector, and the end of its group.
     pub fn lane_of(&self, array_sector: ArraySector) -> (usize, ArraySector) {
         let (group, _) = self.by_data.divide(array_sector.get() >> self.group_sectors.trailing_zeros());

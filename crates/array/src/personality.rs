@@ -109,8 +109,9 @@ pub(crate) trait Personality {
     /// Zeroes, and unmaps where it may.
     fn clear(core: &Rc<Core>, request: Request, zeroing: Zeroing);
 
-    /// The slot and sector of a member that knows whether the first of these sectors are a hole, and for how many it does.
-    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64);
+    /// The slot and sector of a member that knows whether the first of these sectors are a hole, for how many it does, and where they lie
+    /// in the sync space.
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>);
 
     /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
     async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;

@@ -123,6 +123,11 @@ impl Requests {
         matches!(self.parents.borrow()[parent].operation, Operation::Read { .. })
     }
 
+    /// True if a request asks what space a range takes.
+    pub fn asks_for_holes(&self, parent: usize) -> bool {
+        matches!(self.parents.borrow()[parent].operation, Operation::Extents { .. })
+    }
+
     /// Sets what goes back to the client.
     pub fn set_operation(&self, parent: usize, operation: Operation) {
         self.parents.borrow_mut()[parent].operation = operation;

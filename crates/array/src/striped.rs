@@ -127,8 +127,9 @@ impl Personality for Striped {
         }
     }
 
-    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
-        place(core, start_sector, sectors)
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>) {
+        let (slot, row, sectors) = place(core, start_sector, sectors);
+        (slot, row, sectors, SyncSector::ZERO..SyncSector::ZERO)
     }
 
     async fn read_from_others(_: &Core, _: MemberId, _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {

@@ -7,7 +7,7 @@ use crate::mirror_writes::CopiesWrite;
 use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::smallvec;
 use std::ops::Range;
-use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag};
+use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Nanos, Operation, Request, Segments, Tag};
 
 impl Core {
     /// Splits a client's request into `parts`, none of which has been sent yet.
@@ -118,6 +118,11 @@ impl FailedPart {
 #[inline(always)]
 pub(crate) fn array_range(request: &Request) -> Range<ArraySector> {
     ArraySector::new(request.start_sector)..ArraySector::new(request.end_sector())
+}
+
+/// The answer to a client that asks for holes where none is known.
+pub(crate) fn all_data(sectors: u64) -> Operation {
+    Operation::Extents { extents: vec![Extent { sectors, hole: false }] }
 }
 
 /// The error for a client when redundancy does not suffice.

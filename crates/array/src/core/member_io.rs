@@ -1,6 +1,6 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
-use super::{Core, FailedPart, drop_failed_flushes};
+use super::{Core, FailedPart, all_data, drop_failed_flushes};
 use crate::action::Action;
 use crate::address::sync_of_array;
 use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
@@ -265,10 +265,17 @@ impl Core {
         completion: Completion,
     ) -> Then {
         let Operation::Read { into } = completion.operation else {
-            if let Operation::Extents { .. } = completion.operation {
-                self.requests.set_operation(parent, completion.operation);
+            let mut result = completion.result;
+            if self.requests.asks_for_holes(parent) {
+                // A member that failed, or was dropped meanwhile, knows of none.
+                let known = match completion.operation {
+                    Operation::Extents { .. } if result.is_ok() => completion.operation,
+                    _ => all_data(pieces.iter().map(|&(_, sectors)| sectors).sum()),
+                };
+                self.requests.set_operation(parent, known);
+                result = Ok(());
             }
-            self.part_done(parent, None, completion.result);
+            self.part_done(parent, None, result);
             return Then::Nothing;
         };
         let mut memory = Cutter::new(into);
