@@ -8,6 +8,7 @@
 
 use crate::address::SyncSpace;
 use crate::{IntentConfig, SyncSector, Synced};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_block::Nanos;
 
@@ -36,6 +37,8 @@ pub(crate) struct Intent {
     wanted: Vec<u64>,
     /// The number of updates that could not be written.
     refusals: u64,
+    /// Of chunks whose bit is wanted again: the last such update that was to set it.
+    refused: BTreeMap<u64, u64>,
     /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
     listed: Vec<u64>,
 }
@@ -50,7 +53,8 @@ impl Intent {
             chunks[chunk as usize] =
                 Chunk { on_members: true, needs_resync: crashed, needed_by_missing: true, ..Chunk::default() };
         }
-        Self { chunk_sectors: config.chunk_sectors, chunks, consistent_below: 0, wanted: Vec::new(), refusals: 0, listed }
+        let (wanted, refused) = (Vec::new(), BTreeMap::new());
+        Self { chunk_sectors: config.chunk_sectors, chunks, consistent_below: 0, wanted, refusals: 0, refused, listed }
     }
 
     pub fn chunk_sectors(&self) -> u64 {
@@ -101,6 +105,7 @@ impl Intent {
     pub fn recorded(&mut self, set: &[u64]) {
         for &chunk in set {
             self.chunks[chunk as usize].on_members = true;
+            self.refused.remove(&chunk);
         }
         self.listed.extend(set);
     }
@@ -108,7 +113,15 @@ impl Intent {
     /// The update that set these bits could not be written: the writes that wait for it fail. Those that come meanwhile need them.
     pub fn refused(&mut self, set: &[u64]) {
         self.refusals += 1;
-        self.wanted.extend(set.iter().filter(|&&chunk| self.chunks[chunk as usize].writers > 0));
+        for &chunk in set.iter().filter(|&&chunk| self.chunks[chunk as usize].writers > 0) {
+            self.wanted.push(chunk);
+            self.refused.insert(chunk, self.refusals);
+        }
+    }
+
+    /// True if a bit of `range` was among those of an update that could not be written, other than the first `before` of these.
+    pub fn was_refused(&self, range: &Range<SyncSector>, before: u64) -> bool {
+        self.span(range).any(|chunk| self.refused.get(&(chunk as u64)).is_some_and(|&number| number > before))
     }
 
     /// The number of updates that could not be written.

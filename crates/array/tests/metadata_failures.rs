@@ -22,6 +22,8 @@ enum Fault {
     None,
     Refuses,
     Holds,
+    /// What it has held fails, and what comes now does not.
+    FailsHeld,
     Dead,
 }
 
@@ -50,6 +52,10 @@ impl BlockDevice for Drive {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         if self.fault.get() == Fault::None {
             self.held.drain(..).for_each(|request| self.ram.submit(request));
+        }
+        if self.fault.get() == Fault::FailsHeld {
+            let refused = |request: Request| request.complete(Err(IoError::new(ErrorKind::Failed, "refused")));
+            self.ended.extend(self.held.drain(..).map(refused));
         }
         completions.append(&mut self.ended);
         self.ram.poll(now, completions);
@@ -151,6 +157,12 @@ impl World {
         None
     }
 
+    /// Begins a write of its own tag.
+    fn begin(&mut self, tag: u64, start_sector: u64) {
+        let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+        self.array.submit(Request { tag, start_sector, sectors: 8, operation: Operation::Write { from, fua: false } });
+    }
+
     fn write(&mut self, start_sector: u64, turns: usize) -> Option<Result<(), IoError>> {
         let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
         self.ask(start_sector, 8, Operation::Write { from, fua: false }, turns)
@@ -175,6 +187,31 @@ fn a_write_whose_bits_the_last_member_does_not_take_fails() {
     world.write(128, 1000).expect("it ends").expect("the member takes metadata again");
     let after = world.recorder.bits.borrow().iter().filter(|&&chunk| chunk == 2).count();
     assert!(after > before, "the bit was asked for again");
+}
+
+/// The member refuses one update, and takes the next. Writes whose bits are in the first fail, and no others.
+#[test]
+fn a_write_does_not_fail_for_bits_of_another_chunk() {
+    let mut world = World::new(Vec::new());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    let fail = Command::Fail(MemberId(1));
+    support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("one is left");
+    world.write(0, 1000).expect("it ends").expect("the superblock says \"dirty\"");
+    world.faults[0].set(Fault::Holds);
+    world.begin(1, 128);
+    (0..10).for_each(|_| world.turn());
+    // The update of the first chunk is under way: the second write shares it, the third does not, and the fourth does in part.
+    let (second, third, fourth) = (136, 256, 188);
+    [(2, second), (3, third), (4, fourth)].into_iter().for_each(|(tag, start)| world.begin(tag, start));
+    (0..10).for_each(|_| world.turn());
+    assert_eq!(world.ended.len(), 0, "bits are not durable");
+    world.faults[0].set(Fault::FailsHeld);
+    (0..1000).for_each(|_| world.turn());
+    let mut ended: Vec<(u64, bool)> = world.ended.iter().map(|ended| (ended.tag, ended.result.is_ok())).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, [(1, false), (2, false), (3, true), (4, false)]);
+    world.ended.clear();
+    world.write(128, 1000).expect("it ends").expect("the member takes bits again");
 }
 
 #[test]

@@ -159,10 +159,10 @@ impl Core {
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {
             self.metadata.intent_changed.wake_all(&self.ready);
-            let refusals = || self.consistency.intent.borrow().as_ref().map_or(0, Intent::refusals);
+            let before = self.consistency.intent.borrow().as_ref().map_or(0, Intent::refusals);
             let durable = || self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
-            let before = refusals();
-            self.ready.until(&self.metadata.intent_waiters, || durable() || refusals() > before).await;
+            let refused = || self.consistency.intent.borrow().as_ref().is_some_and(|intent| intent.was_refused(range, before));
+            self.ready.until(&self.metadata.intent_waiters, || durable() || refused()).await;
             if !durable() {
                 self.write_ended(range);
                 return Err(lost("write", "the bitmap of a member cannot be written"));
