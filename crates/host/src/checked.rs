@@ -4,7 +4,7 @@ use crate::HostError;
 use crate::hosted_drive::HostedDrive;
 use stria_block::BlockDevice;
 use stria_drive::{Access, FileDrive, Ring, SyncDrive};
-use stria_format::md::Candidate;
+use stria_format::md::{Candidate, Opened};
 use stria_integrity::{Header, IntegrityDevice};
 use stria_tree::Plan;
 use uuid::Uuid;
@@ -36,24 +36,24 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
     };
     let epoch = Uuid::new_v4().as_u64_pair().0;
     let opened = found.open(epoch);
-    let (mut header, mut void) = opened.map_err(|error| HostError::Refused(format!("{name}: {error}; use a newer Stria")))?;
-    let mut warning = void.then(|| match &found.header {
+    let mut opened = opened.map_err(|error| HostError::Refused(format!("{name}: {error}; use a newer Stria")))?;
+    let mut warning = opened.first.as_ref().map(|_| match &found.header {
         Ok(_) => format!(
             "Linux wrote to {name}: its checksums are void, and are learned again as it is read; `stria scrub` reads everything"
         ),
         Err(error) => format!("{name}: {error}; they are learned again as it is read"),
     });
-    if forget && !void {
-        (header, void) = (header.void(), true);
+    if forget && opened.first.is_none() {
+        opened = Opened::voided(opened.header);
         warning = Some(format!("{name}: its checksums are forgotten as asked, and are learned again as it is read"));
     }
     let read_only = drive.access() == Access::ReadOnly;
-    if void && !read_only {
+    if let Some((sector, bytes)) = opened.first.as_ref().filter(|_| !read_only) {
         // The header must be durable before a superblock claims that Stria was the last to write.
-        drive.write_at(header.sector(), &header.encode())?;
+        drive.write_at(*sector, bytes)?;
         drive.sync()?;
     }
-    Ok(ReadyDrive { drive, name: name.clone(), checksums: Some(header), warning })
+    Ok(ReadyDrive { drive, name: name.clone(), checksums: Some(opened.header), warning })
 }
 
 impl ReadyDrive {

@@ -214,16 +214,30 @@ impl Header {
         })
     }
 
-    /// The valid header of a region's two. `bytes`: the 8 KiB of both.
+    /// The bytes of both headers of a region, one of them this one: a write of them leaves none that outranks it.
+    pub fn encode_alone(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_COUNT as usize * BLOCK_BYTES];
+        let at = (self.sequence % HEADER_COUNT) as usize * BLOCK_BYTES;
+        bytes[at..at + BLOCK_BYTES].copy_from_slice(&self.encode());
+        bytes
+    }
+
+    /// The valid header of a region's two. `bytes`: the 8 KiB of both. Valid ones that are not `ours` do not count.
     ///
     /// # Errors
-    /// Neither is valid, or the newer one has impossible numbers.
-    pub fn choose(bytes: &[u8]) -> Result<Self, HeaderError> {
+    /// Neither is valid and ours, or the newer one has impossible numbers.
+    pub fn choose(bytes: &[u8], ours: impl Fn(&Self) -> bool) -> Result<Self, HeaderError> {
         let (first, second) = bytes.split_at(BLOCK_BYTES.min(bytes.len()));
-        let younger = match (Self::parse(first), Self::parse(second)) {
-            (Ok(first), Ok(second)) => Ok(if first.sequence > second.sequence { first } else { second }),
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-            (Err(HeaderError::Absent), Err(error)) | (Err(error), Err(_)) => Err(error),
+        let (first, second) = (Self::parse(first), Self::parse(second));
+        let is_foreign = |header: &Result<Self, HeaderError>| header.as_ref().is_ok_and(|header| !ours(header));
+        let younger = match (first, second) {
+            (Ok(first), Ok(second)) if ours(&first) && ours(&second) => {
+                Ok(if first.sequence > second.sequence { first } else { second })
+            }
+            (Ok(one), _) | (_, Ok(one)) if ours(&one) => Ok(one),
+            (first, second) if is_foreign(&first) || is_foreign(&second) => Err(HeaderError::Absent),
+            (Err(HeaderError::Absent), Err(error)) | (Err(error), _) => Err(error),
+            (Ok(_), _) => unreachable!("it is ours or foreign"),
         };
         let counted = |header: &Self| header.sequence <= SEQUENCE_MAX && header.session <= SESSION_MAX;
         younger.and_then(|header| if counted(&header) { Ok(header) } else { Err(HeaderError::Damaged) })
@@ -277,11 +291,11 @@ mod tests {
         let old = Header::new(&region, [[1; 16]; 2], 1);
         let new = Header { sequence: 1, ..old.clone() };
         let both = [old.encode(), new.encode()].concat();
-        assert_eq!(Header::choose(&both), Ok(new));
+        assert_eq!(Header::choose(&both, |_| true), Ok(new));
         let mut torn = both;
         torn[BLOCK_BYTES + 600..].fill(0);
-        assert_eq!(Header::choose(&torn), Ok(old));
-        assert_eq!(Header::choose(&vec![0; 2 * BLOCK_BYTES]), Err(HeaderError::Absent));
+        assert_eq!(Header::choose(&torn, |_| true), Ok(old));
+        assert_eq!(Header::choose(&vec![0; 2 * BLOCK_BYTES], |_| true), Err(HeaderError::Absent));
     }
 
     /// The next header increments these.
@@ -295,8 +309,8 @@ mod tests {
             Header { sequence: 1, session: u32::MAX, ..old.clone() },
             Header { sequence: 1, session: u32::MAX - 1, ..old.clone() },
         ] {
-            assert_eq!(Header::choose(&[old.encode(), new.encode()].concat()), Err(HeaderError::Damaged));
-            assert_eq!(Header::choose(&[new.encode(), old.encode()].concat()), Err(HeaderError::Damaged));
+            assert_eq!(Header::choose(&[old.encode(), new.encode()].concat(), |_| true), Err(HeaderError::Damaged));
+            assert_eq!(Header::choose(&[new.encode(), old.encode()].concat(), |_| true), Err(HeaderError::Damaged));
         }
         for start in [u64::MAX - 8191, u64::MAX - 16384, SECTORS_MAX - 8, u64::MAX / 8] {
             let mut bytes = old.encode();

@@ -69,11 +69,11 @@ impl Ready {
         drive.borrow_mut().open();
         let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
         let checksums = found.map(|found| {
-            let (header, void) = found.open(0).expect("nobody else writes here");
-            if void {
-                drive.borrow_mut().put(header.sector(), &header.encode());
+            let opened = found.open(0).expect("nobody else writes here");
+            if let Some((sector, bytes)) = opened.first {
+                drive.borrow_mut().put(sector, &bytes);
             }
-            header
+            opened.header
         });
         Self { index, drive: Rc::clone(drive), name: candidate.name.clone(), checksums }
     }

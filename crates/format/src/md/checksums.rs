@@ -7,7 +7,7 @@
 
 use super::superblock::Superblock;
 use crate::read::Read;
-use stria_integrity::{BLOCK_SECTORS, HEADERS_SECTORS, Header, HeaderError, Region};
+use stria_integrity::{HEADERS_SECTORS, Header, HeaderError, Region};
 
 /// In the microseconds of `utime`: no tag of the write log, which are below it.
 pub(crate) const WITNESSED: u64 = 1_000_000;
@@ -23,18 +23,40 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// The head to go on with, and whether it must be written first, as what sums there are do not count. `epoch`: random,
-    /// for a head that must be made anew.
+    /// The head to go on with. `epoch`: random, for a head that must be made anew.
     ///
     /// # Errors
     /// The checksums there are a later program's.
-    pub fn open(&self, epoch: u64) -> Result<(Header, bool), HeaderError> {
+    pub fn open(&self, epoch: u64) -> Result<Opened, HeaderError> {
         match &self.header {
-            Ok(header) if self.witnessed => Ok((header.clone(), false)),
-            Ok(header) => Ok((header.clone().void(), true)),
+            Ok(header) if self.witnessed => Ok(Opened { header: header.clone(), first: None }),
+            Ok(header) => Ok(Opened::voided(header.clone())),
             Err(HeaderError::Version(version)) => Err(HeaderError::Version(*version)),
-            Err(_) => Ok((Header { epoch, ..self.fresh.clone() }, true)),
+            Err(_) => {
+                // A head that could not be read may be readable again one day. It counts more headers than a new one.
+                let header = Header { epoch, ..self.fresh.clone() };
+                let first = Some((Region::behind(header.data.clone()).start_sector, header.encode_alone()));
+                Ok(Opened { header, first })
+            }
         }
+    }
+}
+
+/// The head that a run begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The head.
+    pub header: Header,
+    /// What must be durable before another superblock is written, as the checksums there do not count: position and bytes.
+    pub first: Option<(u64, Vec<u8>)>,
+}
+
+impl Opened {
+    /// With all checksums unknown.
+    pub fn voided(header: Header) -> Self {
+        let header = header.void();
+        let first = Some((header.sector(), header.encode()));
+        Self { header, first }
     }
 }
 
@@ -56,9 +78,7 @@ fn new_header(superblock: &Superblock) -> Header {
 
 /// Both positions of the head, for a new member.
 pub(crate) fn new_region(superblock: &Superblock) -> Vec<u8> {
-    let mut bytes = new_header(superblock).encode();
-    bytes.resize(bytes.len() * (HEADERS_SECTORS / BLOCK_SECTORS) as usize, 0);
-    bytes
+    new_header(superblock).encode_alone()
 }
 
 /// Looks behind a member's data. Checksums of another array or member do not count.
@@ -70,13 +90,11 @@ pub(crate) fn find(superblock: &Superblock, drive_sectors: u64, read: &mut Read)
     let fresh = new_header(superblock);
     let ours = |header: &Header| header.data == fresh.data && header.identity == fresh.identity;
     let header = match read(region.start_sector, HEADERS_SECTORS) {
-        Ok(bytes) => Header::choose(&bytes),
+        Ok(bytes) => Header::choose(&bytes, ours),
         Err(_) => Err(HeaderError::Damaged),
     };
-    match &header {
-        Ok(header) if !ours(header) => return None,
-        Err(HeaderError::Absent) => return None,
-        _ => {}
+    if header == Err(HeaderError::Absent) {
+        return None;
     }
     Some(Checksums { header, witnessed: superblock.utime_micros() != 0, fresh })
 }

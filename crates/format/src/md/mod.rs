@@ -26,7 +26,7 @@ pub mod superblock;
 pub use crate::read::Read;
 pub use assemble::{Assembly, Options, Start, Verdict, assemble};
 pub use bitmap::Bitmap;
-pub use checksums::Checksums;
+pub use checksums::{Checksums, Opened};
 pub use create::{BitmapChoice, Create, CreateMember, CreateZeros, Creation, LogChoice};
 pub use lane_log::{LogLayout, MdLog};
 pub use member::{Candidate, Member};

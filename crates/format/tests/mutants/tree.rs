@@ -11,7 +11,7 @@ use stria_array::{
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::Assembly;
-use stria_format::md::{Candidate, LogLayout, MdLog, MdRecorder, Options, assemble};
+use stria_format::md::{Candidate, LogLayout, MdLog, MdRecorder, Opened, Options, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// Far beyond the longest of these histories.
@@ -292,10 +292,10 @@ impl World {
                 continue;
             };
             match sums.open(77) {
-                Ok((header, void)) => {
+                Ok(Opened { header, first }) => {
                     let read_only = self.power.frozen.get();
-                    if void && !read_only {
-                        device.drive.borrow_mut().write(header.sector(), &header.encode());
+                    if let Some((sector, bytes)) = first.filter(|_| !read_only) {
+                        device.drive.borrow_mut().write(sector, &bytes);
                     }
                     let device = IntegrityDevice::new(device, candidate.name.as_str(), header, read_only);
                     checked.push(device.clone());
