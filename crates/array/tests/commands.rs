@@ -207,3 +207,39 @@ fn a_raid_0_stops_on_every_lane() {
         assert!(array.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())));
     }
 }
+
+/// The coordinator may lose a member and its replacement just before it admits another one to their slot. The other lanes learn of both
+/// losses after they have admitted it.
+#[test]
+fn a_drive_returns_to_a_slot_that_has_just_lost_its_member_and_the_replacement() {
+    let (mut returned, mut refused) = (0, 0);
+    for (level, lane_count) in [(Level::Raid1, 1), (Level::Raid1, 3), (Level::Raid6, 3)] {
+        for turn in 0..60 {
+            let mut array = Array::new(level, lane_count, 1);
+            array.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.pause(true)));
+            array.lanes.iter().for_each(|lane| lane.offer(9, array.drive()));
+            let (old, replacement) = (MemberId(1), MemberId(MEMBERS));
+            let newcomer = (MemberConfig::in_sync(replacement, SECTORS), None);
+            array.carry_out(Command::Add { newcomer, offer: 9, replaces: Some(old) }).expect("it replaces a member");
+            let id = array.begin_return(1);
+            let mut turns = 0;
+            let answer = array.answer(id, |array, before| {
+                if before && turns == turn {
+                    array.lanes[0].with_engine(|engine| [old, replacement].map(|member| engine.lose(member, "pulled")));
+                }
+                turns += usize::from(before);
+            });
+            (0..200).for_each(|_| array.poll());
+            if let Err(Refusal(sentence)) = answer {
+                refused += 1;
+                assert!(sentence.contains("has a member already"), "{sentence}");
+                continue;
+            }
+            returned += 1;
+            for lane in 0..lane_count {
+                assert_eq!(array.lanes[lane].status().slots[1], Some(MemberId(MEMBERS + 1)), "{level}, lane {lane}, turn {turn}");
+            }
+        }
+    }
+    assert!(returned > 0 && refused > 0, "{returned} returned, {refused} were refused");
+}

@@ -113,16 +113,18 @@ impl Engine {
         }
         let id = config.id;
         {
-            let filled = slot.and_then(|slot| Some((slot, self.core.members.borrow().slots()[slot].member?)));
-            match filled {
-                // The coordinator has dropped it: what it has admitted every lane admits.
-                Some((_, dropped)) if self.core.partition.lane > 0 => self.dropped_elsewhere(dropped),
-                Some((slot, _)) => {
-                    return Err(Refusal(format!(
-                        "slot {slot} has a member already: `fail` and `remove` that one first, or `replace` it"
-                    )));
-                }
-                None => {}
+            let holder = |slot: usize| Some((slot, self.core.members.borrow().slots()[slot].member?));
+            // The coordinator has dropped the slot's member, and the replacement that inherits the slot: what it has admitted every
+            // lane admits.
+            while self.core.partition.lane > 0
+                && let Some((_, dropped)) = slot.and_then(holder)
+            {
+                self.core.drop_as_others_did(dropped);
+            }
+            if let Some((slot, _)) = slot.and_then(holder) {
+                return Err(Refusal(format!(
+                    "slot {slot} has a member already: `fail` and `remove` that one first, or `replace` it"
+                )));
             }
             let mut members = self.core.members.borrow_mut();
             members.admit(self.core.as_flawed(config, slot), slot);
