@@ -343,6 +343,8 @@ pub enum Event {
         kind: SweepKind,
         /// The cause.
         reason: String,
+        /// The position below which all is done.
+        at_sector: u64,
         /// True if it goes on from there by itself, once it is resumed or a rebuild has ended.
         goes_on: bool,
     },

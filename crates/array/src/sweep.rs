@@ -243,7 +243,7 @@ impl Sweeper {
     pub fn cancel_scrub(&self, core: &Core) {
         if let Some((repair, from, _)) = self.ordered.take() {
             let reason = format!("cancelled; --from {from}s goes on from there");
-            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason, goes_on: false });
+            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason, at_sector: from, goes_on: false });
         }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
         self.cancelled.set(scrubs);
@@ -447,7 +447,7 @@ async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
     let gives_up = kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space;
     let targets = sweep.targets.iter().map(|target| target.member).filter(|_| gives_up);
     *sweeper.gave_up.borrow_mut() = targets.collect();
-    core.event(Event::SweepStopped { kind, reason, goes_on: false });
+    core.event(Event::SweepStopped { kind, reason, at_sector: sweep.watermark().get(), goes_on: false });
     let due = core.now() + AGAIN_AFTER;
     let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
     while again && core.now() < due && !core.run.is_stopping() {
@@ -474,7 +474,7 @@ fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
             sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
         }
     }
-    core.event(Event::SweepStopped { kind, reason, goes_on });
+    core.event(Event::SweepStopped { kind, reason, at_sector: at.get(), goes_on });
 }
 
 async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {

@@ -216,3 +216,37 @@ fn a_scrub_gives_way_to_a_rebuild_and_goes_on_after_it() {
         }
     }
 }
+
+/// The lanes of an array are at different positions. What is named must leave out nothing that one of them has not compared.
+#[test]
+fn a_cancelled_scrub_names_a_position_from_which_the_next_finds_all_the_rest() {
+    for (fast, slow) in [(0, 1), (1, 0)] {
+        let mut world = World::of(&config(Level::Raid5, 3), 1, 2);
+        // Noise in a stripe of the slow lane, which the fast one has passed.
+        let slow_rows = |row: &u64| row / STRIP % 2 == slow as u64;
+        let row = (0..SECTORS).step_by(STRIP as usize).filter(slow_rows).nth(40).expect("there are many");
+        world.rams[0].0.borrow_mut().memory_mut()[bytes(row)..bytes(row + PAGE)].fill(0xaa);
+        world.lanes[slow].with_engine(|engine| engine.set_speed(None, Some(SECTORS / 64)));
+        world.lanes[fast].with_engine(|engine| engine.set_speed(None, Some(SECTORS / 4)));
+        world.carry_out(Command::Scrub { repair: false, from_sector: 0 }).expect("nothing else runs");
+        while world.lanes[fast].status().sweep.is_none_or(|sweep| sweep.done_sectors < SECTORS / 2) {
+            assert!(world.step());
+        }
+        let (mut merged, mut told) = (LaneEvents::new(2), Vec::new());
+        world.carry_out(Command::CancelScrub).expect("it runs");
+        while told.is_empty() {
+            assert!(world.step());
+            for (lane, device) in world.lanes.iter().enumerate() {
+                let events = device.take_events().into_iter().flat_map(|event| merged.merge(lane, event, false));
+                told.extend(events.filter(|event| matches!(event, Event::SweepStopped { .. })));
+            }
+        }
+        let [Event::SweepStopped { reason, at_sector, .. }] = &told[..] else { panic!("{told:?}") };
+        assert!(reason.contains(&format!("--from {at_sector}s ")), "{reason}");
+        let from_sector = *at_sector;
+        world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_speed(None, Some(u64::MAX))));
+        world.carry_out(Command::Scrub { repair: false, from_sector }).expect("nothing else runs");
+        world.run_until("compared", |status| status.sweep.is_none() && status.mismatch_sectors.is_some());
+        assert_eq!(world.status().mismatch_sectors, Some(PAGE), "lane {fast} was ahead, {reason}");
+    }
+}

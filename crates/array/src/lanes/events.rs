@@ -44,6 +44,7 @@ enum Part {
     },
     Stopped {
         reason: String,
+        at_sector: u64,
         /// By itself.
         goes_on: bool,
     },
@@ -89,7 +90,9 @@ impl LaneEvents {
             Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
                 self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
             }
-            Event::SweepStopped { kind, reason, goes_on } => self.ended(kind, lane, Part::Stopped { reason, goes_on }, paused),
+            Event::SweepStopped { kind, reason, at_sector, goes_on } => {
+                self.ended(kind, lane, Part::Stopped { reason, at_sector, goes_on }, paused)
+            }
             Event::ReadCorrected { .. }
             | Event::NoSpace { .. }
             | Event::SuperblockRefused { .. }
@@ -113,13 +116,17 @@ impl LaneEvents {
     /// The end of a sweep, if that was the last lane's.
     fn end(&mut self, kind: SweepKind, paused: bool) -> Option<Event> {
         let round = self.rounds[place_of(kind)].as_mut()?;
-        let (mut idle, mut stopped, mut goes_on, mut all) = (false, None, true, (0, BTreeMap::new(), 0));
+        let (mut idle, mut goes_on, mut all) = (false, true, (0, BTreeMap::new(), 0));
+        // The lane that is behind all others: a scrub that goes on from its position leaves nothing out.
+        let mut stopped: Option<(u64, &String)> = None;
         for part in &round.lanes {
             match part {
                 Part::Runs => return None,
                 Part::Idle => idle = true,
-                Part::Stopped { reason, goes_on: this_one_does } => {
-                    stopped = stopped.or(Some(reason.clone()));
+                Part::Stopped { reason, at_sector, goes_on: this_one_does } => {
+                    if stopped.is_none_or(|(at, _)| *at_sector < at) {
+                        stopped = Some((*at_sector, reason));
+                    }
                     goes_on &= this_one_does;
                 }
                 Part::Finished { mismatch_sectors, wrong, duration } => {
@@ -133,8 +140,8 @@ impl LaneEvents {
         if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.rebuilt)) {
             return None;
         }
-        match stopped {
-            Some(reason) => {
+        match stopped.map(|(at_sector, reason)| (at_sector, reason.clone())) {
+            Some((at_sector, reason)) => {
                 // The progress of a lane counts, if the others go on.
                 let begin_anew = |part: &mut Part| match part {
                     Part::Finished { .. } if paused || goes_on => {}
@@ -142,7 +149,7 @@ impl LaneEvents {
                 };
                 round.lanes.iter_mut().for_each(begin_anew);
                 (round.is_reported, round.rebuilt) = (false, false);
-                Some(Event::SweepStopped { kind, reason, goes_on })
+                Some(Event::SweepStopped { kind, reason, at_sector, goes_on })
             }
             None => {
                 self.rounds[place_of(kind)] = None;
@@ -171,7 +178,7 @@ mod tests {
     }
 
     fn stopped(kind: SweepKind) -> Event {
-        Event::SweepStopped { kind, reason: "paused".into(), goes_on: false }
+        Event::SweepStopped { kind, reason: "paused".into(), at_sector: 0, goes_on: false }
     }
 
     #[test]
@@ -211,10 +218,24 @@ mod tests {
         let mut events = LaneEvents::new(2);
         (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
         assert_eq!(events.merge(0, finished(SCRUB, 1, 5), false), []);
-        let gives_way = Event::SweepStopped { kind: SCRUB, reason: "paused".into(), goes_on: true };
+        let gives_way = Event::SweepStopped { kind: SCRUB, reason: "paused".into(), at_sector: 0, goes_on: true };
         assert_eq!(events.merge(1, gives_way.clone(), false), [gives_way]);
         assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1);
         assert_eq!(events.merge(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
+    }
+
+    #[test]
+    fn a_sweep_has_stopped_where_the_lane_is_that_is_behind() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let mut events = LaneEvents::new(3);
+            order.iter().for_each(|&lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
+            let at = |lane: usize| {
+                let at_sector = [700, 30, 500][lane];
+                Event::SweepStopped { kind: SCRUB, reason: format!("--from {at_sector}s"), at_sector, goes_on: false }
+            };
+            let told: Vec<Event> = order.iter().flat_map(|&lane| events.merge(lane, at(lane), false)).collect();
+            assert_eq!(told, [at(1)], "lanes stop in the order {order:?}");
+        }
     }
 
     #[test]
