@@ -388,13 +388,17 @@ async fn run(
     });
     *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
     core.steering.watch(true);
-    if kind == SweepKind::Rebuild {
-        // R18: a rebuilding member takes part in this run's log, and had none in the last one's.
-        if let Err(error) = core.log_open().await {
-            sweep.error.borrow_mut().replace(error.to_string());
-        }
-    }
     core.event(Event::SweepStarted(kind));
+    // R18: a rebuilding member takes part in this run's log, and had none in the last one's.
+    if kind == SweepKind::Rebuild
+        && let Err(error) = core.log_open().await
+    {
+        let reason = format!("the write log cannot begin, and is tried again every 10 s: {error}");
+        core.event(Event::SweepStopped { kind, reason, at_sector: from.get(), goes_on: true });
+        let due = core.clock.wake_at(&core.ready, core.now() + AGAIN_AFTER);
+        core.ready.until(&core.sweep_changed, || core.now() >= due || sweeper.halts(core, kind)).await;
+        return ended(core, sweeper);
+    }
     core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
     let mut error = sweep.error.borrow_mut().take();
@@ -417,6 +421,11 @@ async fn run(
     if !matches!(kind, SweepKind::Scrub { .. }) {
         core.recorded(core.request_commit()).await;
     }
+    ended(core, sweeper);
+}
+
+/// No sweep runs any more: the next one may begin.
+fn ended(core: &Core, sweeper: &Sweeper) {
     *sweeper.current.borrow_mut() = None;
     core.steering.watch(false);
     core.sweep_changed.wake_all(&core.ready);

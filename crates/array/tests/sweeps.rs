@@ -2,8 +2,11 @@
 //! Method: members of noise are filled and compared while others cannot be read or are pulled.
 
 mod support;
+use std::cell::Cell;
+use std::rc::Rc;
 use stria_array::*;
 use stria_block::*;
+use support::nowhere::Nowhere;
 use support::*;
 
 const SECTORS: u64 = 16384;
@@ -248,5 +251,73 @@ fn a_cancelled_scrub_names_a_position_from_which_the_next_finds_all_the_rest() {
         world.carry_out(Command::Scrub { repair: false, from_sector }).expect("nothing else runs");
         world.run_until("compared", |status| status.sweep.is_none() && status.mismatch_sectors.is_some());
         assert_eq!(world.status().mismatch_sectors, Some(PAGE), "lane {fast} was ahead, {reason}");
+    }
+}
+
+/// A member with a volatile cache, whose flushes fail while `fails` is true.
+struct Cached {
+    ram: RamDevice,
+    limits: Limits,
+    fails: Rc<Cell<bool>>,
+    ended: Vec<Completion>,
+}
+
+impl BlockDevice for Cached {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    fn submit(&mut self, request: Request) {
+        match self.fails.get() && matches!(request.operation, Operation::Flush) {
+            true => self.ended.push(request.complete(Err(IoError::new(ErrorKind::Failed, "the cache does not answer")))),
+            false => self.ram.submit(request),
+        }
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.ended);
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.ended.is_empty() { self.ram.next_wake() } else { Some(0) }
+    }
+}
+
+/// R18: the rebuilding member takes part in the log, and the log begins after a flush of members that the array needs.
+#[test]
+fn a_rebuild_that_could_not_open_the_write_log_is_tried_again() {
+    let mut config = config(Level::Raid5, 3);
+    config.slots[2].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+    config.log = Some(LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false });
+    let fails = Rc::new(Cell::new(true));
+    let device = |member| {
+        let ram = RamDevice::new(Nowhere::START + 64);
+        let limits = Limits { volatile_cache: member == 0, ..ram.limits().clone() };
+        Box::new(Cached { ram, limits, fails: Rc::clone(&fails), ended: Vec::new() }) as Box<dyn BlockDevice>
+    };
+    let mut array = ArrayDevice::new(&config, (0..3).map(device).collect(), Nowhere::default(), 0);
+    let (mut now, mut told) = (0, Vec::new());
+    while array.status().members[2].state != MemberState::InSync {
+        array.poll(now, &mut Vec::new());
+        told.extend(array.take_events());
+        now = array.next_wake().unwrap_or(now + 1_000_000).max(now);
+        // The member flushes again after half a minute.
+        fails.set(now < 30_000_000_000);
+        assert!(now < 100_000_000_000, "{told:?}");
+    }
+    let stops = told.iter().filter(|event| matches!(event, Event::SweepStopped { kind: SweepKind::Rebuild, .. })).count();
+    assert!((1..10).contains(&stops), "now and then an event says why: {told:?}");
+    // A stop does not wait for the next attempt.
+    fails.set(true);
+    let mut array = ArrayDevice::new(&config, (0..3).map(device).collect(), Nowhere::default(), 0);
+    let mut now = 0;
+    while array.take_events().is_empty() {
+        array.poll(now, &mut Vec::new());
+        now += 1_000_000;
+    }
+    let stop = array.begin(Command::Stop);
+    let begun = now;
+    while array.take_answer(stop).is_none() {
+        array.poll(now, &mut Vec::new());
+        now += 1_000_000;
+        assert!(now < begun + 1_000_000_000, "it takes a second");
     }
 }
