@@ -197,11 +197,13 @@ impl Sweeper {
         self.paused.get() || self.cancelled.get() || core.run.is_stopping() || self.gives_way(core, kind)
     }
 
-    /// True if this is a scrub, and there is a member to fill: redundancy must not wait for hours until all is compared.
+    /// True if this is no rebuild, and there is a member to fill: redundancy must not wait for hours until all is compared.
     fn gives_way(&self, core: &Core, kind: SweepKind) -> bool {
         match kind {
-            SweepKind::Scrub { .. } => may_rebuild(core) && (core.wants_spare() || self.has_new(&rebuild_targets(core).0)),
-            SweepKind::Resync | SweepKind::Rebuild => false,
+            SweepKind::Scrub { .. } | SweepKind::Resync => {
+                may_rebuild(core) && (core.wants_spare() || self.has_new(&rebuild_targets(core).0))
+            }
+            SweepKind::Rebuild => false,
         }
     }
 
@@ -468,7 +470,11 @@ async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
 fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     let (kind, at) = (sweep.kind, sweep.watermark());
     let percent = at.get() * 100 / sweep.end.get().max(1);
-    let mut reason = format!("paused at {percent} %");
+    let for_rebuild = !core.run.is_stopping() && !sweeper.paused.get();
+    let mut reason = match for_rebuild {
+        true => format!("paused at {percent} % for a rebuild, and goes on after it"),
+        false => format!("paused at {percent} %"),
+    };
     let mut goes_on = !core.run.is_stopping();
     if let SweepKind::Scrub { repair } = kind {
         if sweeper.cancelled.replace(false) {
@@ -477,9 +483,6 @@ fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
         } else if core.run.is_stopping() {
             reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
         } else {
-            if !sweeper.paused.get() {
-                reason = format!("paused at {percent} % for a rebuild, and goes on after it");
-            }
             sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
         }
     }

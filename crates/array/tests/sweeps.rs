@@ -321,3 +321,50 @@ fn a_rebuild_that_could_not_open_the_write_log_is_tried_again() {
         assert!(now < begun + 1_000_000_000, "it takes a second");
     }
 }
+
+/// All at once, as the world's time moves on to the next event with each answer that is waited for.
+fn read_all(world: &mut World) -> Vec<u8> {
+    let read = || Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(256))).collect() };
+    let starts = (0..world.geometry.capacity_sectors()).step_by(256);
+    let tags: Vec<Tag> = starts.map(|start| world.submit(start, 256, read())).collect();
+    let read = |completion: Completion| {
+        completion.result.expect("redundancy is left");
+        let Operation::Read { into } = completion.operation else { panic!("a read comes back as a read") };
+        into[0].to_vec()
+    };
+    tags.into_iter().flat_map(|tag| read(world.wait(tag))).collect()
+}
+
+/// The first resync of large members takes a day. A second failure in that time would lose data.
+#[test]
+fn a_resync_gives_way_to_a_rebuild_and_goes_on_after_it() {
+    for (level, members) in [(Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)] {
+        for lanes in [1, 2] {
+            for replaces in [false, true] {
+                let mut config = ArrayConfig { synced: Synced::up_to(0), ..config(level, members) };
+                let spare = MemberId(members);
+                config.spares = vec![MemberConfig::in_sync(spare, SECTORS)];
+                let mut world = World::of(&config, 1, lanes);
+                let what = format!("{level} on {lanes} lanes, replaces: {replaces}");
+                (0..members).for_each(|member| fill_with_noise(&mut world, MemberId(member)));
+                world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_speed(None, Some(SECTORS / 64))));
+                world.run_until("a quarter", |status| status.members[0].read_sectors > SECTORS / 4);
+                let command = match replaces {
+                    false => Command::Fail(MemberId(1)),
+                    true => Command::Replace { member: MemberId(1), spare },
+                };
+                world.carry_out(command).expect("it can be spared");
+                // What clients read meanwhile stays.
+                let before = read_all(&mut world);
+                world.run_until("in sync", |status| status.members[spare.0].state == MemberState::InSync);
+                let done = world.status();
+                // R51: with one parity the rebuild of a lost member does what the resync would have done.
+                let is_done = level == Level::Raid5 && !replaces;
+                assert!(is_done || done.synced != Synced::All, "{what}: the rebuild came last");
+                world.run_until("consistent", |status| status.synced == Synced::All && status.sweep.is_none());
+                assert!(read_all(&mut world) == before, "{what}: what was read has changed");
+                assert_eq!(world.scrub(false), 0, "{what}");
+            }
+        }
+    }
+}
