@@ -365,7 +365,7 @@ async fn run(
         core.members.borrow_mut().forget_wrong();
     }
     let geometry = &core.geometry;
-    let window = core.partition.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
+    let window = core.partition.window(WINDOW_SECTORS);
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
     let end = SweepSector::new(end);
     let filled = from.end_in(end.get()).get();

@@ -368,3 +368,76 @@ fn a_resync_gives_way_to_a_rebuild_and_goes_on_after_it() {
         }
     }
 }
+
+/// Counts the sectors that requests of its device hold, with those of other devices.
+struct Counted<D> {
+    inner: D,
+    /// Now, and the most so far.
+    held: Rc<Cell<(u64, u64)>>,
+    sizes: std::collections::BTreeMap<Tag, u64>,
+}
+
+impl<D: BlockDevice> BlockDevice for Counted<D> {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        let (now, most) = self.held.get();
+        let now = now + request.sectors;
+        self.held.set((now, most.max(now)));
+        self.sizes.insert(request.tag, request.sectors);
+        self.inner.submit(request);
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        let before = completions.len();
+        self.inner.poll(now, completions);
+        for completion in &completions[before..] {
+            let (now, most) = self.held.get();
+            let size = self.sizes.remove(&completion.tag).expect("it was submitted");
+            self.held.set((now - size, most));
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.inner.next_wake()
+    }
+}
+
+/// 32 windows of 128 KiB of each member, whatever the strip.
+#[test]
+fn the_memory_of_a_sweep_does_not_grow_with_the_strip() {
+    const SECTORS: u64 = 1 << 16;
+    for (level, members) in [(Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 4)] {
+        for strip in [16, 256, 1 << 13, 1 << 15] {
+            for kind in [SweepKind::Resync, SweepKind::Rebuild, SweepKind::Scrub { repair: true }] {
+                let geometry = Geometry::new(level, level.default_layout(), strip, &vec![SECTORS; members]).expect("good");
+                let mut config = ArrayConfig::optimal("test", geometry);
+                match kind {
+                    SweepKind::Resync => config.synced = Synced::up_to(0),
+                    SweepKind::Rebuild => config.slots[1].member.as_mut().expect("there").recovered = Synced::up_to(0),
+                    SweepKind::Scrub { .. } => {}
+                }
+                let held = Rc::new(Cell::new((0, 0)));
+                let device = |seed| {
+                    let mut ram = RamDevice::new(SECTORS);
+                    Chance::from_state(seed).fill(ram.memory_mut());
+                    let (inner, held) = (LateDevice::new(ram, seed), Rc::clone(&held));
+                    Box::new(Counted { inner, held, sizes: Default::default() }) as Box<dyn BlockDevice>
+                };
+                let mut array = ArrayDevice::new(&config, (0..members as u64).map(device).collect(), NoMetadata, 0);
+                if kind == (SweepKind::Scrub { repair: true }) {
+                    array.begin(Command::Scrub { repair: true, from_sector: 0 });
+                }
+                let (mut now, mut is_done) = (0, false);
+                while !is_done {
+                    array.poll(now, &mut Vec::new());
+                    let ends = |event: Event| matches!(event, Event::SweepFinished { kind: ended, .. } if ended == kind);
+                    is_done = array.take_events().into_iter().any(ends);
+                    now = array.next_wake().unwrap_or(now + 1).max(now);
+                }
+                let most = held.get().1;
+                assert!(most <= 32 * 256 * members as u64, "{level}, strip of {strip}, {kind:?}: {most} sectors at once");
+                assert!(most > 256, "{level}, strip of {strip}, {kind:?}: {most} sectors at once");
+            }
+        }
+    }
+}
