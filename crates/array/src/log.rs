@@ -40,6 +40,9 @@ use stria_block::IoError;
 
 /// 512: members are flushed when so many writes wait only for a flush to be retired, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
+/// 16384: members are flushed when so many stripes hold data that a power cut may take back: 3 MiB of memory, and 1 GiB of data at least
+/// where no write has a record.
+const UNFLUSHED_COUNT: usize = 1 << 14;
 
 /// Numbers that begin in order and end in any order.
 #[derive(Default)]
@@ -409,9 +412,10 @@ impl Log {
         }
     }
 
-    /// True if a flush must begin, since so many writes wait for nothing else. It counts as begun.
+    /// True if a flush must begin, since so many writes wait for nothing else, or so many stripes for being durable. It counts as begun.
     pub fn begins_flush_when_full(&self) -> bool {
-        self.ended.borrow().len() >= RETIRE_COUNT && !self.flushing.replace(true)
+        let is_full = self.ended.borrow().len() >= RETIRE_COUNT || self.unflushed.borrow().len() >= UNFLUSHED_COUNT;
+        is_full && !self.flushing.replace(true)
     }
 
     /// True if a flush must begin for writes that wait for nothing else, since appends find no space. It counts as begun.

@@ -3,11 +3,14 @@
 //! Method: devices that hold zeros and count their requests; no time is measured. A sweep that read each of its 134 million
 //! windows, or all chunks before the marked one, would never end here.
 
+mod support;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use stria_array::Synced;
 use stria_array::*;
 use stria_block::*;
+use support::nowhere::Nowhere;
 
 /// 64 MiB, the default of `create`.
 const CHUNK: u64 = 1 << 17;
@@ -134,4 +137,42 @@ fn clients_are_served_while_a_raid_10_looks_for_what_is_marked() {
         }
     }
     assert!(served >= (1 << 27) / 256 / 512 / 4, "{served} reads were served");
+}
+
+/// Which rows a power cut could still take back is remembered until a flush (R20). A client that sends none must not fill the memory.
+#[test]
+fn the_memory_of_a_log_does_not_grow_with_full_stripes_that_nobody_flushes() {
+    let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1 << 24; 4]).expect("it can be");
+    // Small requests log no new data here, as large ones elsewhere: a full stripe has no record.
+    let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: 0, newest_only: false };
+    let mut config = ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) };
+    for member in config.slots.iter_mut().filter_map(|slot| slot.member.as_mut()) {
+        member.data_start_sector = DriveSector::new(2 * Nowhere::START);
+    }
+    let device = |_| {
+        let limits = Limits { volatile_cache: true, ..Limits::plain(2 * Nowhere::START + (1 << 24)) };
+        Box::new(Zeros { limits, ended: Vec::new(), asked: Rc::default() }) as Box<dyn BlockDevice>
+    };
+    let mut array = ArrayDevice::new(&config, (0..4).map(device).collect(), Nowhere::default(), 0);
+    let data = Buffer::zeroed(3 * 4096).freeze();
+    let (mut ended, mut next) = (Vec::new(), 0);
+    let mut write = |count: u64| {
+        for stripe in next..next + count {
+            let from = std::iter::once(data.clone()).collect();
+            array.submit(Request {
+                tag: stripe,
+                start_sector: 24 * stripe,
+                sectors: 24,
+                operation: Operation::Write { from, fua: false },
+            });
+            while ended.is_empty() {
+                array.poll(0, &mut ended);
+            }
+            ended.remove(0).result.expect("no member is missing");
+        }
+        next += count;
+    };
+    write(40_000);
+    let more = allocation_counter::measure(|| write(80_000)).bytes_current;
+    assert!(more < 1 << 20, "{more} bytes more for 80,000 stripes");
 }
