@@ -5,6 +5,7 @@
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
+use crate::multipath::map_over;
 use crate::passthrough::{Passthrough, lock_command_device};
 use crate::size::{SeenSpace, Size};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths};
@@ -364,6 +365,10 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
             DriveError::Denied { path, how: "for reading", source }
         }
         Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
+        Some(Errno::BUSY) if let Some(map) = map_over(Path::new("/sys"), device_number) => {
+            let map = map.display();
+            unfit(&path, format!("it is one of several paths to a drive: name {map} instead, which is all of them"))
+        }
         Some(Errno::BUSY) => {
             let holder = lock::exclusive_holder(&path, device_number);
             DriveError::Busy { path, holder }
