@@ -506,6 +506,20 @@ fn members_with_two_torn_updates_of_one_number_start_together() {
     }
 }
 
+/// A member that was absent when the array was renamed kept the old name for good, so the name of the array was in doubt.
+#[test]
+fn every_superblock_update_gives_all_members_one_name() {
+    let (mut drives, creation) = carry_out(&request(Level::Raid1, Level::Raid1.default_layout(), 2, 0, DRIVE_SECTORS));
+    let mut renamed = creation.superblocks[1].clone().expect("none is missing");
+    renamed.header.set_name[..4].copy_from_slice(b"lake");
+    drives[1].write(8, &renamed.encode());
+    let mut start = started(&drives, &Options::default());
+    let state = state_of(&start.config, true);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let names: Vec<String> = drives.iter().map(|drive| drive.candidate().found.expect("a member").superblock.name()).collect();
+    assert_eq!(names[0], names[1]);
+}
+
 #[test]
 fn raid0_of_unequal_members_without_layout_bit_is_refused() {
     let mut create = request(Level::Raid0, Level::Raid0.default_layout(), 3, 0, DRIVE_SECTORS);

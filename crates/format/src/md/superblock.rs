@@ -405,10 +405,11 @@ impl Superblock {
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
-    /// Takes over the last update of the array from another member's superblock.
+    /// Takes over the last update of the array from another member's superblock, and its name: the array may have been renamed without this member.
     pub(crate) fn follow(&mut self, other: &Superblock) {
         let (header, truth) = (&mut self.header, &other.header);
         (header.events, header.utime, header.resync_offset) = (truth.events, truth.utime, truth.resync_offset);
+        header.set_name = truth.set_name;
         self.roles.clone_from(&other.roles);
     }
 
