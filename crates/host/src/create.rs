@@ -3,7 +3,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{refuse_twins, wipe, zero};
+use crate::examine::{Examined, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_new;
 use std::fmt;
 use std::ops::Range;
@@ -77,8 +77,19 @@ pub struct CreateSpec {
     pub checksums: bool,
     /// The members are consistent already: no first resync.
     pub assume_clean: bool,
-    /// Overwrite what the drives carry.
-    pub force: bool,
+    /// What may be overwritten.
+    pub overwrite: Overwrite,
+}
+
+/// What a new array may overwrite on its drives.
+#[derive(Clone, Debug)]
+pub enum Overwrite {
+    /// Nothing: a drive that carries something is refused.
+    Nothing,
+    /// What the drives carried when that was confirmed. A drive that is another, or carries something else since, is refused.
+    Confirmed(Vec<Examined>),
+    /// Whatever the drives carry.
+    Anything,
 }
 
 /// The strip size if none is given. It is small for SSDs, so that a request of usual size stays on one drive and a full stripe
@@ -159,7 +170,7 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// Creates the array. Nothing is written before everything has been checked.
 ///
 /// # Errors
-/// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise why it is impossible.
+/// [`HostError::Unsafe`] for drives that carry something, if nothing may be overwritten; otherwise why it is impossible.
 pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     // Before any drive is locked: the second name of one drive would otherwise be refused as locked by the first.
     let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
@@ -173,7 +184,13 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     let tree = new_tree(spec, &drives);
     // Before the drives' contents: nobody should be told of --force for an array that cannot be made.
     let plan = tree.plan().map_err(impossible)?;
-    candidates.iter().try_for_each(|candidate| refuse_contents(candidate, spec.force))?;
+    match &spec.overwrite {
+        Overwrite::Nothing => refuse_contents(&candidates)?,
+        Overwrite::Confirmed(seen) => {
+            refuse_others(seen, drives.iter().flatten().map(SyncDrive::info).zip(&candidates))?;
+        }
+        Overwrite::Anything => {}
+    }
     plan.carry_out(&mut OnDrives { drives })?;
     Ok(tree.array.uuid)
 }

@@ -26,7 +26,7 @@ pub struct Examined {
 
 impl Examined {
     /// True if a drive is this one, and carries what this one carried. A drive that was plugged in may get the path and the number of one that left.
-    pub(crate) fn is_still(&self, info: &DriveInfo, candidate: &Candidate) -> bool {
+    fn is_still(&self, info: &DriveInfo, candidate: &Candidate) -> bool {
         let drive = |info: &DriveInfo| (info.path.clone(), info.identity, info.serial.clone(), info.model.clone());
         let carries = |candidate: &Candidate| {
             let header = candidate.found.as_ref().ok().map(|member| &member.superblock.header);
@@ -41,6 +41,24 @@ impl Examined {
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
     opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
+}
+
+/// Refuses a drive that is another, or carries something else, than was `seen` when that was confirmed.
+pub(crate) fn refuse_others<'a>(
+    seen: &[Examined],
+    mut drives: impl Iterator<Item = (&'a DriveInfo, &'a Candidate)>,
+) -> Result<(), HostError> {
+    match drives.find(|(info, candidate)| !seen.iter().any(|seen| seen.is_still(info, candidate))) {
+        None => Ok(()),
+        Some((_, candidate)) => {
+            Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed"))
+        }
+    }
+}
+
+/// The refusal of a drive that changed since it was looked at.
+pub(crate) fn is_another(name: &str, how: &str) -> HostError {
+    HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }
 
 /// Refuses a drive that is named twice.

@@ -27,7 +27,7 @@ mod sync_io;
 
 pub use block_devices::block_devices;
 pub use choose::{choose, named, refusal, short_name, sort_arguments, stays_out};
-pub use create::{ArrayLevel, CreateSpec, Preview, create, default_strip_sectors, preview};
+pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine};
 pub use hosted::{HostedArray, Notice, NoticeKind, does_not_use};

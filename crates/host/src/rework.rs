@@ -7,7 +7,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::candidate::candidate_after;
-use crate::examine::{Examined, refuse_twins, wipe, zero};
+use crate::examine::{Examined, is_another, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_known;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -217,15 +217,7 @@ pub fn wipe_drives_and<E: From<HostError>>(
     erase: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
     let drives = lock_all(paths)?;
-    let was_seen = |(drive, candidate): &(SyncDrive, Candidate)| seen.iter().any(|seen| seen.is_still(drive.info(), candidate));
-    if let Some((_, candidate)) = drives.iter().find(|drive| !was_seen(drive)) {
-        return Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed").into());
-    }
+    refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
     drives.iter().try_for_each(|(drive, _)| wipe(drive))?;
     erase()
-}
-
-/// The refusal of a drive that changed since it was looked at.
-fn is_another(name: &str, how: &str) -> HostError {
-    HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }

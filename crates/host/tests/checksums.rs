@@ -55,7 +55,7 @@ impl Tank {
             log: LogChoice::Auto,
             checksums: true,
             assume_clean: false,
-            force: false,
+            overwrite: stria_host::Overwrite::Nothing,
         })
         .expect("it can be");
     }

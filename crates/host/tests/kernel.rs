@@ -195,7 +195,7 @@ impl Case {
             log: LogChoice::Auto,
             checksums: false,
             assume_clean: false,
-            force: false,
+            overwrite: stria_host::Overwrite::Nothing,
         })
         .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
     }

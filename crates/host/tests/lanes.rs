@@ -76,7 +76,7 @@ impl Tank {
             log,
             checksums: false,
             assume_clean: false,
-            force: false,
+            overwrite: stria_host::Overwrite::Nothing,
         };
         create(&spec).unwrap_or_else(|error| panic!("RAID {level}: {error}"));
         Self { folder, paths, stamps: Vec::new() }

@@ -63,7 +63,7 @@ fn make(name: &str, level: &str, paths: &[PathBuf], change: impl FnOnce(&mut Cre
         log: LogChoice::Auto,
         checksums: false,
         assume_clean: false,
-        force: false,
+        overwrite: Overwrite::Nothing,
     };
     change(&mut spec);
     create(&spec).unwrap_or_else(|error| panic!("RAID {level} \"{name}\": {error}"))
@@ -403,7 +403,7 @@ fn new_array_on_used_drives_carries_nothing() {
         for path in &images.paths {
             fs::write(path, dirt().repeat((IMAGE_BYTES / 4096) as usize)).expect("writable");
         }
-        let uuid = make("tank", level, &images.paths, |spec| spec.force = true);
+        let uuid = make("tank", level, &images.paths, |spec| spec.overwrite = Overwrite::Anything);
         let redundant = !matches!(level, "jbod" | "0");
         for lost in [None, Some(0), Some(1)].into_iter().filter(|lost| redundant || lost.is_none()) {
             let kept = images.paths.iter().enumerate().filter(|(index, _)| Some(*index) != lost);
@@ -430,7 +430,7 @@ fn members_that_agree_keep_what_they_hold() {
         write(&mut array, 0, &[0x11; 4096]);
         write(&mut array, last, &[0x22; 4096]);
         stop(array);
-        let again = make("tank", level, &images.paths, |spec| (spec.force, spec.assume_clean) = (true, true));
+        let again = make("tank", level, &images.paths, |spec| (spec.overwrite, spec.assume_clean) = (Overwrite::Anything, true));
         assert_ne!(uuid, again);
         let mut array = opened(&images.paths, OpenOptions::default());
         assert!(read(&mut array, 0, 8) == [0x11; 4096] && read(&mut array, last, 8) == [0x22; 4096], "RAID {level}");
@@ -471,18 +471,22 @@ fn drives_of_an_old_striped_array_can_be_used_again() {
             assert_eq!(check("new", new, &images.paths), old_sectors);
             // Overwritten twice in the same way.
             for _ in 0..2 {
-                let again = make("again", level, &images.paths, |spec| (spec.force, spec.assume_clean) = (true, assume_clean));
+                let again = make("again", level, &images.paths, |spec| {
+                    (spec.overwrite, spec.assume_clean) = (Overwrite::Anything, assume_clean)
+                });
                 assert_eq!(check("again", again, &images.paths), old_sectors);
             }
             // Overwritten by other arrays.
             if count.is_multiple_of(4) {
-                let uuid =
-                    make("other", other, &images.paths[..6], |spec| (spec.force, spec.assume_clean) = (true, assume_clean));
+                let uuid = make("other", other, &images.paths[..6], |spec| {
+                    (spec.overwrite, spec.assume_clean) = (Overwrite::Anything, assume_clean)
+                });
                 check("other", uuid, &images.paths[..6]);
             }
             for single in ["5", "6", "10", "1", "0", "jbod"] {
-                let uuid =
-                    make("single", single, &images.paths[..4], |spec| (spec.force, spec.assume_clean) = (true, assume_clean));
+                let uuid = make("single", single, &images.paths[..4], |spec| {
+                    (spec.overwrite, spec.assume_clean) = (Overwrite::Anything, assume_clean)
+                });
                 check("single", uuid, &images.paths[..4]);
             }
         }
@@ -650,4 +654,42 @@ fn a_change_that_is_refused_in_part_changes_nothing() {
     stop(array);
     refused(&images.paths[..5], &[NO_BITMAP], "tank-span1");
     refused(&images.paths[..5], &[NO_LOG, NO_BITMAP], "tank-span1");
+}
+
+/// Before, the answer to a question about the first drive that carries something overwrote whatever lay on all of them by then.
+#[test]
+fn only_what_was_confirmed_is_overwritten_by_a_new_array() {
+    let images = Images::new(4);
+    make("old", "1", &images.paths[..2], |spec| spec.assume_clean = true);
+    let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
+    let seen: Vec<Examined> = examine(&images.paths).into_iter().map(|one| one.expect("readable")).collect();
+    let spec = |overwrite| CreateSpec {
+        name: "tank".into(),
+        level: "5".parse().expect("a level"),
+        layout: None,
+        strip_sectors: Some(16),
+        span_count: None,
+        drives: images.paths.iter().cloned().map(Some).collect(),
+        spares: Vec::new(),
+        bitmap: BitmapChoice::None,
+        member_sectors_max: None,
+        log: LogChoice::None,
+        checksums: false,
+        assume_clean: true,
+        overwrite,
+    };
+    // While the question waits, a drive that was blank gets a member, and one that had a member another.
+    for (index, source) in [(3, 0), (0, 1)] {
+        let kept = fs::read(&images.paths[index]).expect("an image");
+        let other = fs::read(&images.paths[source]).expect("an image");
+        fs::write(&images.paths[index], other).expect("writable");
+        let before = contents();
+        let error = create(&spec(Overwrite::Confirmed(seen.clone()))).expect_err("a refusal").to_string();
+        assert!(error.contains(&images.paths[index].display().to_string()) && error.contains("nothing was done"), "{error}");
+        assert!(contents() == before, "{error}, and something was written");
+        fs::write(&images.paths[index], kept).expect("writable");
+    }
+    let error = create(&spec(Overwrite::Nothing)).expect_err("a refusal").to_string();
+    assert!(images.paths[..2].iter().all(|path| error.contains(&path.display().to_string())), "{error}");
+    create(&spec(Overwrite::Confirmed(seen))).expect("it is as it was");
 }

@@ -35,7 +35,7 @@ use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::{Assembly, Verdict, examine, raw};
 use stria_health::Seat;
-use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, named, refusal, short_name, sort_arguments};
+use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, named, refusal, short_name, sort_arguments};
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
@@ -240,7 +240,7 @@ fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
         log: create.log,
         checksums: create.integrity,
         assume_clean: create.assume_clean,
-        force: create.force,
+        overwrite: if create.force { Overwrite::Anything } else { Overwrite::Nothing },
     })
 }
 
@@ -264,11 +264,16 @@ fn refuse_empty_files(paths: &[PathBuf]) -> Result<(), Failure> {
 /// Writes an array, and asks before anything is overwritten. Returns its UUID.
 ///
 /// `may_ask`: a question may be asked. An answer that was given in advance is no answer to one that names what is lost.
-fn write_array(spec: &mut CreateSpec, may_ask: bool) -> Result<[u8; 16], Failure> {
+fn write_array(spec: &mut CreateSpec, paths: &[PathBuf], may_ask: bool) -> Result<[u8; 16], Failure> {
+    if !(may_ask && output::can_ask()) {
+        return Ok(stria_host::create(spec)?);
+    }
+    // Before the look whose findings are told: a drive that changes after this is not overwritten.
+    let seen: Vec<Examined> = stria_host::examine(paths).into_iter().flatten().collect();
     match stria_host::create(spec).map_err(Failure::from) {
-        Err(Failure::Unsafe(sentence)) if may_ask && output::can_ask() => {
+        Err(Failure::Unsafe(sentence)) => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;
-            spec.force = true;
+            spec.overwrite = Overwrite::Confirmed(seen);
             Ok(stria_host::create(spec)?)
         }
         made => made,
@@ -280,7 +285,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     let mut spec = create_spec(create)?;
     let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
     refuse_empty_files(&paths)?;
-    let uuid = write_array(&mut spec, may_ask)?;
+    let uuid = write_array(&mut spec, &paths, may_ask)?;
     let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
     let made = found.assemblies.iter().find(|assembly| assembly.uuid == uuid);
     let Some(start) = made.and_then(|assembly| assembly.outcome.as_ref().ok()) else {

@@ -201,3 +201,19 @@ fn what_another_machine_left_is_listed_served_once_and_taken_under_another_name(
     let _daemon = Daemon::start(&place);
     assert_eq!((place.settled("theirs")["level"].clone(), place.settled("tank")["level"].clone()), ("1".into(), "1".into()));
 }
+
+/// Before, the refusal named the first drive that carries something, and the answer to it overwrote all of them.
+#[test]
+fn create_names_every_drive_that_carries_something() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(4, SIZE);
+    place.ok(&all(&["create", "old", "--level", "1"], &images[..2]));
+    place.ok(&["create", "other", "--level", "jbod", &images[3]]);
+    let before = contents(&images);
+    let (words, command) = (["a member of array \"old\"", "a member of array \"other\""], ["create", "tank", "--level", "5"]);
+    let names = [&*images[0], &*images[1], &*images[3], words[0], words[1], "nothing was written; --force overwrites them"];
+    place.run(&all(&command, &images)).refused(4, &names);
+    assert!(contents(&images) == before);
+    place.ok(&all(&["create", "tank", "--level", "5", "--force"], &images));
+}

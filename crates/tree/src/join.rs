@@ -88,23 +88,25 @@ pub struct Joined {
     pub text: String,
 }
 
-/// Refuses to overwrite a drive that carries something, unless forced.
+/// What lies on a drive, in words: `/dev/sda carries a member of array "tank"`. `None`: nothing that is known.
+fn contents(candidate: &Candidate) -> Option<String> {
+    let what = match &candidate.found {
+        Ok(member) => format!("a member of array \"{}\"", member.superblock.name()),
+        Err(_) => candidate.carries.first()?.to_string(),
+    };
+    Some(format!("{} carries {what}", candidate.name))
+}
+
+/// Refuses to overwrite drives that carry something.
 ///
 /// # Errors
-/// Its contents.
-pub fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), JoinError> {
-    if force {
-        return Ok(());
-    }
-    let carries = match &candidate.found {
-        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
-        Err(_) => candidate.carries.first().map(ToString::to_string),
-    };
-    match carries {
-        None => Ok(()),
-        Some(what) => {
-            Err(JoinError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
-        }
+/// The contents of all of them.
+pub fn refuse_contents<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Result<(), JoinError> {
+    let carries: Vec<String> = candidates.into_iter().filter_map(contents).collect();
+    match &carries[..] {
+        [] => Ok(()),
+        [what] => Err(JoinError::Unsafe(format!("{what}: nothing was written; --force overwrites it"))),
+        _ => Err(JoinError::Unsafe(format!("{}: nothing was written; --force overwrites them", carries.join("; ")))),
     }
 }
 
@@ -121,8 +123,9 @@ impl<D: MemberDrive> Tree<D> {
         self.with_engine(|engine| engine.may_change())?;
         let drive = &new.adopt.name;
         self.refuse_twin(new)?;
+        let overwritten = (!request.force).then_some(&new.candidate);
         if let Some((index, member)) = request.replaces {
-            refuse_contents(&new.candidate, request.force)?;
+            refuse_contents(overwritten)?;
             let holder = self.array(index);
             let old = holder.name_of(member);
             if holder.status().members[member.0].state != MemberState::InSync {
@@ -135,7 +138,7 @@ impl<D: MemberDrive> Tree<D> {
         if let Some((index, superblock)) = self.array_of(new) {
             return self.as_former(index, new, superblock, request.force);
         }
-        refuse_contents(&new.candidate, request.force)?;
+        refuse_contents(overwritten)?;
         let index = self.needy(request.array.as_deref())?;
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
     }

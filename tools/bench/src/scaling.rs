@@ -344,7 +344,7 @@ impl Bench<'_> {
             log: LogChoice::Auto,
             checksums: false,
             assume_clean: true,
-            force: true,
+            overwrite: stria_host::Overwrite::Anything,
         };
         stria_host::create(&spec).map_err(failed)?;
         let ring = Ring::new()?;

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_format::md::Assembly;
 use stria_health::Seat;
-use stria_host::examine;
+use stria_host::{Overwrite, examine};
 use stria_terminal::Failure;
 
 /// Jobs that are remembered.
@@ -495,8 +495,13 @@ fn check_config(machine: &Machine) -> Result<(), ApiError> {
 
 fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outcome, ApiError> {
     check_config(machine)?;
-    let uuid = stria_host::create(&spec(create, force)?)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
+    // The plan was made anew when the job began, so these are the drives that it names.
+    let overwrite = match force {
+        true => Overwrite::Confirmed(examine(&paths).into_iter().collect::<Result<_, _>>()?),
+        false => Overwrite::Nothing,
+    };
+    let uuid = stria_host::create(&spec(create, overwrite)?)?;
     let (assemblies, _) = look(&paths).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid);
     let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, cannot_be_read_back(&create.name)))?;

@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stria_array::Level;
 use stria_format::md::{Assembly, BitmapChoice, LogChoice, Verdict};
-use stria_host::{ArrayLevel, CreateSpec, preview, short_name};
+use stria_host::{ArrayLevel, CreateSpec, Overwrite, preview, short_name};
 use stria_terminal::size;
 
 /// The life of a plan.
@@ -533,7 +533,7 @@ fn simple(machine: &Machine, action: &Action, array: &str, what: &str) -> Result
 }
 
 fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
-    let spec = spec(create, true)?;
+    let spec = spec(create, Overwrite::Anything)?;
     let taken = machine.entries(true).into_iter().any(|entry| entry.name == create.name);
     if taken {
         return Err(refused(format!("an array \"{}\" belongs to Stria already: choose another name", create.name)));
@@ -584,7 +584,7 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
 ///
 /// # Errors
 /// What is invalid.
-pub fn spec(create: &CreateAction, force: bool) -> Result<CreateSpec, ApiError> {
+pub fn spec(create: &CreateAction, overwrite: Overwrite) -> Result<CreateSpec, ApiError> {
     let level: ArrayLevel = create.level.parse().map_err(|error: String| invalid(error))?;
     let (ArrayLevel::Single(single) | ArrayLevel::Striped(single)) = level;
     let layout = create.layout.as_deref().map(|name| single.parse_layout(name)).transpose().map_err(invalid)?;
@@ -614,7 +614,7 @@ pub fn spec(create: &CreateAction, force: bool) -> Result<CreateSpec, ApiError> 
         log: if create.log { LogChoice::Auto } else { LogChoice::None },
         checksums: create.integrity,
         assume_clean: create.assume_clean,
-        force,
+        overwrite,
     })
 }
 

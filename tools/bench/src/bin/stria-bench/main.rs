@@ -244,7 +244,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
         log: LogChoice::Auto,
         checksums: false,
         assume_clean: true,
-        force: false,
+        overwrite: stria_host::Overwrite::Nothing,
     };
     stria_host::create(&spec)?;
     let ring = Ring::new().map_err(Failure::failed)?;

@@ -224,7 +224,7 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
         log: LogChoice::Auto,
         checksums: false,
         assume_clean: false,
-        force: false,
+        overwrite: stria_host::Overwrite::Nothing,
     })?;
     let shown = size::show(member_bytes);
     teller.step(
