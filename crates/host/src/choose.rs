@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
+use stria_format::md::superblock::Role;
 
 /// A name without its host.
 pub fn short_name(full_name: &str) -> &str {
@@ -43,6 +44,13 @@ pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
         AssembleErrorKind::DirtyDegraded => HostError::Unsafe(sentence),
         _ => HostError::Refused(sentence),
     }
+}
+
+/// The slots whose member took part when the array last ran, and is not here.
+pub fn awaited_slots(assembly: &Assembly) -> Vec<usize> {
+    let took_part =
+        |slot: &usize| assembly.freshest.roles.iter().any(|role| matches!(*role, Role::Slot(held) if usize::from(held) == *slot));
+    assembly.missing_slots.iter().copied().filter(took_part).collect()
 }
 
 /// Sentences for the administrator about the drives of an array that stay out of it when it starts.

@@ -26,7 +26,7 @@ mod rework;
 mod sync_io;
 
 pub use block_devices::block_devices;
-pub use choose::{choose, named, refusal, short_name, sort_arguments, stays_out};
+pub use choose::{awaited_slots, choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine};

@@ -111,12 +111,28 @@ pub struct Renamed {
     pub drive_count: usize,
     /// The configuration names it, so the daemon has to read it again.
     pub is_known: bool,
+    /// Slots whose member took part when the array last ran, and is not here.
+    absent: Vec<usize>,
+    uuid: Uuid,
 }
 
 impl Renamed {
     /// What was done, in words.
     pub fn words(&self, new: &str) -> String {
-        format!("array \"{}\" is called \"{new}\" now, on {} drives", self.old, self.drive_count)
+        let mut words = format!("array \"{}\" is called \"{new}\" now, on {} drives", self.old, self.drive_count);
+        if !self.absent.is_empty() {
+            let slots = self.absent.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
+            let (slot, member, keeps) = match self.absent.len() {
+                1 => ("slot", "the member", "keeps"),
+                _ => ("slots", "the members", "keep"),
+            };
+            words.push_str(&format!(
+                "; {member} of {slot} {slots}, not here, {keeps} the old name until the array has run without: if the drive comes before that, repeat \
+                 `stria rename {} {new}`",
+                self.uuid
+            ));
+        }
+        words
     }
 }
 
@@ -144,7 +160,8 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
     if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
     }
-    Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known })
+    let absent = stria_host::awaited_slots(array);
+    Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known, absent, uuid })
 }
 
 /// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at again without.

@@ -217,3 +217,37 @@ fn create_names_every_drive_that_carries_something() {
     assert!(contents(&images) == before);
     place.ok(&all(&["create", "tank", "--level", "5", "--force"], &images));
 }
+
+/// An absent member keeps the old name. Its superblock counts as many updates as the others, so the name is in doubt until the array has run.
+#[test]
+fn a_rename_says_what_becomes_of_an_absent_member() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(3, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "5", "--assume-clean"], &images));
+    let renamed = place.ok(&all(&["rename", "tank", "lake"], &images[..2]));
+    for words in ["on 2 drives", "slot 2", "keeps the old name"] {
+        assert!(renamed.contains(words), "\"{words}\" is not in {renamed}");
+    }
+    // The remedies: the command is repeated once the member is there, or the array runs without it.
+    let remedy = renamed.split("`stria ").nth(1).and_then(|rest| rest.split('`').next()).expect("a command");
+    place.ok(&all(&remedy.split(' ').collect::<Vec<_>>(), &images));
+    let examined = place.ok(&["examine", &images[2]]);
+    assert!(examined.contains("lake") && !examined.contains("tank"), "{examined}");
+    let renamed = place.ok(&all(&["rename", "lake", "sea"], &images[..2]));
+    assert!(renamed.contains("slot 2"), "{renamed}");
+    let serve = place.serve(&[&images[0], &images[1]]);
+    place.ok(&["add", "sea", &images[2]]);
+    place.settled("sea");
+    place.ok(&["stop", "sea"]);
+    serve.ended_well();
+    let examined = place.ok(&["examine", &images[2]]);
+    assert!(examined.contains("sea") && !examined.contains("lake"), "{examined}");
+    // A slot that is known to be empty is in no doubt.
+    let serve = place.serve(&all(&[], &images));
+    place.ok(&["fail", "sea", "2", "--force"]);
+    place.ok(&["stop", "sea"]);
+    serve.ended_well();
+    let renamed = place.ok(&all(&["rename", "sea", "tank"], &images[..2]));
+    assert!(!renamed.contains("slot 2"), "{renamed}");
+}

@@ -2,8 +2,7 @@
 
 use crate::config::Uuid;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
-use stria_format::md::superblock::Role;
-use stria_host::{Found, PlannedArray, stays_out};
+use stria_host::{Found, PlannedArray, awaited_slots, stays_out};
 
 /// The verdict on an array with the drives that are here.
 #[derive(Debug)]
@@ -44,9 +43,7 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
 
 /// The slots whose member took part last and is not here.
 fn awaited(assembly: &Assembly) -> Option<String> {
-    let took_part =
-        |slot: usize| assembly.freshest.roles.iter().any(|role| matches!(*role, Role::Slot(held) if usize::from(held) == slot));
-    let slots: Vec<String> = assembly.missing_slots.iter().filter(|slot| took_part(**slot)).map(ToString::to_string).collect();
+    let slots: Vec<String> = awaited_slots(assembly).iter().map(ToString::to_string).collect();
     let what = if slots.len() == 1 { "the drive of slot" } else { "the drives of slots" };
     (!slots.is_empty()).then(|| format!("\"{}\" lacks {what} {}", assembly.name, slots.join(", ")))
 }
