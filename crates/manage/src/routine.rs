@@ -208,6 +208,10 @@ impl Work {
     /// Follows a scrub that this thread began.
     fn follow_scrub(&mut self, service: &Service, view: &ArrayView, quiet: bool) {
         let Some(scrubbing) = self.scrubs.get_mut(&view.uuid) else { return };
+        // What is known of a silent array is old, and a command to it would hold all routine work up.
+        if view.silent_s.is_some() {
+            return;
+        }
         let running: Vec<_> =
             tree(view).into_iter().filter_map(|view| view.sweep.as_ref().filter(|sweep| sweep.kind == "scrub")).collect();
         if !running.is_empty() {

@@ -72,7 +72,8 @@ impl Foresight {
         }
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
         let mut forecasts = Vec::new();
-        for view in views {
+        // Only the view of the whole array says that it does not answer: a command to one of its spans would wait as well.
+        for view in views.iter().filter(|view| view.silent_s.is_none()) {
             self.look_at(now, &view.name, view, drives, slow, config, &mut forecasts);
         }
         self.tried.extend(forecasts.iter().map(|forecast| (forecast.member.clone(), now)));
@@ -157,7 +158,7 @@ fn may_give(view: &ArrayView) -> bool {
     let is_filling = view.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
     let is_sweeping = view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild" || sweep.kind == "resync");
     let is_calm = !is_filling && !is_sweeping && !view.resync_pending && !view.paused;
-    is_calm && view.missing_slots.is_empty() && !view.read_only && may_write(view) && view.silent_s.is_none()
+    is_calm && view.missing_slots.is_empty() && !view.read_only && may_write(view)
 }
 
 #[cfg(test)]
@@ -238,6 +239,12 @@ mod tests {
         let mut filling = array(&WELL);
         filling.members[3].role = "replacing".into();
         nothing(&filling, &ill);
+        let mut silent = array(&WELL);
+        silent.silent_s = Some(9);
+        nothing(&silent, &ill);
+        let mut upper = array(&[]);
+        (upper.silent_s, upper.spans) = (Some(9), vec![array(&WELL)]);
+        nothing(&upper, &ill);
         let mut pending = array(&WELL);
         pending.resync_pending = true;
         nothing(&pending, &ill);
