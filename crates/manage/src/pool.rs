@@ -6,6 +6,7 @@ use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use stria_drive::multipath_of;
 use stria_host::{Examined, examine, wipe_drives};
 use stria_terminal::Failure;
 
@@ -40,14 +41,27 @@ pub fn drive(path: &Path, state: &PoolState) -> PoolDrive {
     PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state, size_bytes, enclosure: enclosure_of(path) }
 }
 
+/// Links of `/dev/disk/by-id` that name the hardware. Others come from the content (`lvm-pv-uuid-`) or from a name (`dm-name-`, `md-name-`):
+/// the wipe that makes a drive blank, or a new name, removes them.
+const OF_HARDWARE: [&str; 11] =
+    ["nvme-", "ata-", "scsi-", "wwn-", "usb-", "virtio-", "mmc-", "ieee1394-", "google-", "ccw-", "dm-uuid-mpath-"];
+
 /// A name of a drive that outlives a restart of the machine: by its identity, where udev has one.
 fn lasting(path: &Path) -> PathBuf {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let links = std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten().map(|link| link.path());
-    let mut same: Vec<PathBuf> = links.filter(|link| link.canonicalize().is_ok_and(|target| target == real)).collect();
+    let same = links.filter(|link| link.canonicalize().is_ok_and(|target| target == real));
+    best_link(same).unwrap_or(real)
+}
+
+/// The best of several links to one drive.
+fn best_link(links: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let name = |link: &PathBuf| link.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let named = links.map(|link| (name(&link), link));
+    let of_hardware = named.filter(|(name, _)| OF_HARDWARE.iter().any(|kind| name.starts_with(kind)));
     // The shortest is the model and serial number rather than a number that nobody has seen.
-    same.sort_by_key(|link| (link.to_string_lossy().contains("/wwn-") || link.to_string_lossy().contains("eui."), link.clone()));
-    same.into_iter().next().unwrap_or(real)
+    let best = of_hardware.min_by_key(|(name, _)| (name.starts_with("wwn-") || name.contains("eui."), name.clone()));
+    best.map(|(_, link)| link)
 }
 
 /// The pool after a change of it.
@@ -64,6 +78,12 @@ pub struct Changed {
 /// When a drive cannot be looked at or wiped, `consent` is refused, or the configuration cannot be changed.
 pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(), Failure>) -> Result<Changed, Failure> {
     refuse_twins(drives)?;
+    if let Some((drive, map)) = drives.iter().find_map(|drive| Some((drive.display(), multipath_of(drive)?))) {
+        let map = map.display();
+        return Err(Failure::Failed(format!(
+            "{drive} is one of several paths to a drive: name {map} instead, which is all of them"
+        )));
+    }
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
     // Before the look whose findings are told: a drive that changes after this is not wiped.
     let seen: Vec<Examined> = examine(&drives).into_iter().flatten().collect();
@@ -79,14 +99,17 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
         consent(&format!("A spare of the pool must be blank. {carries}. Wipe it?"))?;
         carrying.push(drive);
     }
-    // A refusal of one leaves all as they are.
-    if !carrying.is_empty() {
-        wipe_drives(&carrying, &seen)?;
-    }
+    // Before a drive is wiped: the configuration may be one that cannot be changed.
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();
     pool.extend(drives.iter().filter(|drive| !edit.before().spares.drives.iter().any(|known| are_one(known, drive))).cloned());
     edit.spares(&pool)?;
+    edit.check()?;
+    edit.refuse_unwritable()?;
+    // A refusal of one leaves all as they are.
+    if !carrying.is_empty() {
+        wipe_drives(&carrying, &seen)?;
+    }
     edit.save()?;
     Ok(Changed { drives, pool })
 }
@@ -112,4 +135,21 @@ pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Failure> {
 /// The refusal to take out a drive that is not in the pool.
 pub fn not_in_pool(drive: &Path) -> Failure {
     Failure::Failed(format!("{} is not in the pool of spares: `stria spare list` shows it", drive.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The link of an LVM volume was stored, which the wipe of the drive removes: the pool then named a drive that is not here.
+    #[test]
+    fn a_drive_of_the_pool_is_named_by_its_hardware() {
+        let best = |names: &[&str]| best_link(names.iter().map(|name| Path::new("/dev/disk/by-id").join(name)));
+        let link = |name: &str| Some(Path::new("/dev/disk/by-id").join(name));
+        assert_eq!(best(&["lvm-pv-uuid-8bZQ", "md-name-host:0", "dm-name-data"]), None);
+        assert_eq!(best(&["lvm-pv-uuid-8bZQ", "wwn-0x5000c500a1b2c3d4"]), link("wwn-0x5000c500a1b2c3d4"));
+        let names = ["lvm-pv-uuid-8bZQ", "wwn-0x5000c500a1b2c3d4", "ata-DISK_S1", "nvme-eui.0025388b710116a1"];
+        assert_eq!(best(&names), link("ata-DISK_S1"));
+        assert_eq!(best(&["dm-name-mpatha", "dm-uuid-mpath-35000c500a1b2c3d4"]), link("dm-uuid-mpath-35000c500a1b2c3d4"));
+    }
 }

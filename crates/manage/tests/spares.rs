@@ -159,3 +159,17 @@ fn an_array_that_failed_while_it_was_paused_takes_a_spare_when_it_resumes() {
     let events = place.ok(&["events"]);
     assert!(events.contains("are paused") && events.contains("are resumed"), "{events}");
 }
+
+/// Before, the drives were wiped, and then the configuration could not name them.
+#[test]
+fn a_pool_that_cannot_be_stored_leaves_the_drives_as_they_are() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 32 * MIB);
+    place.ok(&["create", "old", "--level", "1", &images[0], &images[1]]);
+    let text = std::fs::read_to_string(place.config()).expect("a configuration");
+    std::fs::write(place.config(), format!("spares = {{ drives = [] }}\n{text}")).expect("a file");
+    let before = contents(&images);
+    place.run(&["spare", "add", "--force", &images[0], &images[1]]).refused(1, &["[spares]"]);
+    assert!(contents(&images) == before, "something was wiped");
+}

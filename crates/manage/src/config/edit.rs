@@ -244,6 +244,17 @@ impl Edit {
         })
     }
 
+    /// Refuses a file that could not be replaced, before anything else is done that it is to record.
+    ///
+    /// # Errors
+    /// Its folder cannot be written.
+    pub fn refuse_unwritable(&self) -> Result<(), Failure> {
+        let path = &self.file.path;
+        let folder = path.parent().unwrap_or(path);
+        let access = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+        access.map_err(|error| Failure::Failed(format!("{} cannot be written ({error}): nothing was done", folder.display())))
+    }
+
     /// Checks and writes the file. Returns the new configuration.
     ///
     /// # Errors
