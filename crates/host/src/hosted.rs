@@ -294,7 +294,7 @@ impl HostedArray {
     /// The way in which a drive joins, with handles instead of paths.
     fn join_request(&self, join: &JoinByPath) -> Result<stria_tree::JoinRequest, HostError> {
         let replaces = join.replaces.as_deref().map(|old| self.place_of(old)).transpose()?;
-        Ok(stria_tree::JoinRequest { array: join.span.clone(), force: join.force, replaces })
+        Ok(stria_tree::JoinRequest { array: join.span.clone(), force: join.force, return_only: join.return_only, replaces })
     }
 
     /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the coordinator.

@@ -238,10 +238,23 @@ impl ArrayLanes {
         span: Option<String>,
         force: bool,
     ) -> Result<String, HostError> {
+        self.join(open, JoinByPath { span, force, return_only: false, replaces: None })
+    }
+
+    /// Adds a drive that has come back by itself: a member returns to the slot that it held by the write-intent bitmap, and a spare becomes a spare
+    /// again. Every other drive is left as it is. Returns what it did, in words.
+    ///
+    /// # Errors
+    /// As `open`; the drive cannot return, for example because its slot has another member.
+    pub fn take_back(&self, open: impl FnOnce() -> Result<OpenedDrive, HostError>) -> Result<String, HostError> {
+        self.join(open, JoinByPath { span: None, force: false, return_only: true, replaces: None })
+    }
+
+    fn join(&self, open: impl FnOnce() -> Result<OpenedDrive, HostError>, join: JoinByPath) -> Result<String, HostError> {
         self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
         let mut held = None;
         let text = AllLanes(self).add(|_| {
-            let (drive, turn) = self.prepare(open()?, JoinByPath { span, force, replaces: None })?;
+            let (drive, turn) = self.prepare(open()?, join)?;
             held = Some((drive.0.ready.drive.clone(), turn));
             Ok(drive)
         })?;
@@ -269,7 +282,7 @@ impl ArrayLanes {
     /// As [`ArrayLanes::add`].
     pub fn replace(&self, old: PathBuf, new: OpenedDrive, force: bool) -> Result<String, HostError> {
         let old = self.known(old)?;
-        let (drive, _turn) = self.prepare(new, JoinByPath { span: None, force, replaces: Some(old) })?;
+        let (drive, _turn) = self.prepare(new, JoinByPath { span: None, force, return_only: false, replaces: Some(old) })?;
         let _held = drive.0.ready.drive.clone();
         let text = AllLanes(self).join(drive)?;
         self.each(|array| array.look_for_holes())?;

@@ -35,6 +35,8 @@ pub(crate) struct JoinByPath {
     pub span: Option<String>,
     /// True if data on it may be overwritten.
     pub force: bool,
+    /// True if it may only return to what it was.
+    pub return_only: bool,
     /// The drive that it replaces, which still works.
     pub replaces: Option<PathBuf>,
 }

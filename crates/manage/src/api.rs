@@ -553,6 +553,9 @@ pub struct AddRequest {
     /// Overwrite what it carries.
     #[serde(default)]
     pub force: bool,
+    /// It has come back by itself: it returns to what it was in the array, or is left as it is.
+    #[serde(default)]
+    pub return_only: bool,
 }
 
 /// `POST /v1/arrays/{name}/members/firmware`

@@ -157,7 +157,7 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
     let mut first = None;
     for path in &add.drives {
-        let body = |force| AddRequest { path: absolute(path), span: add.span.clone(), force };
+        let body = |force| AddRequest { path: absolute(path), span: add.span.clone(), force, return_only: false };
         let answer = overwrite(&client, &array_path(&array.name, "/members"), body, add.force, !add.yes)?;
         first.get_or_insert(answer.sequence);
         done(&answer, json);

@@ -30,15 +30,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use stria_drive::SyncDrive;
+use stria_drive::{Access, DriveError, SyncDrive, within};
 use stria_format::md::Verdict;
-use stria_host::{HostError, OpenOptions, find, short_name};
+use stria_host::{Found, HostError, OpenOptions, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
 use watch::Watch;
 
 /// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 6;
+/// The pause between two looks at the pool of spares without a cause, and while an array needs a spare that it did not get.
+const LOOK_AT_POOL_EVERY: Duration = Duration::from_secs(3600);
+const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
+/// The time in which a drive shows whether it is in use.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 type Answer = Result<String, ApiError>;
 
@@ -105,6 +110,8 @@ impl Keeper {
             reloaded: Box::new(reloaded),
             held: Vec::new(),
             in_need: Vec::new(),
+            needs_at: Instant::now(),
+            returning: Vec::new(),
             watch: Watch::new(wishes.clone()),
             wishes: wishes.clone(),
             released: Vec::new(),
@@ -218,6 +225,20 @@ fn stopped(name: &str) -> String {
     format!("stopped; `stria start {name}` starts it")
 }
 
+/// The drive has not answered: it is looked at again once it does.
+fn wait_for(watch: &Watch, path: &Path) {
+    if watch.wait_for(path) {
+        tracing::warn!("{} does not answer; it is looked at again when it does", path.display());
+    }
+}
+
+/// True if a drive has a user, this process among them, or does not show whether it has one.
+fn is_in_use(path: &Path) -> bool {
+    let asked = path.to_owned();
+    let opened = within(OPEN_WITHIN, move || SyncDrive::open(&asked, Access::Exclusive).map(drop));
+    !matches!(opened, Ok(Ok(()) | Err(DriveError::Missing { .. })))
+}
+
 /// The state of an array of the configuration.
 struct Entry {
     array: config::Array,
@@ -227,6 +248,8 @@ struct Entry {
     drives: Vec<PathBuf>,
     /// The number of tries that found its drives in use.
     busy: u32,
+    /// Drives of its own that did not answer.
+    silent: Vec<PathBuf>,
 }
 
 enum State {
@@ -254,7 +277,7 @@ impl Reason {
 impl Entry {
     fn new(array: config::Array) -> Self {
         let state = if array.start { State::Absent } else { State::Stopped };
-        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0 }
+        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, silent: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -306,6 +329,10 @@ struct Work {
     held: Vec<SyncDrive>,
     /// What was last said of arrays that the pool has no spare for.
     in_need: Vec<String>,
+    /// The time of the next look at the pool without another cause.
+    needs_at: Instant,
+    /// Drives that came back while their array still counted them as members.
+    returning: Vec<(Uuid, PathBuf)>,
     /// Drives that did not answer.
     watch: Watch,
     /// Its own queue.
@@ -317,9 +344,10 @@ struct Work {
 impl Work {
     fn run(&mut self, asked: &Receiver<(Wish, Sender<Answer>)>) {
         loop {
-            let next = self.arrays.iter().filter_map(Entry::deadline).min();
-            let patience = next.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
-            match asked.recv_timeout(patience) {
+            let again = (!self.returning.is_empty()).then(|| Instant::now() + AGAIN_AFTER);
+            let next = self.arrays.iter().filter_map(Entry::deadline).chain(again).min();
+            let next = next.map_or(self.needs_at, |at| at.min(self.needs_at));
+            match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok((Wish::End, answer)) => {
                     let _ = answer.send(Ok(String::new()));
                     return;
@@ -327,7 +355,10 @@ impl Work {
                 Ok((wish, answer)) => self.obey(wish, &answer),
                 Err(RecvTimeoutError::Timeout) => {
                     self.time_is_up();
-                    self.give_spares();
+                    self.try_returning();
+                    if self.needs_at <= Instant::now() {
+                        self.give_spares();
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -343,6 +374,7 @@ impl Work {
                 self.give_spares();
             }
             Wish::LookForNeeds => {
+                self.try_returning();
                 self.give_spares();
                 let _ = answer.send(Ok(String::new()));
             }
@@ -369,10 +401,37 @@ impl Work {
     /// Spares of the pool go to arrays that lack members. The others are locked, so that no other program takes them.
     fn give_spares(&mut self) {
         self.held.clear();
-        if !self.ending.load(Ordering::SeqCst) {
-            spares::give(&self.service, &self.config.spares, &mut self.in_need);
-            self.held = spares::hold(&self.config.spares.drives);
+        self.needs_at = Instant::now() + LOOK_AT_POOL_EVERY;
+        if self.ending.load(Ordering::SeqCst) {
+            return;
         }
+        let (watch, policy) = (&self.watch, &self.config.spares);
+        let look = || {
+            let (pool, silent) = spares::look_at_those(&policy.drives, |path| watch.is_silent(path));
+            silent.iter().for_each(|path| wait_for(watch, path));
+            pool
+        };
+        let is_met = spares::give(&self.service, policy, &mut self.in_need, look);
+        self.held = spares::hold(&look());
+        if !is_met {
+            self.needs_at = Instant::now() + LOOK_IN_NEED_EVERY;
+        }
+    }
+
+    /// Tries again the drives that came back before their array had missed them.
+    fn try_returning(&mut self) {
+        self.note_stops();
+        self.returning.retain(|(_, path)| path.exists());
+        for (uuid, path) in self.returning.clone() {
+            let Some(index) = self.arrays.iter().position(|entry| entry.array.uuid == uuid) else { continue };
+            let State::Served(opened) = &self.arrays[index].state else { continue };
+            if self.service.array(&opened.name).is_ok_and(|view| view.silent_s.is_none() && view::has_lost(&view)) {
+                self.take_back(index, &path);
+            }
+        }
+        let is_served =
+            |uuid: &Uuid| self.arrays.iter().any(|entry| entry.array.uuid == *uuid && matches!(entry.state, State::Served(_)));
+        self.returning.retain(|(uuid, _)| is_served(uuid));
     }
 
     fn show(&mut self) {
@@ -417,7 +476,7 @@ impl Work {
     fn scan(&mut self) {
         let is_silent = |path: &Path| self.watch.is_silent(path);
         let errors = self.drives.scan(&self.config.daemon, &self.config.spares.drives, is_silent);
-        errors.iter().filter_map(HostError::silent_drive).for_each(|path| self.wait_for(path));
+        errors.iter().filter_map(HostError::silent_drive).for_each(|path| wait_for(&self.watch, path));
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         for error in errors.iter().filter(|error| !self.reported.contains(error)) {
             tracing::debug!("not looked at: {error}");
@@ -425,20 +484,37 @@ impl Work {
         self.reported = errors;
     }
 
-    /// The drive has not answered: it is looked at again once it does.
-    fn wait_for(&self, path: &Path) {
-        if self.watch.wait_for(path) {
-            tracing::warn!("{} does not answer; it is looked at again when it does", path.display());
-        }
-    }
-
-    /// An array waits for a drive of its own that does not answer.
+    /// An array waits for a drive of its own that does not answer: no longer than for one that is missing.
     fn wait_for_drive(&mut self, index: usize, path: &Path) {
-        self.wait_for(path);
+        wait_for(&self.watch, path);
+        self.note_silent(index, path);
         self.arrays[index].busy = 0;
         let text =
             format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
-        self.wait(index, Reason::new(Obstacle::Silent, text), None);
+        let until = self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience);
+        self.wait(index, Reason::new(Obstacle::Silent, text), until);
+    }
+
+    fn note_silent(&mut self, index: usize, path: &Path) {
+        let known = &mut self.arrays[index].silent;
+        if !known.iter().any(|known| known == path) {
+            known.push(path.to_owned());
+        }
+    }
+
+    /// Why an array waits for drives: with those of its own that do not answer.
+    fn lack(&mut self, index: usize, text: &str) -> Reason {
+        let (watch, known) = (&self.watch, &mut self.arrays[index].silent);
+        known.retain(|path| watch.is_silent(path));
+        match &known[..] {
+            [] => Reason::new(Obstacle::Drives, text),
+            silent => {
+                let names: Vec<String> = silent.iter().map(|path| path.display().to_string()).collect();
+                let verb = if names.len() == 1 { "does" } else { "do" };
+                let text = format!("{} {verb} not answer: check the drive and its cable; {text}", names.join(" and "));
+                Reason::new(Obstacle::Silent, text)
+            }
+        }
     }
 
     fn consider_all(&mut self) {
@@ -503,30 +579,52 @@ impl Work {
                     None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
-                self.wait(index, Reason::new(Obstacle::Drives, text), since);
+                let why = self.lack(index, &text);
+                self.wait(index, why, since);
             }
             Judgement::Impossible { reason, is_unsafe } => {
                 let insist = if is_unsafe { format!(" (`stria start {} --force` insists)", entry.name()) } else { String::new() };
-                self.wait(index, Reason::new(Obstacle::Drives, format!("{reason}{insist}")), None);
+                let why = self.lack(index, &format!("{reason}{insist}"));
+                self.wait(index, why, None);
             }
         }
     }
 
     /// `None`: none of its drives is here.
     fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<String>), HostError>> {
-        let entry = &mut self.arrays[index];
-        entry.drives = self.drives.of(&entry.array);
-        if entry.drives.is_empty() {
-            return None;
-        }
-        let found = match find(&entry.drives, how) {
+        let found = match self.find(index, how)? {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
+        let entry = &mut self.arrays[index];
         if let Some(assembly) = found.assemblies.iter().find(|assembly| assembly.uuid == entry.array.uuid.0) {
             entry.name_on_disk = Some(assembly.name.clone());
         }
         Some(Ok(judge(found, entry.array.uuid)))
+    }
+
+    /// The arrays on the drives of one that answer: a drive that does not counts as missing. `None`: none of its drives is here.
+    fn find(&mut self, index: usize, how: OpenOptions) -> Option<Result<Found, HostError>> {
+        let entry = &mut self.arrays[index];
+        entry.drives = self.drives.of(&entry.array);
+        let first = entry.drives.first()?.clone();
+        let text = format!("{} does not answer", first.display());
+        let mut why = HostError::Silent { path: first, text };
+        let mut drives: Vec<PathBuf> = entry.drives.iter().filter(|path| !self.watch.is_silent(path)).cloned().collect();
+        while !drives.is_empty() {
+            let error = match find(&drives, how) {
+                Ok(found) => return Some(Ok(found)),
+                Err(error) => error,
+            };
+            let Some(silent) = error.silent_drive().map(Path::to_owned).filter(|silent| drives.contains(silent)) else {
+                return Some(Err(error));
+            };
+            wait_for(&self.watch, &silent);
+            self.note_silent(index, &silent);
+            drives.retain(|path| *path != silent);
+            why = error;
+        }
+        Some(Err(why))
     }
 
     fn wait(&mut self, index: usize, why: Reason, until: Option<Instant>) {
@@ -627,7 +725,7 @@ impl Work {
             Ok(looked) => looked,
             Err(error) => {
                 if let Some(path) = error.silent_drive() {
-                    self.wait_for(path);
+                    wait_for(&self.watch, path);
                 }
                 return refuse(ApiErrorKind::Failed, error.to_string());
             }
@@ -661,24 +759,31 @@ impl Work {
 
     /// A drive that was away returns to its array, if the bitmap tells what it missed. Anything else is for people to decide.
     fn take_back(&mut self, index: usize, path: &Path) {
-        let entry = &mut self.arrays[index];
+        let entry = &self.arrays[index];
         let State::Served(opened) = &entry.state else { return };
-        let name = opened.name.clone();
-        entry.drives = self.drives.of(&entry.array);
+        let (uuid, name) = (entry.array.uuid, opened.name.clone());
         let how = OpenOptions { read_only: true, ..entry.array.how() };
         let shown = path.display().to_string();
-        let found = match find(&entry.drives, how) {
-            Ok(found) => found,
-            Err(error) => return self.event(&name, "warning", format!("{shown} came back and cannot be read: {error}")),
+        let is_known = self.returning.iter().any(|(_, known)| known == path);
+        self.returning.retain(|(_, known)| known != path);
+        let found = match self.find(index, how) {
+            None => return,
+            Some(Ok(found)) => found,
+            Some(Err(error)) => return self.event(&name, "warning", format!("{shown} came back and cannot be read: {error}")),
         };
         let verdicts = found.assemblies.into_iter().flat_map(|assembly| assembly.drives);
         let verdict = verdicts.filter(|drive| Path::new(&drive.name) == path).map(|drive| drive.verdict).next();
         match verdict {
-            Some(Verdict::Away { obstacle: None, .. }) => {
-                let request = AddRequest { path: path.to_owned(), span: None, force: false };
-                match self.service.add(&name, request) {
-                    Ok(done) => self.event(&name, "member_returned", done.message),
-                    Err(error) => self.event(&name, "warning", format!("{shown} came back and does not join: {error}")),
+            Some(Verdict::Away { obstacle: None, .. }) => self.rejoin(&name, path),
+            Some(Verdict::Spare) if !is_in_use(path) => self.rejoin(&name, path),
+            // The array has open what was at this path before, and has not missed it yet.
+            Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. }) if !is_in_use(path) => {
+                self.returning.push((uuid, path.to_owned()));
+                if !is_known {
+                    let text = format!(
+                        "{shown} came back while \"{name}\" still counts it as a member: it returns once the array has noticed that it was away"
+                    );
+                    self.event(&name, "warning", text);
                 }
             }
             Some(Verdict::Away { obstacle: Some(why), .. }) => {
@@ -694,6 +799,15 @@ impl Work {
                 self.event(&name, "warning", text);
             }
             Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) | None => {}
+        }
+    }
+
+    /// Lets a drive return to what it was in its array. If it cannot, it stays as it is.
+    fn rejoin(&self, name: &str, path: &Path) {
+        let request = AddRequest { path: path.to_owned(), span: None, force: false, return_only: true };
+        match self.service.add(name, request) {
+            Ok(done) => self.event(name, "member_returned", done.message),
+            Err(error) => self.event(name, "warning", format!("{} came back and does not join: {error}", path.display())),
         }
     }
 

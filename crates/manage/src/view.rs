@@ -324,6 +324,12 @@ pub fn unanswered_ms(member: &MemberView) -> Option<u64> {
     member.waiting_ms.filter(|&ms| ms >= SILENT_MS && member.role != "failed")
 }
 
+/// True if the array or a span of it has lost a drive that is not replaced, or that is still listed.
+pub fn has_lost(view: &ArrayView) -> bool {
+    let is_gone = |member: &MemberView| member.role == "failed" || is_lost(member);
+    !view.missing_slots.is_empty() || view.members.iter().any(is_gone) || view.spans.iter().any(has_lost)
+}
+
 /// True if the member is gone, and keeps its slot, as the array cannot do without it.
 pub fn is_lost(member: &MemberView) -> bool {
     member.failure.is_some() && member.role != "failed"

@@ -413,3 +413,89 @@ fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
     let orders = support::unwrapped(&place.ok(&["events", "--orders"]));
     assert!(orders.contains("ordered: reload of the configuration; done") && !orders.contains("/v1/"), "{orders}");
 }
+
+/// Waits for an event whose text has these words.
+fn wait_for_event(place: &Place, words: &[&str]) {
+    let end = Instant::now() + support::PATIENCE;
+    loop {
+        let events = support::unwrapped(&place.ok(&["events"]));
+        if words.iter().all(|word| events.contains(word)) {
+            return;
+        }
+        assert!(Instant::now() < end, "{words:?} are in no event: {events}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn image(place: &Place, name: &str) -> String {
+    let path = place.path(name);
+    fs::File::create(&path).and_then(|file| file.set_len(SIZE)).expect("an image file");
+    path.to_str().expect("a plain path").to_owned()
+}
+
+/// Before, the daemon made a new spare of it, which overwrote what it held.
+#[test]
+fn a_former_member_whose_slot_is_taken_is_not_overwritten_when_it_is_plugged_in() {
+    let (place, tank, _) = machine();
+    let _daemon = Daemon::start(&place);
+    place.ok(&["fail", "tank", &tank[2], "--force"]);
+    place.ok(&["remove", "tank", &tank[2]]);
+    unplug(&place, &tank[2]);
+    // The rebuild has not ended when the drive returns, so the bitmap still tells what it missed.
+    place.ok(&["speed", "tank", "--max", "1M"]);
+    place.ok(&["add", "tank", &image(&place, "added")]);
+    wait_for(&place, "tank", "the rebuild", |view| view["sweep"]["kind"] == "rebuild");
+    plug_in(&place, &tank[2]);
+    let before = support::contents(&tank[2..]);
+    place.ok(&["incremental", &tank[2], "--plugged-in"]);
+    let remedy = format!("stria add tank {}", tank[2]);
+    wait_for_event(&place, &[&tank[2], "slot 2", "was left as it is", &remedy, "stria wipe"]);
+    assert!(support::contents(&tank[2..]) == before, "something was written");
+    let view = adopted(&place, "tank");
+    assert!(view["members"].as_array().expect("a list").iter().all(|member| member["path"] != *tank[2]), "{view:#}");
+    // An administrator may decide so.
+    place.ok(&["add", "tank", &tank[2]]);
+    wait_for(&place, "tank", "the spare", |view| {
+        view["members"].as_array().expect("a list").iter().any(|member| member["path"] == *tank[2] && member["role"] == "spare")
+    });
+}
+
+/// Before, a drive that came back before the array had noticed its loss stayed out for good.
+#[test]
+fn a_drive_that_returns_before_its_array_has_missed_it_is_taken_back_later() {
+    let (place, tank, _) = machine();
+    let _daemon = Daemon::start(&place);
+    // What the daemon has open is gone from its path, and a drive with the same content is there.
+    let gone = elsewhere(&place, &tank[2]);
+    unplug(&place, &tank[2]);
+    fs::copy(&gone, &tank[2]).expect("a copy");
+    place.ok(&["incremental", &tank[2], "--plugged-in"]);
+    wait_for_event(&place, &[&tank[2], "still counts"]);
+    assert!(is_served(&adopted(&place, "tank")));
+    place.ok(&["fail", "tank", "2", "--force"]);
+    wait_for_event(&place, &["is back in slot 2"]);
+    wait_for(&place, "tank", "the return", is_served);
+}
+
+/// Before, a spare of the array that came late was ignored without a word.
+#[test]
+fn a_spare_of_an_array_that_is_plugged_in_later_joins_it() {
+    let (place, ..) = machine();
+    let spare = image(&place, "spare");
+    let daemon = Daemon::start(&place);
+    place.ok(&["add", "tank", &spare]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    unplug(&place, &spare);
+    let _daemon = Daemon::start(&place);
+    let has_spare = |view: &Value| view["members"].as_array().expect("a list").iter().any(|member| member["path"] == *spare);
+    assert!(!has_spare(&wait_for(&place, "tank", "its start", is_served)));
+    plug_in(&place, &spare);
+    place.ok(&["incremental", &spare, "--plugged-in"]);
+    wait_for(&place, "tank", "its spare", has_spare);
+    // While it is used, another message about it changes nothing.
+    place.ok(&["incremental", &spare, "--plugged-in"]);
+    place.ok(&["reload"]);
+    let events = support::unwrapped(&place.ok(&["events"]));
+    assert!(!events.contains("does not join"), "{events}");
+}

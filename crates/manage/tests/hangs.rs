@@ -480,3 +480,84 @@ fn a_drive_that_is_silent_at_the_start_joins_when_it_answers() {
     under.ok(&["stop", "--force"]);
     below.ended_well();
 }
+
+/// Waits until the status of the daemon's arrays has these words.
+fn shows(place: &Place, words: &str) {
+    let end = Instant::now() + PATIENCE;
+    while !place.run(&["--json", "status"]).stdout.contains(words) {
+        let list = place.run(&["--json", "status"]).stdout;
+        assert!(Instant::now() < end, "\"{words}\": {list}\n{}", place.ok(&["events"]));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A drive that has begun to hang since the daemon looked at all drives: an array waits for it no longer than for one that is missing, and another
+/// drive returns meanwhile. Before, the array waited for its answer without a limit, and the drive that returned stayed out.
+#[test]
+fn an_array_does_without_a_drive_that_falls_silent() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(device) = LoopOver::new(&hanging.file()) else { return };
+    place.is_a_machine();
+    place.configure("degraded-after = \"10s\"");
+    place.configure(&format!("search = [{:?}]", device.0));
+    let images = place.images(3, 24 << 20);
+    let drives = [&*images[0], &*images[1], &*images[2], &*device.0];
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let (away, away_too) = (place.path("away"), place.path("away-too"));
+    std::fs::rename(&images[1], &away).expect("unplugged");
+    std::fs::rename(&images[2], &away_too).expect("unplugged");
+    let daemon = Daemon::start(&place);
+    shows(&place, "waiting");
+    hanging.signal("-STOP");
+    // The kernel knows the file's state for a second.
+    std::thread::sleep(Duration::from_secs(2));
+    std::fs::rename(&away, &images[1]).expect("plugged in");
+    place.ok(&["incremental", &images[1], "--plugged-in"]);
+    shows(&place, "DEGRADED");
+    std::fs::rename(&away_too, &images[2]).expect("plugged in");
+    place.ok(&["incremental", &images[2], "--plugged-in"]);
+    let has_it = format!("\"{}\"", images[2]);
+    shows(&place, &has_it);
+    hanging.signal("-CONT");
+    place.wait_for("tank", "the drive that answers", |status| status["health"] == "optimal");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    drop(device);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
+/// Before, each look at the pool waited 20 s for the drive, several times for each event.
+#[test]
+fn a_drive_of_the_pool_that_hangs_keeps_no_other_from_its_array() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(device) = LoopOver::new(&hanging.file()) else { return };
+    place.is_a_machine();
+    let images = place.images(3, 24 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.ok(&["adopt", &images[0], &images[1]]);
+    place.ok(&["spare", "add", &device.0, &images[2]]);
+    hanging.signal("-STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    let daemon = Daemon::start(&place);
+    place.ok(&["fail", "tank", &images[0], "--force"]);
+    place.wait_for("tank", "the spare that answers", |status| status["health"] == "optimal");
+    // It is known to be silent by now, so nobody waits for it any more.
+    let begun = Instant::now();
+    for _ in 0..3 {
+        place.ok(&["reload"]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "the keeper waits for a drive that is known to be silent");
+    hanging.signal("-CONT");
+    daemon.signal("-TERM");
+    let log = daemon.ended_well();
+    assert!(log.contains(&format!("{} does not answer", device.0)), "{log}");
+    drop(device);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}

@@ -160,6 +160,27 @@ fn an_array_that_failed_while_it_was_paused_takes_a_spare_when_it_resumes() {
     assert!(events.contains("are paused") && events.contains("are resumed"), "{events}");
 }
 
+/// A drive of the pool that another program held for a moment was tried again only after an hour.
+#[test]
+fn a_spare_that_was_refused_is_tried_again() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(3, 32 * MIB);
+    arrays(&place, &images, 1);
+    place.ok(&["spare", "add", &images[2]]);
+    let other = std::fs::File::open(&images[2]).expect("an image file");
+    other.lock().expect("nobody uses it");
+    let _daemon = Daemon::start(&place);
+    place.ok(&["fail", "a", &images[0], "--force"]);
+    let end = Instant::now() + PATIENCE;
+    while !place.ok(&["events"]).contains("no spare of the pool suits") {
+        assert!(Instant::now() < end, "{}", place.ok(&["events"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(other);
+    place.wait_for("a", "the spare of the pool", |status| status["health"] == "optimal");
+}
+
 /// Before, the drives were wiped, and then the configuration could not name them.
 #[test]
 fn a_pool_that_cannot_be_stored_leaves_the_drives_as_they_are() {

@@ -49,6 +49,8 @@ pub struct JoinRequest {
     pub array: Option<String>,
     /// True if data that is found on it may be overwritten.
     pub force: bool,
+    /// The drive has come back by itself: it may only return to the slot that it held, or as the spare that it was.
+    pub return_only: bool,
     /// The member that it replaces, which still works: the array by index, and the handle there.
     pub replaces: Option<(usize, MemberId)>,
 }
@@ -136,7 +138,10 @@ impl<D: MemberDrive> Tree<D> {
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
         if let Some((index, superblock)) = self.array_of(new) {
-            return self.as_former(index, new, superblock, request.force);
+            return self.as_former(index, new, superblock, request);
+        }
+        if request.return_only {
+            return Err(refused(format!("{drive} was no member of \"{}\": nothing was written", self.name())));
         }
         refuse_contents(overwritten)?;
         let index = self.needy(request.array.as_deref())?;
@@ -177,9 +182,9 @@ impl<D: MemberDrive> Tree<D> {
         index: usize,
         new: &NewDrive<D::Identity>,
         superblock: &Superblock,
-        force: bool,
+        request: &JoinRequest,
     ) -> Result<Joining, JoinError> {
-        let (array, drive) = (self.array(index), &new.adopt.name);
+        let (array, drive, force) = (self.array(index), &new.adopt.name, request.force);
         let held_slot = matches!(superblock.role(), Role::Slot(_));
         let unsafe_as = |what: &str, remedy: &str| {
             let name = array.name();
@@ -202,9 +207,16 @@ impl<D: MemberDrive> Tree<D> {
                     format!("{drive} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name());
                 return Ok(Joining { array: index, writes: None, replaces: None, text });
             }
-            Ok(_) => "its slot has a member".into(),
+            Ok(slot) => format!("slot {slot} has another member"),
             Err(error) => error.to_string(),
         };
+        if request.return_only && superblock.role() != Role::Spare {
+            let (name, upper) = (array.name(), self.name());
+            return Err(refused(format!(
+                "{drive} cannot return to \"{name}\", as {why}: it was left as it is; `stria add {upper} {drive}` makes it a new spare, and \
+                 `stria wipe {drive}` a blank drive"
+            )));
+        }
         let lacks_data =
             |member: &MemberStatus| member.state != MemberState::Failed && array.recorder().has_bad_blocks(member.id);
         if held_slot && !force && array.status().members.iter().any(lacks_data) {

@@ -240,7 +240,7 @@ impl Node {
             member.superblock.header.events = u64::MAX >> 1;
         }
         let replaces = replaces.map(|member| (leaf.index, member));
-        (new, JoinRequest { array: Some(leaf.name().to_owned()), force: true, replaces })
+        (new, JoinRequest { array: Some(leaf.name().to_owned()), force: true, return_only: false, replaces })
     }
 
     /// Offers a drive that was prepared to every lane.

@@ -4,7 +4,7 @@
 //! So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is in the pool, and a drive
 //! that is prepared and did not join is found as a spare of its array at the next start.
 
-use crate::api::{AddRequest, ArrayView, MemberView};
+use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
 use crate::service::Service;
 use crate::view;
@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_drive::{Access, DriveInfo, SyncDrive, real_path_within};
+use stria_drive::{Access, DriveError, DriveInfo, SyncDrive, real_path_within, within, within_each};
 use stria_format::md::SuperblockError;
-use stria_host::{Examined, examine};
+use stria_host::{Examined, HostError, examine};
 
 /// The time that the resolution of a path may take.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
@@ -32,13 +32,26 @@ pub enum PoolState {
 
 /// Looks at the drives of the pool.
 pub fn look(pool: &[PathBuf]) -> Vec<(PathBuf, PoolState)> {
-    let state = |path: &PathBuf| {
-        let real = real_path_within(path, RESOLVE_WITHIN);
-        if !real.exists() {
-            return PoolState::Unfit("it is not here".into());
+    look_at_those(pool, |_| false).0
+}
+
+/// Looks at the drives of the pool, all at once, but for those that are known not to answer (`is_silent`). Returns also those that did not
+/// answer now.
+pub fn look_at_those(pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> (Vec<(PathBuf, PoolState)>, Vec<PathBuf>) {
+    let real: Vec<PathBuf> = pool.iter().map(|path| real_path_within(path, RESOLVE_WITHIN)).collect();
+    let asked: Vec<PathBuf> = real.iter().filter(|path| !is_silent(path)).cloned().collect();
+    let mut examined = examine(&asked).into_iter();
+    let mut silent = Vec::new();
+    let mut state = |real: &PathBuf| {
+        if !asked.contains(real) {
+            return PoolState::Unfit("it does not answer: check the drive and its cable".into());
         }
-        match examine(std::slice::from_ref(&real)).pop().expect("one drive has one answer") {
-            Err(error) => PoolState::Unfit(error.to_string()),
+        match examined.next().expect("each drive has one answer") {
+            Err(HostError::Drive(DriveError::Missing { .. })) => PoolState::Unfit("it is not here".into()),
+            Err(error) => {
+                silent.extend(error.silent_drive().map(Path::to_owned));
+                PoolState::Unfit(error.to_string())
+            }
             Ok(Examined { info, candidate }) => match (&candidate.found, candidate.carries.first()) {
                 (Ok(member), _) => PoolState::Taken(member.superblock.name()),
                 (Err(_), Some(what)) => PoolState::Unfit(format!("it carries {what}: `stria wipe` makes it blank")),
@@ -47,7 +60,8 @@ pub fn look(pool: &[PathBuf]) -> Vec<(PathBuf, PoolState)> {
             },
         }
     };
-    pool.iter().map(|path| (path.clone(), state(path))).collect()
+    let states = pool.iter().zip(&real).map(|(path, real)| (path.clone(), state(real))).collect();
+    (states, silent)
 }
 
 /// The enclosure that a drive sits in, where the machine says so (SES).
@@ -88,6 +102,10 @@ fn needs_of(array: &ArrayView, name: &str, span: Option<&str>) -> Vec<Need> {
 
 /// The spare that an array or span would take. `None`: it takes none, or nothing is left to rebuild from.
 fn wish_of(array: &ArrayView, name: &str, span: Option<&str>) -> Option<Need> {
+    // Too many members are lost: nothing can be rebuilt, and the spare would lack elsewhere.
+    if array.health == HealthView::Failed {
+        return None;
+    }
     // A span is no drive, and an array above spans takes no spares.
     let drives = || array.members.iter().filter(|member| member.size_bytes.is_some() && member.role == "in sync");
     let is_redundant = array.level != "0" && array.level != "jbod" && array.spans.is_empty();
@@ -132,7 +150,10 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
 
 /// The drives of the pool that suit, the best first; or why none does.
 fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, String> {
-    let like = stria_drive::probe(&need.like).map_err(|error| error.to_string())?;
+    let asked = need.like.clone();
+    let like = within(RESOLVE_WITHIN, move || stria_drive::probe(&asked))
+        .map_err(|_| format!("{} does not answer", need.like.display()))?
+        .map_err(|error| error.to_string())?;
     let enclosure = enclosure_of(&need.like);
     let mut reasons = Vec::new();
     let mut fitting: Vec<(bool, u64, PathBuf)> = Vec::new();
@@ -166,17 +187,24 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
     Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got none.
-pub fn give(service: &Service, policy: &Spares, reported: &mut Vec<String>) {
+/// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got none. `look`: looks at
+/// the pool. Returns false if an array got none, and may get one later.
+pub fn give(
+    service: &Service,
+    policy: &Spares,
+    reported: &mut Vec<String>,
+    look: impl Fn() -> Vec<(PathBuf, PoolState)>,
+) -> bool {
     if policy.drives.is_empty() {
-        return reported.clear();
+        reported.clear();
+        return true;
     }
     let arrays = service.arrays();
     let needs: Vec<Need> = arrays.iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect();
     let mut said = Vec::new();
     for need in needs {
         // Looked at again for each: the last array may have taken one.
-        let outcome = suitable(&need, &look(&policy.drives), policy).and_then(|paths| join(service, &need, &paths));
+        let outcome = suitable(&need, &look(), policy).and_then(|paths| join(service, &need, &paths));
         let (name, whom) = (&need.array, need.span.as_deref().unwrap_or(&need.array));
         match outcome {
             Ok((path, message)) => {
@@ -193,12 +221,13 @@ pub fn give(service: &Service, policy: &Spares, reported: &mut Vec<String>) {
         }
     }
     *reported = said;
+    reported.is_empty()
 }
 
 fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), String> {
     let mut reasons = Vec::new();
     for path in paths {
-        let request = AddRequest { path: path.clone(), span: need.span.clone(), force: false };
+        let request = AddRequest { path: path.clone(), span: need.span.clone(), force: false, return_only: false };
         match service.add(&need.array, request) {
             Ok(done) => return Ok((path.clone(), done.message)),
             Err(error) => reasons.push(error.to_string()),
@@ -208,15 +237,16 @@ fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, S
 }
 
 /// Locks the free drives of the pool, so that no other program takes them.
-pub fn hold(pool: &[PathBuf]) -> Vec<SyncDrive> {
-    let free = look(pool).into_iter().filter(|(_, state)| matches!(state, PoolState::Free(_)));
-    free.filter_map(|(path, _)| SyncDrive::open(&real_path_within(&path, RESOLVE_WITHIN), Access::Exclusive).ok()).collect()
+pub fn hold(pool: &[(PathBuf, PoolState)]) -> Vec<SyncDrive> {
+    let free =
+        pool.iter().filter_map(|(_, state)| if let PoolState::Free(info) = state { Some(info.path.clone()) } else { None });
+    let opened = within_each(RESOLVE_WITHIN, free, |path| move || SyncDrive::open(&path, Access::Exclusive));
+    opened.into_iter().filter_map(|opened| opened.ok()?.ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::HealthView;
 
     fn member(role: &str, size_bytes: Option<u64>) -> serde_json::Value {
         serde_json::json!({"slot": 0, "path": "/d", "role": role, "direct": true, "direct_note": null, "model": null, "serial": null,
@@ -240,5 +270,8 @@ mod tests {
         assert_eq!(needs(&array(&[1], &[whole.clone(), member("spare", Some(100))])).len(), 0, "it has one of its own");
         assert_eq!(needs(&array(&[1, 2], &[whole, member("spare", Some(100))])).len(), 1);
         assert_eq!(needs(&array(&[1], &[member("rebuilding", Some(100))])).len(), 0, "nothing is left to rebuild from");
+        let mut failed = array(&[1, 2], &[member("in sync", Some(100))]);
+        failed.health = HealthView::Failed;
+        assert_eq!(needs(&failed).len(), 0, "one member of three is left of RAID 5");
     }
 }

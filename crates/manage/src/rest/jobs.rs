@@ -428,7 +428,7 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Remove { array, drive } => service.remove(&name(array)?, drive.clone()).map(Outcome::from),
         Action::Add { array, drive, span } => {
             let name = name(array)?;
-            let done = service.add(&name, AddRequest { path: drive.clone(), span: span.clone(), force })?;
+            let done = service.add(&name, AddRequest { path: drive.clone(), span: span.clone(), force, return_only: false })?;
             Ok(follows(&name, done, &["rebuild"]))
         }
         Action::Replace { array, old, new } => {

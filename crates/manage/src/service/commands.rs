@@ -60,9 +60,10 @@ impl Service {
         if is_failed_here(&served.lanes.report()?, &request.path) {
             served.lanes.remove(request.path.clone())?;
         }
-        let AddRequest { path, span, force } = request;
+        let AddRequest { path, span, force, return_only } = request;
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
-        let message = served.lanes.add(|| open_new(&served, &path), span, force)?;
+        let open = || open_new(&served, &path);
+        let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, force)? };
         self.set_held_cache(&served, &path);
         self.done(sequence, self.joined(message, &path))
     }

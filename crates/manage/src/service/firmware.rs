@@ -218,7 +218,8 @@ impl Service {
         after_commit(stored, activate, || {
             let is_in_use = place_of(view, path).is_some_and(|(_, member)| member.role == "in sync");
             let was_paused = served.paused.load(Ordering::SeqCst);
-            let steps = OfService { service: self, served, path, was_paused };
+            let return_only = place_of(view, path).is_some_and(|(array, _)| array.bitmap.is_some());
+            let steps = OfService { service: self, served, path, was_paused, return_only };
             let (name, shown) = (&served.name, path.display().to_string());
             if is_in_use {
                 return reset_member(&steps, name, &shown);
@@ -333,6 +334,8 @@ struct OfService<'a> {
     served: &'a Served,
     path: &'a Path,
     was_paused: bool,
+    /// The member may only return to its slot. Without a bitmap it is rebuilt in full, as the caller of the update has confirmed.
+    return_only: bool,
 }
 
 impl OfService<'_> {
@@ -363,7 +366,7 @@ impl Steps for OfService<'_> {
     }
 
     fn come_back(&self) -> Result<String, String> {
-        let request = AddRequest { path: self.path.to_owned(), span: None, force: false };
+        let request = AddRequest { path: self.path.to_owned(), span: None, force: false, return_only: self.return_only };
         self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.message)
     }
 
