@@ -1634,9 +1634,11 @@ export interface components {
         };
         /** @description What a configuration is worth. */
         ConfigVerdict: {
+            /** @description Every fault that can be found at once, in the order of the lines: of the text, and of what it names on this machine. */
+            faults: components["schemas"]["Fault"][];
             /** @description True if the daemon could use it. */
             good: boolean;
-            /** @description The fault with its line, or that there is none. */
+            /** @description The first fault with its line, or that there is none. */
             text: string;
         };
         /** @description The report of a drive about itself. A figure that it does not give is `None`. */
@@ -1919,6 +1921,16 @@ export interface components {
              * @description Its beginning.
              */
             start_bytes: number;
+        };
+        /** @description A fault. */
+        Fault: {
+            /**
+             * Format: uint
+             * @description Its line, from 1, if one is to blame.
+             */
+            line: number | null;
+            /** @description The part and key, the cause, and the remedy. */
+            text: string;
         };
         /** @description One reason for a verdict. */
         Finding: {

@@ -376,11 +376,20 @@ function Configuration() {
             </Act>
           </div>
           <div role="status">
-            {verdict && (
-              <p class={verdict.good ? "good" : "bad"}>
-                <Sign name={verdict.good ? "good" : "critical"} /> <span lang="en">{verdict.text}</span>
-              </p>
-            )}
+            {verdict &&
+              (verdict.faults.length > 0 ? (
+                <ul class="bad">
+                  {verdict.faults.map((found) => (
+                    <li key={`${found.line} ${found.text}`}>
+                      <Sign name="critical" /> <span lang="en">{found.line == null ? found.text : `${found.line}: ${found.text}`}</span>
+                    </li>
+                  ))}
+                </ul>
+              ) : (
+                <p class={verdict.good ? "good" : "bad"}>
+                  <Sign name={verdict.good ? "good" : "critical"} /> <span lang="en">{verdict.text}</span>
+                </p>
+              ))}
             {said && <p lang="en">{said}</p>}
           </div>
           <Refused error={fault} />

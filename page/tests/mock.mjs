@@ -216,7 +216,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/events": () => ({ events: scene.events, more: false }),
     "GET /api/v1/audit": () => ({ events: [event(9, 60_000, "tank", "ordered", "root (user 0) ordered add: done")], more: false }),
     "GET /api/v1/config": () => ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
-    "POST /api/v1/config/check": () => ({ good: true, text: "the configuration is good" }),
+    "POST /api/v1/config/check": () => ({ good: true, text: "the configuration is good", faults: [] }),
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
     "GET /api/v1/routine": () => scene.routine_list ?? scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch" })),
     "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00", tag: "as read" },

@@ -314,7 +314,12 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))?,
         };
-        Ok(faults::of_file(&text))
+        Ok(Self::check_text(&text))
+    }
+
+    /// The same of a text.
+    pub fn check_text(text: &str) -> (Option<Self>, Vec<Fault>) {
+        faults::of_file(text)
     }
 
     /// The watch over the daemon's arrays.

@@ -187,6 +187,12 @@ fn what_was_planned_is_done_and_nothing_else() {
     let broken = json!({"text": "[daemn]\n", "tag": config["tag"]});
     assert_eq!(put(broken.clone()).kind(), (400, "invalid"));
     assert_eq!(ask(&place, "/config/check", Some(broken)).body["good"], false);
+    // All faults are told at once, as `config check` does.
+    let faulty = format!("{}\n[nbd]\nclients = \"x\"\n[daemn]\n", config["text"].as_str().expect("text"));
+    let verdict = ask(&place, "/config/check", Some(json!({"text": faulty, "tag": config["tag"]}))).body;
+    let faults: Vec<&str> = verdict["faults"].as_array().expect("a list").iter().filter_map(|f| f["text"].as_str()).collect();
+    assert_eq!((faults.len(), &verdict["good"]), (2, &json!(false)), "{verdict:#}");
+    assert!(faults[0].contains("clients") && faults[1].contains("daemn"), "{verdict:#}");
     let text = format!("# a comment\n{}", config["text"].as_str().expect("text"));
     assert_eq!(put(json!({"text": text, "tag": "0"})).kind(), (409, "plan_changed"));
     assert_eq!(put(json!({"text": text, "tag": config["tag"]})).status, 200);

@@ -5,7 +5,8 @@
 use super::{Api, Array, Config, Daemon, Nbd, Spares};
 use crate::monitor::MonitorPlan;
 use crate::toml_line;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use stria_alarm::{AlarmConfig, JournalConfig};
 use toml_edit::{Document, Item, Table};
 
 /// A fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
     /// Its line, from 1, if one is to blame.
     pub line: Option<usize>,

@@ -142,13 +142,16 @@ pub fn routes() -> Vec<Route> {
         route(get, "/config", Admin, "The configuration's text", |call: Call<Nothing>| config_text(&call.rest.machine)),
         route(put, "/config", Admin, "Replaces the configuration, if it is good, and applies it", set_config),
         route(post, "/config/check", Admin, "Checks a configuration", |call: Call<Body<ConfigText>>| {
-            Ok(match Config::parse(&call.input.0.text) {
-                Ok(config) => {
-                    let belong = if config.arrays.len() == 1 { "belongs" } else { "belong" };
-                    ConfigVerdict { good: true, text: format!("it is good; {} {belong} to Stria", count_of(config.arrays.len())) }
+            let text = &call.input.0.text;
+            let (good, (config, faults)) = (Config::parse(text).is_ok(), Config::check_text(text));
+            let text = match (&faults[..], config) {
+                ([fault, ..], _) => fault.after_name().trim_start_matches(": ").to_owned(),
+                ([], config) => {
+                    let count = config.map_or(0, |config| config.arrays.len());
+                    format!("it is good; {} {} to Stria", count_of(count), if count == 1 { "belongs" } else { "belong" })
                 }
-                Err(fault) => ConfigVerdict { good: false, text: fault.trim_start_matches(": ").to_owned() },
-            })
+            };
+            Ok(ConfigVerdict { good, text, faults })
         }),
     ]
 }

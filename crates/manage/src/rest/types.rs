@@ -1,7 +1,7 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
 use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
-use crate::config::Likeness;
+use crate::config::{Fault, Likeness};
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
 pub use crate::matter::Urgency;
@@ -776,8 +776,10 @@ pub struct ConfigText {
 pub struct ConfigVerdict {
     /// True if the daemon could use it.
     pub good: bool,
-    /// The fault with its line, or that there is none.
+    /// The first fault with its line, or that there is none.
     pub text: String,
+    /// Every fault that can be found at once, in the order of the lines: of the text, and of what it names on this machine.
+    pub faults: Vec<Fault>,
 }
 
 /// A sentence about what was done.
