@@ -16,7 +16,7 @@ pub mod what_if;
 pub mod wish;
 
 pub use purpose::{Part, Purpose};
-pub use trial::{PartFigures, Trial};
+pub use trial::{PartFigures, Risk, Trial};
 pub use what_if::{Variant, what_if};
 pub use wish::{Candidate, State, Wish};
 
@@ -152,7 +152,7 @@ fn rank(trials: &mut [Trial]) {
 
 /// The probability of data loss within a year, as far as it can decide between two arrays.
 fn relevant_loss(trial: &Trial) -> f64 {
-    trial.loss_per_year.max(LOSS_NEGLIGIBLE)
+    trial.risk.map_or(0.0, |risk| risk.loss.loss).max(LOSS_NEGLIGIBLE)
 }
 
 /// "1 failure", "2 failures".

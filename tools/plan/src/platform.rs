@@ -171,6 +171,12 @@ impl PlatformConfig {
         self.levels.is_empty() || self.levels.contains(&name)
     }
 
+    /// True if Stria's engine stands for the platform's array of the level; else its plain twin does, which knows no missing drives.
+    pub fn is_served_by_engine(&self, level: Level) -> bool {
+        let own_choice = self.reads_nearest_copy && level.copies() > 1;
+        self.coalesces && !own_choice && !self.one_at_a_time
+    }
+
     /// Why there is no strip of so many KiB, if there is none; `name` is the platform's.
     pub fn strip_refusal(&self, strip_kib: u64, name: &str) -> Option<String> {
         (strip_kib < self.strip_kib_min).then(|| format!("{name} has no strips below {} KiB", self.strip_kib_min))

@@ -134,8 +134,7 @@ impl Rig {
     /// # Panics
     /// If there is no such array: ask [`Level::refusal`] before, and take a strip that is a power of two.
     pub fn new(platform: PlatformConfig, drives: &[DriveConfig], level: Level, strip_bytes: u64, seed: u64) -> Self {
-        let own_choice = platform.reads_nearest_copy && level.copies() > 1;
-        let maker = if platform.coalesces && !own_choice && !platform.one_at_a_time { Maker::Engine } else { Maker::Steps };
+        let maker = if platform.is_served_by_engine(level) { Maker::Engine } else { Maker::Steps };
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
     }
 
@@ -311,7 +310,8 @@ impl Rig {
     fn begin(&mut self, now: Nanos, index: usize) {
         let ask = self.jobs[index].expect("a client's job");
         match ask.kind {
-            Kind::Write { fua: false } if self.platform.write_back_bytes > 0 => {
+            // A write that is larger than the cache passes it by; it would wait for room for ever.
+            Kind::Write { fua: false } if self.platform.write_back_bytes >= ask.bytes() => {
                 self.cache.waiting.push_back(index);
                 self.take_into_cache(now);
             }

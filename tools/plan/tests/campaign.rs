@@ -112,6 +112,38 @@ fn a_claimed_job_is_carried_out_once() {
     assert!(told["answered"] == 1 && purpose.is_some_and(|purpose| purpose.contains("writes")), "{out}");
 }
 
+/// An answer was reused although the profile that its line names had changed.
+#[test]
+fn a_changed_profile_is_another_job() {
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
+    let text = |path: &str| std::fs::read_to_string(profiles.join(path)).expect("a profile");
+    let folder = folder("campaign-profile", "");
+    let [drive, platform] = ["mine.toml", "host.toml"].map(|name| folder.join(name).to_str().expect("text").to_owned());
+    let job = format!("advise --drives '4x{drive}' --platform '{platform}' --purpose vm --requests 1000 --strip 64K\n");
+    std::fs::write(folder.join("jobs.txt"), job).expect("a file");
+    let slower = text("drives/s3500.toml").replace("read_ns = [143_000,", "read_ns = [543_000,");
+    let dear = text("platforms/stria.toml").replace("serial_ns = [980,", "serial_ns = [98_000,");
+    let mut speeds = Vec::new();
+    for (own_drive, own_platform) in [
+        (text("drives/s3500.toml"), text("platforms/stria.toml")),
+        (slower.clone(), text("platforms/stria.toml")),
+        (slower.clone(), dear.clone()),
+        (slower, dear),
+    ] {
+        std::fs::write(&drive, own_drive).expect("a file");
+        std::fs::write(&platform, own_platform).expect("a file");
+        let (_, out, error) = run(&folder, &["--json"]);
+        let told: Value = serde_json::from_str(&out).expect("JSON");
+        let iops =
+            told["answers"][0]["answer"]["ranking"][0]["loads"][0]["iops"].as_f64().unwrap_or_else(|| panic!("{out}{error}"));
+        let written = std::fs::metadata(folder.join("answers/00001.json")).and_then(|file| file.modified()).expect("kept");
+        speeds.push((iops, written));
+    }
+    let iops: Vec<f64> = speeds.iter().map(|(iops, _)| *iops).collect();
+    assert!(iops[1] < 0.8 * iops[0] && iops[2] < 0.5 * iops[1], "{iops:?}");
+    assert_eq!(speeds[2], speeds[3], "the same files are not planned for again");
+}
+
 #[test]
 fn lines_that_are_no_jobs_are_refused_before_anything_is_done() {
     for (jobs, more, sentence) in [

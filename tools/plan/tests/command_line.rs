@@ -76,6 +76,9 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives 8xp4510 --purpose vm --replace-hours NaN", "--replace-hours is NaN"),
         ("advise --drives 8xp4510 --purpose vm --price 1e308", "at most 1000000000000"),
         ("advise --drives 8xp4510 --purpose vm --price 1 --budget inf", "--budget is inf"),
+        ("calc rebuild --capacity-tb 4 --mb-per-s 500 --bits-per-error 0.5", "--bits-per-error is 0.5: say how many bits"),
+        ("what-if --drives 2xp4510 --purpose vm --level 1 --strip 0", "invalid strip size 0K"),
+        ("what-if --drives 2xp4510 --purpose vm --level 1 --strip 48K", "invalid strip size 48K"),
         ("calc rebuild --capacity-tb 1e300 --mb-per-s 1e-300", "--capacity-tb is 1e300: say"),
         ("what-if --drives 2-8xp4510 --purpose vm --level 5", "say one count"),
         ("what-if --drives 3xp4510 --purpose vm --level 10", "at least 4"),
@@ -236,7 +239,7 @@ fn an_answer_is_a_page_as_well() {
     let (code, words, error) = plan(&line);
     assert_eq!((code, &*error), (0, ""), "{words}");
     let page = std::fs::read_to_string(&path).expect("a page");
-    for word in ["NOMDL", "3600", "LOSS BY SIMULATION", "standard error"] {
+    for word in ["NOMDL", "3600", "LOSS BY FORMULA", "standard error"] {
         assert!(words.contains(word) && page.contains(word), "{word}: {words}");
     }
     assert!(words.contains("PRICE") && page.contains("<svg"), "{words}");
@@ -256,6 +259,12 @@ fn what_if_is_a_table_or_json() {
     let told: Value = serde_json::from_str(&out).expect("JSON");
     let variants = told["variants"].as_array().expect("a list");
     assert_eq!((code, variants.len(), variants[0]["against_this"].as_f64()), (0, 6, Some(1.0)), "{out}");
+    // An array that lacks a drive had the risk and the wear of the whole one.
+    let figures = |change: &str| &variants.iter().find(|variant| variant["change"] == change).expect("it is there")["figures"];
+    for name in ["loss_per_year", "loss_per_year_by_law", "mttdl_years", "simulated_loss", "wear", "degraded_speed"] {
+        assert!(figures("this array").get(name).is_some_and(|value| !value.is_null()), "{name}: {out}");
+        assert!(figures("a failed drive").get(name).is_some_and(Value::is_null), "{name}: {out}");
+    }
 }
 
 #[test]

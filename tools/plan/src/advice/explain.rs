@@ -173,46 +173,47 @@ impl Figures {
         );
     }
 
-    /// Data that a year may cost, by a law and by simulation.
+    /// Data that a year may cost: by simulation, and beside it by a law.
     fn risk(&mut self, wish: &Wish, trial: &Trial) {
+        let Some(found) = &trial.risk else { return };
         let (level, members) = (trial.candidate.level, trial.candidate.members);
-        let mtbf = trial.frailty.mtbf_hours;
+        let spread =
+            if found.loss.spread > 0.0 { format!(", standard error {:.1} %", 100.0 * found.loss.spread) } else { String::new() };
         self.add(
             "LOSS A YEAR",
-            risk(trial.loss_per_year),
+            format!("{}{spread}", risk(found.loss.loss)),
+            "simulation",
+            format!(
+                "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
+                wish.scrub_hours / 24.0,
+                READ_BYTES_PER_HOUR / 1e9,
+                risk(found.loss.array_loss)
+            ),
+        );
+        self.add(
+            "LOSS BY FORMULA",
+            risk(found.loss_by_law),
             "law",
             format!(
-                "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({})",
-                mtbf / 1e6,
+                "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({}), found by the \
+                 rebuild alone",
+                trial.frailty.mtbf_hours / 1e6,
                 source(wish, "mtbf_hours"),
                 hours(trial.repair_hours),
                 1.0 / trial.frailty.unreadable_per_bit,
                 source(wish, "unreadable_per_bit")
             ),
         );
-        let spread =
-            if trial.loss.spread > 0.0 { format!(", standard error {:.1} %", 100.0 * trial.loss.spread) } else { String::new() };
-        self.add(
-            "LOSS BY SIMULATION",
-            format!("{}{spread}", risk(trial.loss.loss)),
-            "simulation",
-            format!(
-                "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
-                wish.scrub_hours / 24.0,
-                READ_BYTES_PER_HOUR / 1e9,
-                risk(trial.loss.array_loss)
-            ),
-        );
         self.add(
             "NOMDL",
-            format!("{} of a TB and year", bytes(trial.loss.bytes_per_tb)),
+            format!("{} of a TB and year", bytes(found.loss.bytes_per_tb)),
             "simulation",
             "bytes that are expected to be lost: all of the array if too many drives fail, else 4 KiB for a sector".to_owned(),
         );
         let spares = if level == Level::Single { String::new() } else { format!(" of {members}") };
         self.add(
             "FAILURES",
-            format!("{:.2} drives a year{spares}", trial.failures_per_year),
+            format!("{:.2} drives a year{spares}", found.failures),
             "law",
             "1 - e^(-8766 h / MTBF) of each".to_owned(),
         );

@@ -159,11 +159,8 @@ fn rows(wish: &Wish, advice: &Advice) -> String {
         ("p99", Box::new(|trial| slowest(trial).map(|ns| time(ns as f64)))),
         ("Degraded", Box::new(|trial| trial.degraded_speed.map(|speed| format!("{speed:.2}x")))),
         ("Rebuild", Box::new(|trial| trial.rebuild_hours.map(|hours| format!("{hours:.1} h")))),
-        (
-            "Loss a year",
-            Box::new(|trial| Some(format!("{} <small>simulated {}</small>", risk(trial.loss_per_year), risk(trial.loss.loss)))),
-        ),
-        ("NOMDL", Box::new(|trial| Some(format!("{} /TB", super::explain::bytes(trial.loss.bytes_per_tb))))),
+        ("Loss a year", Box::new(|trial| trial.risk.map(|found| risk(found.loss.loss)))),
+        ("NOMDL", Box::new(|trial| trial.risk.map(|found| format!("{} /TB", super::explain::bytes(found.loss.bytes_per_tb))))),
         ("Writes a day", Box::new(|trial| trial.wear.as_ref().map(|wear| format!("{:.2} TB", wear.tb_per_day)))),
         ("Price", Box::new(|trial| trial.price.map(|price| format!("{price:.0}")))),
     ];

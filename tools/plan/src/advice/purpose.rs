@@ -163,6 +163,20 @@ fn are_shares(shares: impl Iterator<Item = f64> + Clone) -> bool {
 }
 
 impl Part {
+    /// The share of its bytes that are written.
+    pub fn written_bytes_share(&self) -> f64 {
+        let mean = |sizes: &[(u64, f64)]| {
+            let all: f64 = sizes.iter().map(|(_, share)| share).sum();
+            sizes.iter().map(|(bytes, share)| *bytes as f64 * share / all).sum::<f64>()
+        };
+        let bytes = |stream: &Stream| stream.share * mean(&stream.sizes);
+        let all: f64 = self.streams.iter().map(bytes).sum();
+        match all > 0.0 {
+            true => self.streams.iter().filter(|stream| stream.write).map(bytes).sum::<f64>() / all,
+            false => 1.0 - self.read_share,
+        }
+    }
+
     /// What cannot be modelled of it.
     fn defect(&self) -> Option<String> {
         let sizes = |stream: &Stream| {
@@ -263,6 +277,22 @@ mod tests {
             assert!((sum - 1.0).abs() < 1e-12, "{name}: {sum}");
         }
         assert_eq!(Purpose::preset("games"), None);
+    }
+
+    /// A third of the requests write, and each of them has four times the bytes of a read.
+    #[test]
+    fn large_writes_are_more_of_the_bytes_than_of_the_requests() {
+        let stream = |write, share, bytes| Stream {
+            share,
+            write,
+            pattern: Pattern::Random,
+            sizes: vec![(bytes, 1.0), (3 * bytes, 1.0)],
+            zones: Vec::new(),
+        };
+        let mut part = Purpose::mix(4096, 2.0 / 3.0, 1, Pattern::Random).expect("a load").parts.remove(0);
+        assert!((part.written_bytes_share() - 1.0 / 3.0).abs() < 1e-12);
+        part.streams = vec![stream(false, 2.0, 4096), stream(true, 1.0, 16_384)];
+        assert!((part.written_bytes_share() - 2.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::reliability::simulated::{self, Expected, Repair};
 use crate::reliability::{Frailty, groups, loss_per_year};
 use crate::rig::Rig;
 use crate::ssd::SsdConfig;
-use crate::ssd::config::PAGE_BYTES;
+use crate::ssd::config::{ADVICE_TRACKED_PAGES_MAX, PAGE_BYTES};
 use crate::subject::CACHE_BYTES_MAX;
 use stria_block::Nanos;
 
@@ -35,9 +35,6 @@ const REBUILD_BYTES: u64 = 192 << 20;
 const LOOK_STEPS: u32 = 16;
 /// 4 s of virtual time at most for that.
 const REBUILD_NS_MAX: Nanos = 4_000_000_000;
-/// 65,536: pages of an SSD that are tracked. As many as a profile says take no longer to settle, but longer to be made
-/// (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
-const TRACKED_PAGES_MAX: u64 = 1 << 16;
 /// 60,000: the most requests before measuring.
 const WARM_UP_MAX: u64 = 60_000;
 
@@ -68,6 +65,17 @@ pub struct PartFigures {
     pub written_share: Option<f64>,
 }
 
+/// What a year may cost. Drives fail independently.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Risk {
+    /// The loss of data, with latent errors and scrubs. By simulation.
+    pub loss: Expected,
+    /// The probability of data loss by a formula, which knows no scrubs.
+    pub loss_by_law: f64,
+    /// The number of drives that fail. By a formula.
+    pub failures: f64,
+}
+
 /// The result of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
@@ -92,12 +100,8 @@ pub struct Trial {
     pub frailty: Frailty,
     /// The standard error of the speed, relative to it: what another run would change.
     pub speed_spread: f64,
-    /// The probability of data loss within a year. By a formula.
-    pub loss_per_year: f64,
-    /// The same and more, with scrubs, by simulation. In both, drives fail independently.
-    pub loss: Expected,
-    /// The number of drives that fail in a year. By a formula.
-    pub failures_per_year: f64,
+    /// What a year may cost; `None` if the array is followed for less than a year: with a failed drive.
+    pub risk: Option<Risk>,
     /// The wear of each drive; `None` if nothing is written or no endurance is known.
     pub wear: Option<Wear>,
     /// The cost of the drives, spares included.
@@ -110,7 +114,7 @@ fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {
             let least = u64::from(config.dies) * config.program_bytes;
-            let tracked_pages_max = config.tracked_pages_max.min(TRACKED_PAGES_MAX);
+            let tracked_pages_max = config.tracked_pages_max.min(ADVICE_TRACKED_PAGES_MAX);
             DriveConfig::Ssd(SsdConfig { buffer_bytes: config.buffer_bytes.min(least), tracked_pages_max, ..config })
         }
         disk @ DriveConfig::Hdd(_) => disk,
@@ -170,8 +174,11 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
 fn figures(wish: &Wish, mut make: impl FnMut() -> Rig) -> Vec<PartFigures> {
     let of = |part: &Part| {
         let mut rig = prepared(wish, make());
+        // The state of the drives may have been reached by overwriting them, which is not this load's wear.
+        let host_pages = |rig: &Rig| rig.backplane().ssds().map(|drive| drive.counts().host).sum::<u64>();
+        let before = host_pages(&rig);
         let outcome = measured(wish, &mut rig, part);
-        let taken: u64 = rig.backplane().ssds().map(|drive| drive.counts().host * PAGE_BYTES).sum();
+        let taken = (host_pages(&rig) - before) * PAGE_BYTES;
         let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
         let written_share = taken as f64 / written as f64;
         let level = rig.layout().level;
@@ -200,7 +207,7 @@ pub fn speed(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 
 }
 
 /// The standard error of the speed, relative to it; the errors of different loads are independent.
-fn speed_spread(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
+pub fn speed_spread(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
     let speed = speed(wish, array, single);
     let of = |((part, array), single): ((&Part, &PartFigures), &PartFigures)| {
         let time = part.time_share * single.iops / array.iops * speed;
@@ -251,9 +258,7 @@ pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial 
         repair_hours: 0.0,
         frailty: frailty(wish),
         speed_spread: speed_spread(wish, &parts, single),
-        loss_per_year: 0.0,
-        loss: Expected::default(),
-        failures_per_year: 0.0,
+        risk: None,
         wear: None,
         price: wish.cost(candidate.drives()),
         parts,
@@ -274,7 +279,7 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
     let Candidate { level, members, spares, .. } = trial.candidate;
     let facts = wish.drive.config.facts;
     let capacity_tb = trial.frailty.capacity_tb;
-    if trial.survives > 0 && wish.platform.config.coalesces {
+    if trial.survives > 0 && wish.platform.config.is_served_by_engine(level) {
         trial.degraded_speed = Some(speed(wish, &degraded(wish, &trial.candidate), single));
         trial.rebuild_hours = rebuild_bytes_per_s(&mut lacking(wish, &trial.candidate, Condition::Rebuilding))
             .map(|rate| capacity_tb * 1e12 / rate / 3600.0);
@@ -284,8 +289,6 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
     let repair_hours = rebuild_hours + if spares > 0 { 0.0 } else { wish.replace_hours };
     let frailty = trial.frailty;
     trial.repair_hours = repair_hours;
-    trial.loss_per_year = loss_per_year(level, members, frailty, repair_hours);
-    trial.failures_per_year = members as f64 * annual_failure_rate(frailty.mtbf_hours);
     let array = simulated::Array {
         level,
         members,
@@ -294,19 +297,25 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
         repair: Repair::Fixed { hours: repair_hours },
         scrub_hours: wish.scrub_hours,
     };
-    trial.loss = simulated::expected(&array, HISTORIES, SEED);
-    trial.wear = written_share(wish, &trial.parts)
+    trial.risk = Some(Risk {
+        loss: simulated::expected(&array, HISTORIES, SEED),
+        loss_by_law: loss_per_year(level, members, frailty, repair_hours),
+        failures: members as f64 * annual_failure_rate(frailty.mtbf_hours),
+    });
+    trial.wear = written_share(&wish.purpose.parts, &trial.parts, single)
         .zip(facts.tbw_tb)
         .map(|(share, tbw_tb)| Wear::of(share, members, tbw_tb, capacity_tb, wish.written_tb_per_day));
     trial
 }
 
-/// Bytes that drives take in for each byte of clients, over all loads in the proportions in which the array carries them out.
-fn written_share(wish: &Wish, parts: &[PartFigures]) -> Option<f64> {
+/// Bytes that drives take in for each byte of clients, over all loads. The purpose says how much of a single drive's time each load takes, so what a
+/// load writes is what it writes on a single drive; the array writes as much, sooner or later.
+fn written_share(parts: &[Part], array: &[PartFigures], single: &[PartFigures]) -> Option<f64> {
     let (mut taken, mut written) = (0.0, 0.0);
-    for (part, figures) in wish.purpose.parts.iter().zip(parts) {
-        let bytes = part.time_share * figures.bytes_per_s * (1.0 - part.read_share);
-        taken += bytes * figures.written_share.unwrap_or(0.0);
+    for (part, (array, single)) in parts.iter().zip(array.iter().zip(single)) {
+        let Some(share) = array.written_share else { continue };
+        let bytes = part.time_share * single.bytes_per_s * part.written_bytes_share();
+        taken += bytes * share;
         written += bytes;
     }
     (written > 0.0 && taken > 0.0).then(|| taken / written)
@@ -327,4 +336,40 @@ fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
     let warm = marks.iter().copied().find(|(_, bytes)| *bytes >= REBUILD_WARM_UP_BYTES).filter(|(_, before)| *before < bytes);
     let (from, before) = warm.unwrap_or((0, 0));
     (bytes > before && end > from).then(|| (bytes - before) as f64 * 1e9 / (end - from) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::Purpose;
+    use crate::load::Pattern;
+
+    fn figures(bytes_per_s: f64, written_share: f64) -> PartFigures {
+        PartFigures {
+            name: String::new(),
+            iops: bytes_per_s / 4096.0,
+            iops_spread: 0.0,
+            bytes_per_s,
+            mean_ns: 0.0,
+            read_p99_ns: None,
+            write_p99_ns: None,
+            written_share: Some(written_share),
+        }
+    }
+
+    /// A purpose is an amount of work. Wear was weighted by the array's rates, so that a load that the array speeds up counted more often than it comes.
+    #[test]
+    fn wear_does_not_depend_on_how_fast_the_array_is() {
+        let part =
+            |reads| Part { time_share: 0.5, ..Purpose::mix(4096, reads, 1, Pattern::Random).expect("a load").parts.remove(0) };
+        let single = [figures(100.0, 1.0), figures(300.0, 1.0)];
+        for fast in [100.0, 1_000.0] {
+            let array = [figures(fast, 2.0), figures(300.0, 4.0)];
+            let found = written_share(&[part(0.0), part(0.0)], &array, &single).expect("they write");
+            assert!((found - (2.0 * 100.0 + 4.0 * 300.0) / 400.0).abs() < 1e-12, "{found} at {fast}");
+            // Half of the second load's requests read.
+            let found = written_share(&[part(0.0), part(0.5)], &array, &single).expect("they write");
+            assert!((found - (2.0 * 100.0 + 4.0 * 150.0) / 250.0).abs() < 1e-12, "{found} at {fast}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync))
     });
     let changes = asked.into_iter().map(|(change, ..)| change);
     let mut variants: Vec<Variant> = changes.zip(outcomes).map(|(change, outcome)| Variant { change, outcome }).collect();
-    let failed = match (redundant, wish.platform.config.coalesces) {
+    let failed = match (redundant, wish.platform.config.is_served_by_engine(level)) {
         (false, _) => Err(format!("{level} loses its data with a drive")),
         (true, false) => Err(format!("how {} serves without a drive is not modelled", wish.platform.name)),
         (true, true) => variants[0].outcome.clone().map(|whole| without_a_drive(wish, whole, &single)),
@@ -60,7 +60,17 @@ pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync))
     Ok(variants)
 }
 
+/// The array until its drive is replaced. Figures of a year are of no use to it: they are those of the whole array.
 fn without_a_drive(wish: &Wish, whole: Trial, single: &[PartFigures]) -> Trial {
     let parts = trial::degraded(wish, &whole.candidate);
-    Trial { speed: trial::speed(wish, &parts, single), parts, survives: whole.survives - 1, ..whole }
+    Trial {
+        speed: trial::speed(wish, &parts, single),
+        speed_spread: trial::speed_spread(wish, &parts, single),
+        parts,
+        survives: whole.survives - 1,
+        degraded_speed: None,
+        risk: None,
+        wear: None,
+        ..whole
+    }
 }

@@ -175,10 +175,11 @@ impl Wish {
             Some(format!("{} makes no {level}, or nothing is known of it there", platform.name))
         } else if !redundant && spares > 0 {
             Some(format!("spares are of no use to {level}"))
+        } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
+            // On a level without strips as well: the layout divides by it.
+            Some(format!("invalid strip size {strip_kib}K: a power of two from 4K to 16M"))
         } else if !candidate.has_strips() {
             None
-        } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
-            Some(format!("invalid strip size {strip_kib}K: a power of two from 4K to 16M"))
         } else {
             platform.config.strip_refusal(strip_kib, &platform.name)
         }

@@ -1,6 +1,6 @@
 //! The parameters of a modelled SSD. Profiles give their values and sources: `profiles/README.md`.
 
-use super::map::Policy;
+use super::map::{Policy, Shape};
 use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use serde::Deserialize;
 use stria_block::Nanos;
@@ -123,6 +123,13 @@ pub const IDLE_AFTER_NS: Nanos = 1_000_000_000;
 /// share of 0.07 on (`queueing::amplification_greedy`), as blocks over all dies of a real drive have more pages still.
 pub const TRACKED_BLOCK_PAGES: u32 = 512;
 
+/// 65,536: pages of an SSD that an advice tracks at most. As many as a profile says take no longer to settle, but longer to be made
+/// (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
+pub const ADVICE_TRACKED_PAGES_MAX: u64 = 1 << 16;
+
+/// 20: the largest spare area over the data that the flash holds. Source: none; data that compress to a tenth leave 10 free.
+const EFFECTIVE_SPARE_SHARE_MAX: f64 = 20.0;
+
 /// 1 GiB: a smaller drive has too few blocks to collect. 1 PiB: a larger one would overflow.
 pub const CAPACITY_BYTES: std::ops::RangeInclusive<u64> = 1 << 30..=1 << 50;
 
@@ -188,8 +195,27 @@ impl SsdConfig {
             return Some("program_bytes must be whole pages of 4 KiB".to_owned());
         }
         let tracked = 1 << 14..=1 << 24;
-        (!tracked.contains(&self.tracked_pages_max))
-            .then(|| "tracked_pages_max must lie between 16,384 and 16,777,216".to_owned())
+        if !tracked.contains(&self.tracked_pages_max) {
+            return Some("tracked_pages_max must lie between 16,384 and 16,777,216".to_owned());
+        }
+        self.spare_refusal()
+    }
+
+    /// The reason why the spare area cannot be modelled, with as many tracked pages as the profile says or as an advice takes.
+    fn spare_refusal(&self) -> Option<String> {
+        let share = self.effective_spare_share();
+        if share > EFFECTIVE_SPARE_SHARE_MAX {
+            let most = EFFECTIVE_SPARE_SHARE_MAX;
+            return Some(format!(
+                "spare_share and stored_share leave {share:.3} of the capacity free: {most} at most can be modelled"
+            ));
+        }
+        let tracked = [self.tracked_pages_max, self.tracked_pages_max.min(ADVICE_TRACKED_PAGES_MAX)];
+        let logical = tracked.map(|most| (self.pages() / self.pages().div_ceil(most)) as u32);
+        let lacks = logical.into_iter().find(|&pages| !Shape::with_spare(pages, TRACKED_BLOCK_PAGES, share).has_spare())?;
+        // Two blocks beside those that hold no data: see `Shape::has_spare`.
+        let least = (f64::from(2 * TRACKED_BLOCK_PAGES) / f64::from(lacks) * 1e3).ceil() / 1e3;
+        Some(format!("spare_share is {}: at least {least} can be modelled", self.spare_share))
     }
 
     /// Pages that the host sees.

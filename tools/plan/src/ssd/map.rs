@@ -46,6 +46,12 @@ impl Shape {
         Self { logical_pages, block_pages, blocks: blocks + EMPTY_BLOCKS }
     }
 
+    /// True if the spare area is large enough to collect: the blocks that are kept free, and one that is collected.
+    pub fn has_spare(&self) -> bool {
+        let physical = u64::from(self.blocks) * u64::from(self.block_pages);
+        physical.saturating_sub(u64::from(self.logical_pages)) >= (RESERVE_BLOCKS as u64 + 1) * u64::from(self.block_pages)
+    }
+
     /// Pages that can hold data in the long run, over logical pages: the `alpha` of the closed forms.
     pub fn alpha(&self) -> f64 {
         f64::from(self.blocks - EMPTY_BLOCKS) * f64::from(self.block_pages) / f64::from(self.logical_pages)
@@ -118,12 +124,7 @@ impl PageMap {
     pub fn new(shape: Shape, policy: Policy) -> Self {
         let physical = u64::from(shape.blocks) * u64::from(shape.block_pages);
         assert!(physical < u64::from(NONE), "{physical} pages do not fit the map: track fewer of them");
-        let spare = physical.saturating_sub(u64::from(shape.logical_pages));
-        assert!(
-            spare >= (RESERVE_BLOCKS as u64 + 1) * u64::from(shape.block_pages),
-            "a spare area of {spare} pages is smaller than four blocks of {}",
-            shape.block_pages
-        );
+        assert!(shape.has_spare(), "the spare area is smaller than four blocks: {shape:?}");
         let empty = Block { live: 0, filled: 0, newer: NONE, older: NONE, listed: false, sealed_at: 0 };
         let mut map = Self {
             shape,

@@ -97,12 +97,15 @@ pub fn figures_json(wish: &Wish, trial: &Trial) -> Value {
         "level": trial.candidate.level.to_string(), "members": trial.candidate.members, "spares": trial.candidate.spares,
         "strip_kib": trial.candidate.strip_kib, "usable_bytes": trial.usable_bytes, "survives": trial.survives,
         "speed": trial.speed, "speed_spread": trial.speed_spread, "degraded_speed": trial.degraded_speed,
-        "rebuild_hours": trial.rebuild_hours, "failures_per_year": trial.failures_per_year, "loss_per_year": trial.loss_per_year,
-        "simulated_loss": {
-            "per_year": trial.loss.loss, "standard_error_share": trial.loss.spread, "array_per_year": trial.loss.array_loss,
-            "nomdl_bytes_per_tb_year": trial.loss.bytes_per_tb,
-        },
-        "mttdl_years": -1.0 / (-trial.loss_per_year).ln_1p(),
+        "rebuild_hours": trial.rebuild_hours,
+        "failures_per_year": trial.risk.map(|risk| risk.failures),
+        "loss_per_year": trial.risk.map(|risk| risk.loss.loss),
+        "simulated_loss": trial.risk.map(|risk| json!({
+            "per_year": risk.loss.loss, "standard_error_share": risk.loss.spread, "array_per_year": risk.loss.array_loss,
+            "nomdl_bytes_per_tb_year": risk.loss.bytes_per_tb,
+        })),
+        "loss_per_year_by_law": trial.risk.map(|risk| risk.loss_by_law),
+        "mttdl_years": trial.risk.map(|risk| -1.0 / (-risk.loss_by_law).ln_1p()),
         "wear": trial.wear.as_ref().map(|wear| json!({
             "drive_bytes_per_client_byte": wear.written_share, "client_tb_per_day_for_5_years": wear.tb_per_day,
             "tbw_per_year": wear.used.map(|used| used.tbw_per_year), "years": wear.used.map(|used| used.years),
@@ -128,8 +131,8 @@ pub fn told(wish: &Wish, advice: &Advice) -> Value {
         "reasons": advice.reasons,
         "explained": explain(wish, first, &advice.single).iter().map(explained).collect::<Vec<_>>(),
         "by_model": ["speed", "degraded_speed", "rebuild_hours", "loads"],
-        "by_law": ["usable_bytes", "survives", "failures_per_year", "loss_per_year", "mttdl_years", "wear"],
-        "by_simulation": ["simulated_loss"],
+        "by_law": ["usable_bytes", "survives", "failures_per_year", "loss_per_year_by_law", "mttdl_years", "wear"],
+        "by_simulation": ["loss_per_year", "simulated_loss"],
     })
 }
 
@@ -171,8 +174,8 @@ fn costs(trial: &Trial) -> Vec<String> {
     vec![
         or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
         or_dash(trial.rebuild_hours.map(|hours| size::show_duration((hours * 3600.0) as u64))),
-        risk(trial.loss.loss),
-        bytes(trial.loss.bytes_per_tb),
+        or_dash(trial.risk.map(|found| risk(found.loss.loss))),
+        or_dash(trial.risk.map(|found| bytes(found.loss.bytes_per_tb))),
         or_dash(wear),
         or_dash(trial.price.map(|price| format!("{price:.0}"))),
     ]

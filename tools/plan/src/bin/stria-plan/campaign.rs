@@ -1,6 +1,7 @@
 //! `stria plan campaign`: the jobs of a folder, carried out in any order by any number of processes and machines, and one table of all.
 
 mod folder;
+mod inputs;
 mod table;
 
 use crate::advise::{self, Advise};
@@ -8,7 +9,9 @@ use crate::reproduce::{self, Reproduce};
 use crate::what_if::{self, WhatIf};
 use clap::{Args, Parser};
 use folder::{Answer, Folder};
+use inputs::Inputs;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use stria_plan::campaign::{at_once, within};
 use stria_terminal::Failure;
@@ -65,6 +68,15 @@ impl Job {
         }
     }
 
+    /// Files and folders whose content the answer depends on.
+    fn inputs(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Advise(advise) => advise.asked().0.inputs(),
+            Self::WhatIf(what_if) => what_if.asked().inputs(),
+            Self::Reproduce(_) => Vec::new(),
+        }
+    }
+
     /// The command's JSON output.
     fn answer(&self) -> Value {
         let answer = match self {
@@ -88,7 +100,15 @@ pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
         Failure::Usage(format!("job {} of jobs.txt, \"{}\": {sentence}", index + 1, lines[index]))
     };
     let parsed = lines.iter().enumerate().map(|(index, line)| Job::parse(line).map_err(|sentence| bad(index, sentence)));
-    let jobs: Vec<(usize, Job)> = parsed.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate().collect();
+    let jobs = parsed.collect::<Result<Vec<_>, _>>()?;
+    // Many jobs name one trace, which is read once.
+    let mut contents: HashMap<PathBuf, String> = HashMap::new();
+    let mut of = |path: PathBuf| {
+        let content = contents.entry(path.clone()).or_insert_with(|| inputs::content(&path)).clone();
+        (path.display().to_string(), content)
+    };
+    let inputs: Vec<Inputs> = jobs.iter().map(|job| job.inputs().into_iter().map(&mut of).collect()).collect();
+    let jobs: Vec<(usize, Job)> = jobs.into_iter().enumerate().collect();
     let mine = match command.task {
         None => &jobs[..],
         Some(task) if (1..=jobs.len()).contains(&task) => &jobs[task - 1..task],
@@ -100,11 +120,11 @@ pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
         bar.set_position(ended as u64);
     };
     let cores = command.cores.map(usize::from);
-    let all = || at_once(mine, &ended, |(index, job)| carry_out(&folder, *index, &lines[*index], job));
+    let all = || at_once(mine, &ended, |(index, job)| carry_out(&folder, *index, (&lines[*index], &inputs[*index]), job));
     let outcomes = match (cores, mine) {
         // One job has all processors to itself.
         (cores, [(index, job)]) => {
-            let work = || carry_out(&folder, *index, &lines[*index], job);
+            let work = || carry_out(&folder, *index, (&lines[*index], &inputs[*index]), job);
             vec![cores.map_or_else(work, |cores| within(cores, work))]
         }
         (Some(cores), _) => within(cores, all),
@@ -112,13 +132,14 @@ pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
     };
     bar.finish_and_clear();
     outcomes.into_iter().collect::<Result<(), Failure>>()?;
-    let answers: Vec<Option<Answer>> = lines.iter().enumerate().map(|(index, line)| folder.answer(index, line)).collect();
+    let answers =
+        lines.iter().zip(&inputs).enumerate().map(|(index, (line, inputs))| folder.answer(index, line, inputs)).collect();
     report(command, answers, as_json)
 }
 
 /// Runs a job unless it is answered, or another process runs it. A failure is stored as well, but the next process tries again.
-fn carry_out(folder: &Folder, index: usize, line: &str, job: &Job) -> Result<(), Failure> {
-    let answered = || folder.answer(index, line).is_some_and(|answer| answer.failure().is_none());
+fn carry_out(folder: &Folder, index: usize, (line, inputs): (&str, &Inputs), job: &Job) -> Result<(), Failure> {
+    let answered = || folder.answer(index, line, inputs).is_some_and(|answer| answer.failure().is_none());
     if answered() {
         return Ok(());
     }
@@ -127,7 +148,7 @@ fn carry_out(folder: &Folder, index: usize, line: &str, job: &Job) -> Result<(),
     if answered() {
         return Ok(());
     }
-    folder.keep(index, &Answer::new(line, job.answer()), &claim)
+    folder.keep(index, &Answer::new(line, inputs, job.answer()), &claim)
 }
 
 /// The table of all jobs, or the number of missing answers.

@@ -171,6 +171,12 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             positive("--capacity-tb", capacity_tb)?;
             positive("--mb-per-s", mb_per_s)?;
             positive("--bits-per-error", bits_per_error)?;
+            if bits_per_error < 1.0 {
+                return Err(format!(
+                    "--bits-per-error is {}: say how many bits are read for each error, 1 at least",
+                    wish::number(bits_per_error)
+                ));
+            }
             let risk = calc::unreadable_probability(capacity_tb * f64::from(read_drives), 1.0 / bits_per_error);
             Ok(vec![
                 Figure("rebuild", calc::rebuild_hours(capacity_tb, mb_per_s), "hours"),

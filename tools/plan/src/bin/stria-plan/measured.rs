@@ -1,19 +1,25 @@
 //! A purpose that was measured: a trace or a run of the laboratory. The laboratory reads both; its program says what they ask of drives.
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use stria_plan::advice::{Purpose, purpose};
 use stria_terminal::{Failure, program};
+
+/// The file or folder of a measured purpose; a format may stand before the path.
+pub fn path(name: &str) -> PathBuf {
+    match name.split_once(':') {
+        Some((_, path)) if !Path::new(name).exists() => PathBuf::from(path),
+        _ => PathBuf::from(name),
+    }
+}
 
 /// The purpose of a trace (`trace.csv.gz`, `msr:trace.csv.gz`) or of a run's folder.
 ///
 /// # Errors
 /// Usage, if there is none in it.
 pub fn purpose(name: &str) -> Result<Purpose, Failure> {
-    // A format may stand before the path.
-    let is_there = Path::new(name).exists() || name.split_once(':').is_some_and(|(_, path)| Path::new(path).exists());
-    if !is_there {
+    if !path(name).exists() {
         let presets = purpose::NAMES.join(", ");
         return Err(Failure::Usage(format!(
             "there is no purpose {name}: choose of {presets}, or name a trace or the folder of a run"

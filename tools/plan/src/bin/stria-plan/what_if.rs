@@ -92,8 +92,7 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
         let trial = variant.outcome.as_ref().ok()?;
         let [level, drives, _, strip, usable, survives, speed, iops, _, mean, p99] = <[String; 11]>::try_from(row(trial)).ok()?;
         let change = against(variants, variant).map_or(String::new(), |share| format!("{:+.0} %", 100.0 * (share - 1.0)));
-        let loss =
-            if variant.change == "a failed drive" { "-".to_owned() } else { stria_plan::advice::explain::risk(trial.loss.loss) };
+        let loss = trial.risk.map_or("-".to_owned(), |found| stria_plan::advice::explain::risk(found.loss.loss));
         Some(vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss])
     });
     let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, purpose(wish));

@@ -2,7 +2,7 @@
 
 use crate::{here, measured, smart};
 use clap::{Args, ValueEnum};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
 use stria_plan::advice::{Purpose, State, Wish};
 use stria_plan::calibration::{self, Calibration};
@@ -228,6 +228,14 @@ impl WishArgs {
             budget: None,
             requests: self.requests,
         })
+    }
+
+    /// Files and folders whose content the answer depends on: the user's own profiles, a trace, a run.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        let drive = wish::parse_drives(&self.drives).map(|(_, drive)| drive).ok();
+        let profiles = drive.into_iter().chain([&*self.platform]).filter(|name| is_path(name)).map(PathBuf::from);
+        let measured = self.purpose.as_deref().filter(|name| Purpose::preset(name).is_none()).map(measured::path);
+        profiles.chain(measured).collect()
     }
 
     /// The option whose answer is that of this machine, if there is one.

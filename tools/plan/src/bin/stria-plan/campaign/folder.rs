@@ -3,11 +3,13 @@
 //! ```text
 //!   DIR/jobs.txt            a job a line, as on the command line: advise --drives 8xp4510 --purpose vm; # begins a comment
 //!   DIR/claims/00001        empty; the process that carries out job 1 holds a lock (flock) on it
-//!   DIR/answers/00001.json  the job's line, the program's version and the answer; written as 00001.part and renamed
+//!   DIR/answers/00001.json  the job's line, the files that it names, the program's version and the answer; written as 00001.part and renamed
 //! ```
 //! The kernel drops a lock when its process ends, however that ends, so no claim outlives its process. An answer counts only if it is of the
-//! same line and version: after a line was changed, or the models, the job is carried out again. A broken answer counts as none.
+//! same line, version and content of files ([`super::inputs`]): after one of them was changed the job is carried out again. A broken answer
+//! counts as none.
 
+use super::inputs::Inputs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -31,14 +33,17 @@ pub struct Answer {
     pub job: String,
     /// `stria 0.1.0`.
     program: String,
+    /// The content of the files that the line names, as it was when the job began.
+    #[serde(default)]
+    inputs: Inputs,
     /// What the job would have printed as JSON; of a failure its exit code and sentence, as commands print them.
     pub answer: Value,
 }
 
 impl Answer {
     /// The answer of a job by this program.
-    pub fn new(job: &str, answer: Value) -> Self {
-        Self { job: job.to_owned(), program: VERSION.to_owned(), answer }
+    pub fn new(job: &str, inputs: &Inputs, answer: Value) -> Self {
+        Self { job: job.to_owned(), program: VERSION.to_owned(), inputs: inputs.clone(), answer }
     }
 
     /// The sentence of a job that failed.
@@ -99,10 +104,10 @@ impl Folder {
     }
 
     /// The answer of a job, if there is one.
-    pub fn answer(&self, index: usize, job: &str) -> Option<Answer> {
+    pub fn answer(&self, index: usize, job: &str, inputs: &Inputs) -> Option<Answer> {
         let text = read(&self.answer_path(index, "json"), ANSWER_BYTES_MAX).ok()?;
         let answer: Answer = serde_json::from_str(&text).ok()?;
-        (answer.job == job && answer.program == VERSION).then_some(answer)
+        (answer.job == job && answer.program == VERSION && answer.inputs == *inputs).then_some(answer)
     }
 
     /// Claims a job; `None` if another process carries it out.

@@ -29,7 +29,7 @@ const FIGURES: [(&str, &str); 14] = [
     ("mean_us", "/loads/0/mean_us"),
     ("read_p99_us", "/loads/0/read_p99_us"),
     ("write_p99_us", "/loads/0/write_p99_us"),
-    ("loss_per_year", "/simulated_loss/per_year"),
+    ("loss_per_year", "/loss_per_year"),
 ];
 
 fn rows(answers: &[Answer]) -> Vec<Row> {
@@ -92,7 +92,7 @@ pub fn words(answers: &[Answer]) -> String {
             cell("/speed", &|speed| format!("{speed:.2}x")),
             cell("/loads/0/iops", &whole),
             cell("/loads/0/mean_us", &|us| stria_plan::advice::explain::time(us * 1e3)),
-            cell("/simulated_loss/per_year", &stria_plan::advice::explain::risk),
+            cell("/loss_per_year", &stria_plan::advice::explain::risk),
         ]
     };
     let mut text = table(&HEADER, &right, rows.iter().map(cells).collect()) + "\n";
