@@ -1,7 +1,7 @@
 //! Profiles: drives and platforms as data files, each parameter with its source.
 //!
-//! A file has a `name` and a table of parameters, each `[value, kind, source]`. The kinds are those of [`Origin`]. Of a calibrated
-//! parameter the source begins with the published number that it was calibrated on, followed by a colon.
+//! A file has a `name` and a table of parameters, each `[value, kind, source]`; a table within it (`[platform.ceilings]`) has parameters as well. The kinds
+//! are those of [`Origin`]. Of a calibrated parameter the source begins with the published number that it was calibrated on, followed by a colon.
 
 use crate::backplane::DriveConfig;
 use crate::hdd::HddConfig;
@@ -97,9 +97,20 @@ pub fn parse<T: DeserializeOwned>(key: &str, text: &str) -> Result<Profile<T>, P
             Value::Table(part) => {
                 let mut plain = Table::new();
                 for (parameter, value) in part {
-                    let (value, found) = with_source(&parameter, value).map_err(&refuse)?;
-                    plain.insert(parameter, value);
-                    parameters.push(found);
+                    // A table of parameters within: ceilings.
+                    let Value::Table(inner) = value else {
+                        let (value, found) = with_source(&parameter, value).map_err(&refuse)?;
+                        plain.insert(parameter, value);
+                        parameters.push(found);
+                        continue;
+                    };
+                    let mut values = Table::new();
+                    for (name, value) in inner {
+                        let (value, found) = with_source(&format!("{parameter}.{name}"), value).map_err(&refuse)?;
+                        values.insert(name, value);
+                        parameters.push(found);
+                    }
+                    plain.insert(parameter, Value::Table(values));
                 }
                 values.insert(entry, Value::Table(plain));
             }
@@ -134,6 +145,9 @@ fn with_source(name: &str, value: Value) -> Result<(Value, Parameter), String> {
     };
     if source.is_empty() || (origin == Origin::Calibrated && !source.contains(": ")) {
         return Err(format!("{name} has no source; a calibrated one begins with the published number and a colon"));
+    }
+    if origin != Origin::Calibrated && source.contains(".text[") {
+        return Err(format!("{name} is taken from a published sentence, and its kind is {kind:?}: say calibrated"));
     }
     let parameter = Parameter { name: name.to_owned(), value: shown(value), origin, source: source.clone() };
     Ok((value.clone(), parameter))
@@ -455,6 +469,9 @@ mod tests {
             refusal("name = 'x'\n[platform]\nserial_ns = [5, 'calibrated', 'by eye']")
                 .contains("begins with the published number")
         );
+        let sentence = refusal("name = 'x'\n[platform]\nserial_ns = [5, 'sheet', 'as z87.text[3] says']");
+        assert!(sentence.contains("say calibrated"), "{sentence}");
+        assert!(refusal("name = 'x'\n[platform.ceilings]\nread = [5, 'sheet', '']").contains("ceilings.read has no source"));
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
     }
 
@@ -484,6 +501,15 @@ mod tests {
         assert!(parse_drive("x", text).is_ok());
         assert!(refusal("dies = [64,", "dies = [0,").contains("dies must be above 0"));
         assert!(refusal("spare_share = [0.086,", "spare_share = [-1.0,").contains("spare_share must lie above 0"));
+        // The maps of such drives have no block to collect into.
+        assert!(
+            refusal("spare_share = [0.086,", "spare_share = [0.005,")
+                .contains("spare_share is 0.005: at least 0.016 can be modelled")
+        );
+        assert!(
+            refusal("spare_share = [0.086,", "stored_share = [1e-9, 'sheet', 'x']\nspare_share = [0.086,")
+                .contains("stored_share")
+        );
         assert!(refusal("program_bytes = [65_536,", "program_bytes = [1000,").contains("program_bytes must be whole pages"));
         assert!(refusal("capacity_bytes = [4_000_787_030_016,", "capacity_bytes = [5_000,").contains("capacity_bytes"));
         assert!(refusal("link_bytes_per_s = [3_200_000_000,", "link_bytes_per_s = [0,").contains("link_bytes_per_s"));

@@ -155,15 +155,16 @@ pub fn twelve(published: &Published) -> Result<Case, Box<dyn std::error::Error +
         measure(&mut bench.used_rig(level, members, RAID_STRIP_KIB), ask).iops
     };
     let one = random(&free, Level::Single, 1, 1.0);
-    case.at_most(0, "RAID 0 of 12 scales almost with the drives", 0.9 * 12.0 * one, 1.0, random(&free, Level::Raid0, 12, 1.0));
+    let times = random(&free, Level::Raid0, 12, 1.0) / one;
+    case.times(0, "RAID 0 of 12 scales almost with the drives: nearly 12 times", times, 10.8..=12.12);
     let raid6 = |read_share: f64| random(&free, Level::Raid6 { spans: 1 }, 12, read_share);
-    case.at_most(0, "RAID 6 of 12 at half writes is below a quarter of its reads", raid6(0.5), 0.25, raid6(1.0));
+    case.below(0, "RAID 6 of 12 at half writes is below a quarter of its reads", raid6(0.5), 0.25, raid6(1.0));
     let vroc = Bench::new("d3700-vroc", "d3700")?;
     let raid5 = |read_share: f64| random(&vroc, Level::Raid5 { spans: 1 }, 24, read_share);
     let (reads, nine, seven) = (raid5(1.0), raid5(0.9), raid5(0.7));
-    case.at_most(1, "RAID 5 of 24: 90/10 is an eighth of 100/0", 8.0 * nine, 1.1, reads);
+    case.times(1, "RAID 5 of 24: 100/0 is eight times 90/10", reads / nine, 7.2..=8.8);
     case.calibrates("parity_write_ns of d3700-vroc");
-    case.at_most(1, "and 70/30 is a third of 90/10", 3.0 * seven, 1.1, nine);
+    case.times(1, "and 90/10 is three times 70/30", nine / seven, 2.7..=3.3);
     case.no_claim.push((2, "says which mixes to cover"));
     case.notes.push(
         "The missed mix: beside twelve times one the twelve drives do 28 to 42 % more with 50 % reads or fewer, and 4 % more with 65 %. The model has one \

@@ -1,6 +1,11 @@
 //! One published number beside the model's, and one published sentence beside what the models say.
 
 use super::published::{Missing, Published};
+use std::ops::RangeInclusive;
+
+/// 1 %: what is slower or faster is so by more than that. Source: runs of one sequential benchmark deviate by 0.1 to 0.5 % of their mean (`spread`), so no
+/// publication tells smaller differences apart. Runs of the models repeat exactly, so this is no allowance for chance in them.
+const STRICT: f64 = 0.01;
 
 /// The way in which a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +125,24 @@ impl Case {
     pub fn at_most(&mut self, index: usize, claim: impl Into<String>, left: f64, factor: f64, right: f64) {
         let times = if factor == 1.0 { String::new() } else { format!("{factor} x ") };
         let found = format!("{} <= {times}{}", short(left), short(right));
-        self.sentences.push(Sentence { index, claim: claim.into(), found, holds: left <= factor * right, calibrates: None });
+        self.push(index, claim.into(), found, left <= factor * right);
+    }
+
+    /// Adds a part of a sentence: `left` is below `factor` times `right`, by more than [`STRICT`].
+    pub fn below(&mut self, index: usize, claim: impl Into<String>, left: f64, factor: f64, right: f64) {
+        let factor = factor * (1.0 - STRICT);
+        let found = format!("{} < {factor} x {}", short(left), short(right));
+        self.push(index, claim.into(), found, left < factor * right);
+    }
+
+    /// Adds a part of a sentence: so many times as much, neither fewer nor more.
+    pub fn times(&mut self, index: usize, claim: impl Into<String>, found: f64, bounds: RangeInclusive<f64>) {
+        let text = format!("{}, {} to {}", short(found), bounds.start(), bounds.end());
+        self.push(index, claim.into(), text, bounds.contains(&found));
+    }
+
+    fn push(&mut self, index: usize, claim: String, found: String, holds: bool) {
+        self.sentences.push(Sentence { index, claim, found, holds, calibrates: None });
     }
 
     /// A parameter was taken from the last sentence.
@@ -133,4 +155,23 @@ impl Case {
 pub fn short(number: f64) -> String {
     let digits = if number == 0.0 { 0.0 } else { (3.0 - number.abs().log10().floor()).max(0.0) };
     format!("{number:.0$}", digits.min(6.0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "Slower" held of arrays that were exactly as fast, and "a third" of anything below.
+    #[test]
+    fn equal_is_not_slower_and_a_third_is_not_a_tenth() {
+        let mut case = Case::new("x", "x");
+        case.below(0, "equal", 100.0, 1.0, 100.0);
+        case.below(0, "slower by half a percent", 99.5, 1.0, 100.0);
+        case.below(0, "slower", 98.0, 1.0, 100.0);
+        case.times(0, "a third", 0.34, 0.30..=0.367);
+        case.times(0, "a tenth", 0.1, 0.30..=0.367);
+        let holds: Vec<bool> = case.sentences.iter().map(|sentence| sentence.holds).collect();
+        assert_eq!(holds, [false, false, true, true, false]);
+        assert_eq!((&*case.sentences[2].found, &*case.sentences[3].found), ("98.00 < 0.99 x 100.0", "0.3400, 0.3 to 0.367"));
+    }
 }

@@ -1,10 +1,13 @@
 //! Repeatability of a benchmark, and arithmetic of endurance.
 
-use super::experiment::{Ask, Bench, measure};
+use super::experiment::{Ask, Bench, SEED, measure};
 use super::published::Published;
 use super::row::{Case, Count};
 use crate::array::Level;
-use crate::queueing::amplification_limit;
+use crate::chance::Chance;
+use crate::ssd::config::TRACKED_BLOCK_PAGES;
+use crate::ssd::map::Policy;
+use crate::ssd::sampled::SampledMap;
 
 /// Mean and mean absolute deviation.
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
@@ -33,8 +36,12 @@ pub fn spread(published: &Published) -> Result<Case, Box<dyn std::error::Error +
         measure(&mut bench.used_rig(Level::Single, 1, 64), ask)
     };
     let (slow, fast) = (alone(&disk), alone(&ssd));
-    case.at_most(2, "4K random reads of an SSD gain 5 times and more over a disk", 5.0 * slow.iops, 1.0, fast.iops);
-    case.at_most(2, "and stay below what SATA 3G carries, 300 MB/s", fast.bytes_per_s / 1e6, 1.0, 300.0);
+    case.times(2, "4K random reads of an SSD gain 5 to 10 times over a disk", fast.iops / slow.iops, 5.0..=10.0);
+    case.below(2, "and stay far below what SATA 3G carries, 300 MB/s: below half", fast.bytes_per_s / 1e6, 0.5, 300.0);
+    case.notes.push(
+        "Sentence 3 fails: the publication names neither the disk nor the load of \"5 to 10 times\". A disk of 10,000 turns a minute takes 7 ms for a read \
+         anywhere, an SSD 178 us in the same publication. Until November 2026 5 times and more was enough.",
+    );
     Ok(case)
 }
 
@@ -44,12 +51,28 @@ pub fn endurance(published: &Published) -> Result<Case, Box<dyn std::error::Erro
     for drive in ["WD 250 GB", "Kingston HyperX 120 GB", "OCZ Trion 100 240 GB", "Crucial MX100"] {
         case.add(published, &format!("tbw_tb.{drive}"), format!("{drive}: TBW of its data sheet"), "TB", Count::Given, None)?;
     }
-    case.at_most(
+    let (small, in_order) = (amplification(true), amplification(false));
+    case.below(
         0,
-        "changing one page rewrites a block: small writes are amplified, here with 7 % of spare area",
+        "changing one page rewrites a block: random writes of 4 KiB to a full SSD with 7 % of spare area program twice as much",
+        2.0,
         1.0,
-        1.0,
-        amplification_limit(1.07),
+        small,
     );
+    case.times(0, "and writes in order as much as they write", in_order, 1.0..=1.01);
     Ok(case)
+}
+
+/// Pages that a drive with 7 % of spare area programs for each page that is written, at random over a used drive or in order over a fresh one.
+fn amplification(random: bool) -> f64 {
+    let pages = u64::from(TRACKED_BLOCK_PAGES) << 7;
+    let mut map = SampledMap::new(pages, 0.07, TRACKED_BLOCK_PAGES, Policy::Greedy, pages);
+    if random {
+        map.jump_to_used(SEED);
+    }
+    let (before, mut chance) = (map.counts(), Chance::new(SEED, 0));
+    for index in 0..4 * pages {
+        map.write(if random { chance.below(pages) } else { index % pages }, 1);
+    }
+    map.counts().amplification_since(&before)
 }

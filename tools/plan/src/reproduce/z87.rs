@@ -85,6 +85,14 @@ pub fn case(published: &Published) -> Result<Case, Box<dyn std::error::Error + S
          applications' large requests have the same depth.",
     );
     case.notes.push(
+        "Sentence 4 fails for RAID 5 of 3: requests of 128 KiB are two whole stripes of it, which cost no reads, and its two data drives are as fast as RAID 0 \
+         of 2. A strip-by-strip update of parity would make it slower, but RAID 5 of 4 in applications 17 % too slow.",
+    );
+    case.notes.push(
+        "Sentence 5 fails for RAID 0: one request under way goes to one drive, and the model knows no time of the RAID driver that a drive by itself is spared. \
+         No source gives that time. Until November 2026 these sentences counted as held, as equally fast was enough.",
+    );
+    case.notes.push(
         "Applications are PCMark 8's traces by their published totals: requests at random have 4 KiB and come one by one, all other bytes are in requests \
          of 128 KiB. The gain is the mean of the traces' gains. No parameter is taken from the gains; until November 2026 two were.",
     );
@@ -105,8 +113,8 @@ fn sentences(case: &mut Case, z87: &Bench, z77: &Bench, a85x: &Bench, gains: &[(
     };
     let reads = |bench: &Bench, members: usize| stream(bench, level(members), members, 1.0);
     let (one, two, three) = (reads(z87, 1), reads(z87, 2), reads(z87, 3));
-    case.at_most(0, "Z87: sequential read of 2 is nearly twice one", 1.7 * one, 1.0, two);
-    case.at_most(0, "Z87: of 3 it is above 2", 1.2 * two, 1.0, three);
+    case.times(0, "Z87: sequential read of 2 is nearly twice one", two / one, 1.7..=2.02);
+    case.below(0, "Z87: of 3 it is above 2, by a fifth", 1.2 * two, 1.0, three);
     let (two, four) = (reads(z77, 2), reads(z77, 4));
     case.at_most(0, "Z77: 4 drives read hardly faster than 2", four, 1.25, two);
     let (two, parity) = (reads(a85x, 2), stream(a85x, RAID5, 4, 1.0));
@@ -121,26 +129,26 @@ fn sentences(case: &mut Case, z87: &Bench, z77: &Bench, a85x: &Bench, gains: &[(
         case.at_most(1, format!("4K random read, one under way: {name} is as one drive"), (found / alone - 1.0).abs(), 1.0, 0.05);
     }
     let deep = |members: usize| random(level(members), members, 16, 1.0);
-    case.at_most(1, "4K random read, 16 under way: 4 drives are above 2", 1.05 * deep(2), 1.0, deep(4));
-    case.at_most(1, "and 2 are above 1", 1.2 * deep(1), 1.0, deep(2));
+    case.below(1, "4K random read, 16 under way: 4 drives are above 2", deep(2), 1.0, deep(4));
+    case.below(1, "and 2 are above 1, by a fifth", 1.2 * deep(1), 1.0, deep(2));
     let blocks = |strip: u64| {
         let ask = Ask { block_bytes: 32 << 10, requests: 8_000, ..Ask::random(1, 1, 1.0) };
         fresh(z87, Level::Raid0, 2, strip, ask).iops
     };
     let small = blocks(16);
     for strip in [32, 64, 128] {
-        case.at_most(2, format!("32K random read: strips of 16 KiB beat {strip} KiB"), blocks(strip), 1.0, small);
+        case.below(2, format!("32K random read: strips of 16 KiB beat {strip} KiB"), blocks(strip), 1.0, small);
     }
     let writes = |level: Level, members: usize| stream(z87, level, members, 0.0);
     let (single, raid0) = (writes(Level::Single, 1), writes(Level::Raid0, 2));
-    case.at_most(3, "sequential write: RAID 0 of 2 is nearly twice one", 1.7 * single, 1.0, raid0);
+    case.times(3, "sequential write: RAID 0 of 2 is nearly twice one", raid0 / single, 1.7..=2.02);
     case.at_most(3, "RAID 1 equals one drive", (writes(Level::Raid1, 2) / single - 1.0).abs(), 1.0, 0.1);
-    case.at_most(3, "RAID 5 of 3 is slower than RAID 0 of 2", writes(RAID5, 3), 1.0, raid0);
-    case.at_most(3, "RAID 5 of 4 is slower than RAID 0 of 2", writes(RAID5, 4), 1.0, raid0);
-    case.calibrates("the depth of sequential tests");
+    case.below(3, "RAID 5 of 3 is slower than RAID 0 of 2", writes(RAID5, 3), 1.0, raid0);
+    case.below(3, "RAID 5 of 4 is slower than RAID 0 of 2", writes(RAID5, 4), 1.0, raid0);
+    case.calibrates("the depth of sequential tests, and coalesces of z87");
     let alone = random(Level::Single, 1, 1, 0.0);
     for (level, members) in [(Level::Raid0, 2), (Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)] {
-        case.at_most(
+        case.below(
             4,
             format!("4K random write, one under way: {level} of {members} is slower than one drive"),
             random(level, members, 1, 0.0),
@@ -148,7 +156,7 @@ fn sentences(case: &mut Case, z87: &Bench, z77: &Bench, a85x: &Bench, gains: &[(
             alone,
         );
     }
-    case.at_most(4, "RAID 5 of 4 by far", random(RAID5, 4, 1, 0.0), 0.5, alone);
+    case.below(4, "RAID 5 of 4 by far: by half", random(RAID5, 4, 1, 0.0), 0.5, alone);
     let after = |level: Level, members: usize| {
         let ask = Ask { requests: 20_000, ..Ask::random(1, 32, 0.0) };
         let new = fresh(z87, level, members, strip_kib(members), ask).iops;
@@ -160,9 +168,10 @@ fn sentences(case: &mut Case, z87: &Bench, z77: &Bench, a85x: &Bench, gains: &[(
     }
     let of = |name: &str| gains.iter().find(|(place, _)| *place == name).map_or(0.0, |(_, gain)| *gain);
     for other in ["raid5_x4", "raid10_x4"] {
-        case.at_most(6, format!("applications: RAID 0 of 2 beats {other}"), of(other), 1.0, of("raid0_x2"));
+        case.below(6, format!("applications: RAID 0 of 2 beats {other}"), 1.0 + of(other), 1.0, 1.0 + of("raid0_x2"));
     }
-    case.at_most(6, "RAID 10 is the fastest redundant level", of("raid5_x4").max(of("raid5_x3")), 1.0, of("raid10_x4"));
+    let parity = of("raid5_x4").max(of("raid5_x3"));
+    case.below(6, "RAID 10 is the fastest redundant level", 1.0 + parity, 1.0, 1.0 + of("raid10_x4"));
     idle_and_trim(case, z87);
 }
 
