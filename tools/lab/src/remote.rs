@@ -29,6 +29,7 @@ say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
 /// As [`crate::purge`] on this machine: a file is created anew, and a device formatted, else discarded; never one in use. A check
 /// that cannot be made counts as use: `O_EXCL` finds every use by the kernel, the lists find those that an old kernel's claim
 /// may not show, and `flock` finds `stria serve` and other runs. No tool is told to skip its own check.
+/// A namespace is formatted only if its drive has no other, as [`crate::purge`] explains.
 const PURGE: &str = r#"
 refuse() { echo "$PLACE $1" >&2; exit 1; }
 in_use() { refuse "is in use there ($1): unmount it, or stop the array, swap or server that uses it"; }
@@ -63,8 +64,26 @@ elif command -v python3 >/dev/null 2>&1; then
 else
     refuse "may be in use there: only perl or python3 can tell, so install one of them"
 fi
-case $name in nvme*p*) ;; nvme*) nvme format --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; } ;; esac
-blkdiscard "$real" && echo blkdiscard
+only_namespace() {
+    id=$(cat "/sys/class/block/$name/nsid") && [ -n "$id" ] || return 1
+    drive=$(cat "/sys/class/block/$name/device/subsysnqn") && [ -n "$drive" ] || return 1
+    for other in /sys/class/block/nvme*; do
+        [ -e "$other/nsid" ] || continue
+        of=$(cat "$other/device/subsysnqn") && [ -n "$of" ] || return 1
+        [ "$of" != "$drive" ] || [ "$(cat "$other/nsid")" = "$id" ] || return 1
+    done
+    count=$(nvme list-ns --all "$real" | grep -c '^ *\[')
+    [ "${count:-0}" -le 1 ]
+}
+why=
+case $name in nvme*p*) ;; nvme*)
+    if only_namespace 2>/dev/null; then
+        nvme format --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; }
+    else
+        why=" (no nvme format: the drive has, or may have, other namespaces, which it may erase)"
+    fi ;;
+esac
+blkdiscard "$real" && echo "blkdiscard$why"
 "#;
 
 /// The machine of a client, as fio names clients: `host`, `host,port`, `ip4:host`; none for a socket.
@@ -171,6 +190,9 @@ mod tests {
                 fs::create_dir_all(sys.join("holders")).expect("a folder");
                 fs::write(sys.join("dev"), format!("{number}\n")).expect("a file");
             }
+            fs::create_dir(at("sys/class/block/nvme9n1/device")).expect("a folder");
+            fs::write(at("sys/class/block/nvme9n1/device/subsysnqn"), "nqn.9\n").expect("a file");
+            fs::write(at("sys/class/block/nvme9n1/nsid"), "1\n").expect("a file");
             fs::create_dir_all(at("proc/self")).expect("a folder");
             fs::write(at("proc/self/mountinfo"), "36 35 8:1 / /mnt rw - ext4 /dev/sda1 rw\n").expect("a file");
             fs::write(at("proc/swaps"), "Filename\tType\n/dev/sda2\tpartition\t1\n").expect("a file");
@@ -184,7 +206,7 @@ mod tests {
             }
             played.tool("nvme", "exit 1");
             played.tool("blkdiscard", "exit 0");
-            for tool in ["sh", "readlink", "basename", "tr", "cat", "ls", "stat", "truncate"] {
+            for tool in ["sh", "readlink", "basename", "tr", "grep", "cat", "ls", "stat", "truncate"] {
                 let found =
                     ["/usr/bin", "/bin"].map(|bin| std::path::Path::new(bin).join(tool)).into_iter().find(|path| path.exists());
                 std::os::unix::fs::symlink(found.expect("every Linux has it"), played.at("bin").join(tool)).expect("a link");
@@ -218,7 +240,7 @@ mod tests {
             let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
             let said = if output.status.success() { Ok(words(&output.stdout)) } else { Err(words(&output.stderr)) };
             let calls = fs::read_to_string(self.at("calls")).unwrap_or_default();
-            let changes = |line: &&str| line.starts_with("nvme") || line.starts_with("blkdiscard");
+            let changes = |line: &&str| line.starts_with("nvme format") || line.starts_with("blkdiscard");
             (said, calls.lines().filter(changes).map(str::to_owned).collect())
         }
     }
@@ -229,6 +251,50 @@ mod tests {
         let (said, calls) = played.purge(&played.drive);
         assert_eq!(said, Ok("blkdiscard".into()));
         assert_eq!(calls, [format!("nvme format --ses=1 {}", played.drive), format!("blkdiscard {}", played.drive)]);
+    }
+
+    #[test]
+    fn a_namespace_of_a_host_is_formatted_only_if_it_is_the_only_one_of_its_drive() {
+        type Change = fn(&Played);
+        let add = |host: &Played, name: &str, subsystem: &str, id: &str| {
+            let device = host.at("sys/class/block").join(name);
+            fs::create_dir_all(device.join("device")).expect("a folder");
+            fs::write(device.join("nsid"), id).expect("a file");
+            fs::write(device.join("device/subsysnqn"), subsystem).expect("a file");
+        };
+        let changes: [(&str, bool, Change); 8] = [
+            ("other drives", true, |_| {}),
+            ("the drive lists it alone", true, |host| {
+                host.tool("nvme", "[ $1 = list-ns ] && echo '[   0]:0x1' && exit 0; exit 1");
+            }),
+            ("another one", false, |host| {
+                let other = host.at("sys/class/block/nvme8n1");
+                fs::write(other.join("device/subsysnqn"), "nqn.9\n").expect("a file");
+            }),
+            ("one that is attached elsewhere", false, |host| {
+                host.tool("nvme", "[ $1 = list-ns ] && printf '[   0]:0x1\\n[   1]:0x2\\n' && exit 0; exit 1");
+            }),
+            ("no subsystem", false, |host| {
+                fs::remove_file(host.at("sys/class/block/nvme9n1/device/subsysnqn")).expect("there");
+            }),
+            ("no subsystem of another drive", false, |host| {
+                fs::remove_file(host.at("sys/class/block/nvme8n1/device/subsysnqn")).expect("there");
+            }),
+            ("no number", false, |host| fs::remove_file(host.at("sys/class/block/nvme9n1/nsid")).expect("there")),
+            ("an empty number", false, |host| host.write("sys/class/block/nvme9n1/nsid", "")),
+        ];
+        for (what, formats, change) in changes {
+            let played = Played::new();
+            // Another drive, and another path to this one.
+            add(&played, "nvme8n1", "nqn.8\n", "2\n");
+            add(&played, "nvme9c0n1", "nqn.9\n", "1\n");
+            change(&played);
+            let (said, calls) = played.purge(&played.drive);
+            let (format, discard) = (format!("nvme format --ses=1 {}", played.drive), format!("blkdiscard {}", played.drive));
+            let wanted = if formats { vec![format, discard] } else { vec![discard] };
+            assert_eq!(calls, wanted, "{what}: {said:?}");
+            assert_eq!(said.expect("purged").contains("other namespaces"), !formats, "{what}");
+        }
     }
 
     #[test]
