@@ -446,7 +446,7 @@ impl<'a> Runner<'a> {
             own: &mut self.own,
             held: &mut self.held,
             made_before: in_midst,
-            elsewhere: hosts,
+            site: self.request.site(),
         };
         let mut target = Target::open(spec, opening).map_err(failed)?;
         // Including files that were just created.

@@ -161,6 +161,15 @@ impl Part {
     }
 }
 
+/// The machines on which a target lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// This machine.
+    Here,
+    /// Other hosts: paths of this machine with the same names are not the target.
+    Hosts,
+}
+
 /// A target as it was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetSpec {
@@ -504,10 +513,12 @@ impl TargetSpec {
         (self.kind == TargetKind::Md).then(spec)
     }
 
-    /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`.
-    pub fn endangered(&self, own: Option<&Own>) -> Vec<String> {
+    /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`. A file
+    /// on other hosts counts as there, because this machine cannot see it.
+    pub fn endangered(&self, own: Option<&Own>, site: Site) -> Vec<String> {
         let is_foreign = |path: &Path| fs::metadata(path).is_ok() && !own.is_some_and(|own| own.owns(path));
         match self.kind {
+            TargetKind::File if site == Site::Hosts => vec![self.place.clone()],
             TargetKind::File => Some(self.place.clone()).filter(|place| is_foreign(Path::new(place))).into_iter().collect(),
             TargetKind::Block | TargetKind::Nbd => vec![self.place.clone()],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => {
@@ -555,18 +566,24 @@ impl TargetSpec {
         steps: impl IntoIterator<Item = &'a Step>,
         destroy: &[String],
         own: Option<&Own>,
+        site: Site,
     ) -> Result<(), TargetError> {
         if !self.is_overwritten(steps) {
             return Ok(());
         }
-        let endangered = self.endangered(own);
-        let unnamed: Vec<&str> = endangered.iter().filter(|place| !is_named(place, destroy)).map(String::as_str).collect();
+        let endangered = self.endangered(own, site);
+        let is_allowed = |place: &str| match site {
+            Site::Here => is_named(place, destroy),
+            // Links of this machine mean nothing there.
+            Site::Hosts => destroy.iter().any(|named| named == place),
+        };
+        let unnamed: Vec<&str> = endangered.iter().map(String::as_str).filter(|place| !is_allowed(place)).collect();
         if !unnamed.is_empty() {
             return Err(TargetError::Unsafe(would_overwrite(&unnamed)));
         }
-        for place in endangered {
-            if fs::metadata(&place).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
-                purge::refuse_busy(Path::new(&place)).map_err(TargetError::Unsafe)?;
+        for place in endangered.iter().filter(|_| site == Site::Here) {
+            if fs::metadata(place).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+                purge::refuse_busy(Path::new(place)).map_err(TargetError::Unsafe)?;
             }
         }
         Ok(())
@@ -663,6 +680,7 @@ pub struct Target {
     /// An interrupted run began on it, and it had to be made anew.
     pub is_lost: bool,
     spec: TargetSpec,
+    site: Site,
     program: PathBuf,
     sockets: PathBuf,
 }
@@ -678,8 +696,8 @@ pub(crate) struct Opening<'a> {
     pub held: &'a mut Held,
     /// An interrupted run made it.
     pub made_before: bool,
-    /// It is on other hosts: nothing is made here.
-    pub elsewhere: bool,
+    /// On other hosts nothing is made here.
+    pub site: Site,
 }
 
 /// Makes a new file, or sets the size of an existing one.
@@ -699,7 +717,8 @@ impl Target {
     /// # Errors
     /// When it cannot be.
     pub(crate) fn open(spec: &TargetSpec, opening: Opening) -> Result<Self, TargetError> {
-        let Opening { scale, pool, program, own, held, made_before, elsewhere } = opening;
+        let Opening { scale, pool, program, own, held, made_before, site } = opening;
+        let elsewhere = site == Site::Hosts;
         let failed = TargetError::Failed;
         let is_gone =
             |file: &PathBuf| own.lost(file) || fs::metadata(file).map_or(true, |metadata| metadata.len() < spec.file_bytes());
@@ -759,6 +778,7 @@ impl Target {
             model,
             is_lost,
             spec: spec.clone(),
+            site,
             program: program.into(),
             sockets: own.folder().into(),
         };
@@ -849,9 +869,10 @@ impl Target {
         Ok(())
     }
 
-    /// Drives that can be watched: the target itself, or what is below it.
+    /// Drives of this machine that can be watched: the target itself, or what is below it.
     pub fn drives(&self) -> Vec<PathBuf> {
         match self.spec.kind {
+            _ if self.site == Site::Hosts => Vec::new(),
             TargetKind::Nbd => Vec::new(),
             TargetKind::File | TargetKind::Block => vec![self.spec.place.clone().into()],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => self.spec.drives.clone(),

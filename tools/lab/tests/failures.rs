@@ -204,7 +204,7 @@ fn what_does_not_apply_to_any_target_does_not_begin() {
     for (sections, target, wanted) in [
         (raid.to_owned(), &file, "array:5:4"),
         (format!("{READS_AND_WRITES}{raid}"), &file, "\"life\" can measure nothing"),
-        (with("mode = \"sparse\""), &server.uri, "only a file is sparse"),
+        (with("mode = \"sparse\""), &server.uri, "only a file of this machine is sparse"),
         (with("mode = [\"cached\", \"write_through\"]"), &server.uri, "no page cache"),
         (with("fio = { ioengine = \"libaio\" }"), &server.uri, "nbd engine"),
     ] {

@@ -33,7 +33,7 @@ pub(super) fn refuse(
     let mut written = Vec::new();
     for spec in specs {
         let steps = steps_on(experiment, spec, &scale);
-        spec.allow(&steps, &request.destroy, own)?;
+        spec.allow(&steps, &request.destroy, own, request.site())?;
         if request.hosts.is_empty() {
             spec.allow_size(&request.destroy, own)?;
         }
@@ -104,13 +104,15 @@ pub(super) fn unfit(section: &SectionSpec, spec: &TargetSpec, request: &Request)
         SectionKind::Sweep | SectionKind::States | SectionKind::Raid => {
             let fits = |mode: &IoMode| match mode {
                 IoMode::Cached | IoMode::WriteThrough => !is_nbd && spec.kind != TargetKind::Model,
-                IoMode::Sparse => spec.kind == TargetKind::File,
+                IoMode::Sparse => spec.kind == TargetKind::File && request.hosts.is_empty(),
                 IoMode::Direct | IoMode::DirectSync => true,
             };
             if section.load.iter().flat_map(|load| &load.mode.0).any(fits) {
                 None
             } else {
-                Some(format!("{name} cannot be measured in these modes: an export has no page cache, and only a file is sparse"))
+                Some(format!(
+                    "{name} cannot be measured in these modes: an export has no page cache, and only a file of this machine is sparse"
+                ))
             }
         }
         _ => None,

@@ -12,7 +12,7 @@ use crate::result::{
 use crate::select;
 use crate::stage::{Load, RaidAction};
 use crate::state::{HOT_C, Watch};
-use crate::target::Target;
+use crate::target::{Site, Target};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,7 +68,7 @@ impl Runner<'_> {
         if let Some(model) = &target.model {
             return self.measure_model(model, load, work, step, round, target);
         }
-        if let Some(words) = impossible(load, target) {
+        if let Some(words) = impossible(load, target, self.request.site()) {
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         }
         if load.mode == IoMode::Sparse {
@@ -226,11 +226,14 @@ fn act(array: &Array, action: RaidAction) -> Result<(), String> {
 }
 
 /// The reason why a load is invalid on a target.
-fn impossible(load: &Load, target: &Target) -> Option<String> {
+pub(super) fn impossible(load: &Load, target: &Target, site: Site) -> Option<String> {
     let name = &target.info.name;
     let is_nbd = matches!(target.places.first(), Some(Place::Nbd(_)));
     match load.mode {
         IoMode::Cached | IoMode::WriteThrough if is_nbd => Some(format!("{:?} is left out: {name} has no page cache", load.mode)),
+        IoMode::Sparse if site == Site::Hosts => {
+            Some(format!("Sparse is left out: {name} is on other hosts, where no sparse file can be made"))
+        }
         IoMode::Sparse if target.info.kind != TargetKind::File => Some(format!("Sparse is left out: {name} is no file")),
         IoMode::Direct | IoMode::DirectSync | IoMode::WriteThrough | IoMode::Cached | IoMode::Sparse => None,
     }

@@ -123,7 +123,7 @@ impl Runner<'_> {
             return Ok(self.note(kind, None, words.into())?);
         }
         let drives = target.drives();
-        let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives);
+        let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives).filter(|_| !drives.is_empty());
         let before = allocated(&drives);
         let failed = |words: String| Broken::Section(format!("trim of {}: {words}", target.info.name));
         let mut refused = None;
@@ -132,7 +132,9 @@ impl Runner<'_> {
         } else {
             for place in &target.places {
                 match place {
-                    Place::Path(path) if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) => {
+                    Place::Path(path)
+                        if self.request.hosts.is_empty() && fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) =>
+                    {
                         crate::purge::punch(path, target.info.offset_bytes, target.info.span_bytes).map_err(failed)?;
                     }
                     Place::Path(_) | Place::Nbd(_) => {

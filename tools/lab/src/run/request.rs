@@ -6,7 +6,7 @@ use crate::fio::{Host, Place};
 use crate::modelled::On;
 use crate::result::{ResultError, SectionKind, TargetKind, inside};
 use crate::stage::Scale;
-use crate::target::{Part, Pool, TargetError, TargetSpec};
+use crate::target::{Part, Pool, Site, TargetError, TargetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -89,6 +89,11 @@ impl Request {
     /// It has no load that only reads.
     pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
         if self.read_only { experiment.read_only() } else { Ok(experiment) }
+    }
+
+    /// The machines on which its targets lie.
+    pub(crate) fn site(&self) -> Site {
+        if self.hosts.is_empty() { Site::Here } else { Site::Hosts }
     }
 
     /// The pool.
