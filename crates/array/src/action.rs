@@ -26,6 +26,8 @@ pub enum Action {
         /// The slot.
         slot: usize,
     },
+    /// Several lanes: this lane has dropped a member, and the others must follow. No answer.
+    Dropped(MemberId),
     /// Several lanes: this lane no longer needs the log records of the last run. The answer comes when no lane needs them.
     Replayed,
     /// Several lanes: this lane could not replay the log records of the last run, so no lane may write. No answer.

@@ -347,6 +347,7 @@ impl<R: Recorder> Driver<R> {
             Action::Io { member, request } => self.submit(member, request),
             Action::Update(update) => self.request_update(update),
             Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
+            Action::Dropped(member) => self.report_drop(member),
             Action::Rebuilt(member) => self.report_rebuilt(member),
             Action::AskOwner { request, slow } => self.others().ask_owner(request, slow),
             Action::Replayed => self.report_replayed(),

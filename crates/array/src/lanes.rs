@@ -42,6 +42,8 @@ pub(crate) enum Message<P> {
     LogLayout(P),
     /// A spare was given a slot.
     SpareTaken { member: MemberId, slot: usize },
+    /// A lane has dropped a member.
+    Dropped { lane: usize, member: MemberId },
     /// A lane no longer needs the log records of the last run.
     Replayed { lane: usize },
     /// No lane needs them.

@@ -227,6 +227,36 @@ fn requests_end_once_the_member_that_hangs_is_failed() {
     });
 }
 
+/// R42. The drop of the first waited on other lanes for requests to the second, and they heard of the second drop with the next update
+/// only, which waited for the first.
+#[test]
+fn requests_end_once_two_members_that_hang_are_failed() {
+    let mut waited = 0;
+    each(|mut world, first| {
+        let members = world.until.len();
+        // RAID 1 of 3 and RAID 6 of 5 survive two.
+        if !matches!(members, 3 | 5) {
+            return;
+        }
+        let second = (first + 1) % members;
+        world.until[first].set(NEVER);
+        (0..20).for_each(|_| world.ask());
+        let begun = world.lanes[0].begin(Command::Fail(MemberId(first)));
+        let soon = world.chance.below(3 * MS);
+        world.pass(soon);
+        world.until[second].set(NEVER);
+        (0..20).for_each(|_| world.ask());
+        world.pass(10_000 * MS);
+        waited += usize::from(world.lanes[0].take_answer(begun).expect("it has ended").is_err());
+        world.fail(second);
+        world.pass(10_000 * MS);
+        assert!(world.open.is_empty(), "still waiting: {:?}", world.open);
+        (0..60).for_each(|_| world.ask());
+        world.check_all();
+    });
+    assert!(waited > 5, "the first drop waits for the second member: {waited}");
+}
+
 #[test]
 fn array_stops_while_a_failed_member_hangs() {
     each(|mut world, hangs| {

@@ -361,6 +361,10 @@ impl Core {
         }
         let slot = self.members.borrow().get(id).slot;
         self.drop_member(id, Some(reason));
+        // R42: the update that is to say so may wait, for requests of other lanes to this very member too.
+        if self.partition.lane_count > 1 {
+            self.outbox.push(Action::Dropped(id));
+        }
         self.event(Event::MemberFailed { member: id, slot, reason: reason.to_string() });
         true
     }

@@ -138,6 +138,7 @@ impl<R: Recorder> Driver<R> {
                     self.log.set_layout(lane, layout);
                 }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
+                Message::Dropped { lane, member } => self.note_drop(lane, member),
                 Message::Rebuilt { lane, member } => self.note_rebuilt(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
                 Message::Step { number, step } => self.take_step_for_coordinator(number, step),
@@ -224,6 +225,19 @@ impl<R: Recorder> Driver<R> {
             Instruction::AskAgain => self.engine.metadata_updated(UpdateEnd::Overtaken, &Vec::new()),
         }
         self.actions = true;
+    }
+
+    /// This lane has dropped a member.
+    pub(super) fn report_drop(&mut self, member: MemberId) {
+        match self.others().partition.lane {
+            0 => self.note_drop(0, member),
+            lane => self.others().send(0, Message::Dropped { lane, member }),
+        }
+    }
+
+    fn note_drop(&mut self, lane: usize, member: MemberId) {
+        let instructions = self.coordinator_lane().coordinator.drop_members(lane, &[member]);
+        self.give(instructions);
     }
 
     /// This lane's partition of a member is rebuilt.

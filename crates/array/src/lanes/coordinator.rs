@@ -3,7 +3,7 @@
 //! Superblocks and bitmap pages belong to the whole array, so the coordinator makes all metadata updates, one at a time. A lane
 //! is answered when an update holds what it wants:
 //! - *State*: clean if all lanes are; the least resync position and recovery offset (R43). A member that one lane drops is
-//!   dropped by all. No update is made until each lane has reported the drop itself, since by then it has done what it owed to
+//!   dropped by all, at once. No update is made until the state of each lane says so, since by then it has done what it owed to
 //!   that member (R42). In the same way a member is in sync once all lanes report it so.
 //! - *Write-intent bits*: set while any lane needs them.
 //! - *Bad blocks*: what any lane has added, without what any has removed.
