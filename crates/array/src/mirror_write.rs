@@ -19,7 +19,7 @@ use crate::lock::Mode;
 use crate::member_requests::MemberIo;
 use crate::mirror_io::runs;
 use crate::mirror_writes::CopiesJob;
-use crate::no_space::reconcile_copies;
+use crate::no_space::{NotTaken, reconcile_copies};
 use crate::personality::Zeroing;
 use crate::segments::{sectors_of, shared, slice_segments};
 use crate::task::Worker;
@@ -80,17 +80,19 @@ fn send(
 async fn finish<'a>(
     core: &Core,
     range: &Range<ArraySector>,
-    results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)> + Clone,
+    results: impl Iterator<Item = (MemberId, Range<MemberSector>, &'a Result<(), IoError>)> + Clone,
 ) -> Result<(), IoError> {
-    let cause = |(member, result): (MemberId, &Result<(), IoError>)| Some((member, BadCause::of(result.as_ref().err()?)));
-    let failed: SmallVec<[(MemberId, BadCause); 4]> = results.clone().filter_map(cause).collect();
-    let mut result = drop_failed(core, results);
+    let not_taken = |(member, rows, result): (MemberId, Range<MemberSector>, &Result<(), IoError>)| {
+        Some(NotTaken { member, rows, cause: BadCause::of(result.as_ref().err()?) })
+    };
+    let failed: SmallVec<[NotTaken; 4]> = results.clone().filter_map(not_taken).collect();
+    let mut result = drop_failed(core, results.map(|(member, _, result)| (member, result)));
     if result.is_err() {
         // A copy that could not be dropped may hold what others do not.
         result = reconcile_copies(core, range, &failed).await.and(result);
     }
     let result = result.and(core.write_end(&sync_of_array(range)).await);
-    core.gate_acknowledge(&result, failed.into_iter().map(|(member, _)| member));
+    core.gate_acknowledge(&result, failed.into_iter().map(|failed| failed.member));
     result
 }
 
@@ -135,7 +137,8 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
     let batch = core.batch();
     send_all(batch);
     let ended = core.ended(batch).await;
-    let result = finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await;
+    let results = ended.iter().map(|ended| (ended.member, ended.start_sector.run(ended.sectors), &ended.result));
+    let result = finish(core, range, results).await;
     core.reuse(ended);
     drop(guard);
     match fua {

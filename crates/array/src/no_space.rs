@@ -55,22 +55,29 @@ async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Ran
     slots
 }
 
+/// A part of a write that a member did not take.
+pub(crate) struct NotTaken {
+    pub member: MemberId,
+    pub rows: Range<MemberSector>,
+    pub cause: BadCause,
+}
+
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
-/// Needs the range's lock. `failed`: members that did not take some of it, with the cause of each request that failed.
-pub(crate) async fn reconcile_copies(
-    core: &Core,
-    range: &Range<ArraySector>,
-    failed: &[(MemberId, BadCause)],
-) -> Result<(), IoError> {
+/// Needs the range's lock. `failed`: what members did not take of it.
+pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[NotTaken]) -> Result<(), IoError> {
     let mut result = Ok(());
-    let cause_of = |member: MemberId| failed.iter().filter(|(failed, _)| *failed == member).map(|&(_, cause)| cause).min();
     for (start, sectors, copies) in alike_runs(core, range.clone()) {
         discount_rebuilding(core, copies.iter().map(|copy| (copy.slot, copy.start_sector.run(sectors)))).await;
         let there = readable(core, &copies, sectors);
-        let took_it = there.iter().any(|&(_, member)| cause_of(member).is_none());
+        // Of a large write a member may have taken other parts.
+        let cause_of = |copy: &Copy, member: MemberId| {
+            let rows = copy.start_sector.run(sectors);
+            failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
+        };
+        let took_it = there.iter().any(|&(copy, member)| cause_of(&copy, member).is_none());
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
         for &(copy, member) in &there {
-            if let Some(cause) = cause_of(member).filter(|_| counts != Some(member)) {
+            if let Some(cause) = cause_of(&copy, member).filter(|_| counts != Some(member)) {
                 let rows = copy.start_sector.run(sectors);
                 if !core.mark_bad(member, rows, cause).await {
                     // Only dropping the member keeps it from being read.
@@ -322,6 +329,8 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
     });
     core.recycle(read);
     if holds {
+        // As if they had been written: they may be bad blocks since what it holds counted for nothing (R47).
+        core.mark_good(member, rows);
         return Ok(());
     }
     let data = Buffer::copy_of(right).freeze();

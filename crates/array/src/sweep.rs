@@ -13,7 +13,7 @@ use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
-use crate::{Family, Flaw, Level, MemberState, Synced, mirror_sweep};
+use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -48,6 +48,8 @@ struct Sweep {
     window: u64,
     /// R51: one member is rebuilt alone, and nothing of it was filled before.
     from_nothing: bool,
+    /// Its start.
+    from: SweepSector,
     end: SweepSector,
     next: Cell<SweepSector>,
     running: RefCell<BTreeSet<SweepSector>>,
@@ -377,6 +379,7 @@ async fn run(
         by_bitmap,
         window,
         from_nothing,
+        from,
         end,
         next: Cell::new(from),
         running: RefCell::default(),
@@ -405,7 +408,7 @@ async fn run(
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
     let mut error = sweep.error.borrow_mut().take();
     if kind == SweepKind::Rebuild && error.is_none() && sweep.watermark() == end {
-        error = copy_again(core, &sweep).await.err();
+        error = fill_again(core, &sweep).await.err();
     }
     // A member may take a slot that a member which is gone could not read all of.
     error = error.or_else(|| check_health(core).err());
@@ -434,12 +437,13 @@ fn ended(core: &Core, sweeper: &Sweeper) {
     core.metadata.intent_waiters.wake_all(&core.ready);
 }
 
-/// R50: copies what a replacement lacks once more. The member that it replaces may alone hold that, could not read it then, and is about
-/// to be let go.
-async fn copy_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
-    for target in sweep.targets.iter().filter(|target| target.copied) {
+/// Fills bad blocks of members before they are in sync. R48: those in rows that the sweep began behind. R50: all that a replacement lacks,
+/// once more. The member that it replaces may alone hold that, could not read it then, and is about to be let go.
+async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
+    for target in &sweep.targets {
         let work = Work { kind: sweep.kind, targets: std::slice::from_ref(target) };
-        let bad = core.members.borrow().get(target.member).config.bad_blocks.clone();
+        let passed = if target.copied { sweep.end } else { sweep.from };
+        let bad = core.members.borrow().get(target.member).bad_rows(&rows_of_sweep(&(SweepSector::ZERO..passed)));
         for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
             if core.run.is_stopping() {
                 return Err("the array stops".into());
@@ -638,9 +642,19 @@ fn has_scattered_rows(core: &Core) -> bool {
     }
 }
 
+/// True if members have bad blocks among these rows.
+fn have_bad(core: &Core, targets: &[RebuildTarget], rows: &Range<MemberSector>) -> bool {
+    let members = core.members.borrow();
+    members.have_bad_blocks() && targets.iter().any(|target| members.get(target.member).has_bad(rows))
+}
+
 /// True if a window needs work.
 fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     if !sweep.by_bitmap {
+        return true;
+    }
+    // R48: what it brings along as bad blocks no bit needs to mark.
+    if sweep.kind == SweepKind::Rebuild && have_bad(core, &sweep.targets, &rows_of_sweep(window)) {
         return true;
     }
     let intent = core.consistency.intent.borrow();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::{
     ArrayConfig, ArrayDevice, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level, MemberConfig, MemberId,
-    MemberState, NoMetadata, Synced,
+    MemberSector, MemberState, NoMetadata, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -21,6 +21,8 @@ struct Copying {
     ram: RamDevice,
     limits: Limits,
     is_full: Rc<Cell<bool>>,
+    /// There is space below this sector all the same.
+    full_from: Rc<Cell<u64>>,
     /// How long a flush takes.
     flush_ns: Rc<Cell<Nanos>>,
     now: Nanos,
@@ -29,11 +31,11 @@ struct Copying {
 }
 
 impl Copying {
-    fn new(has_cache: bool, is_full: &Rc<Cell<bool>>, flush_ns: &Rc<Cell<Nanos>>) -> Self {
+    fn new(has_cache: bool, is_full: &Rc<Cell<bool>>, full_from: &Rc<Cell<u64>>, flush_ns: &Rc<Cell<Nanos>>) -> Self {
         let ram = RamDevice::new(512);
         let limits = Limits { volatile_cache: has_cache, ..ram.limits().clone() };
-        let (is_full, flush_ns) = (Rc::clone(is_full), Rc::clone(flush_ns));
-        Self { ram, limits, is_full, flush_ns, now: 0, flushes: Vec::new(), ended: Vec::new() }
+        let (is_full, full_from, flush_ns) = (Rc::clone(is_full), Rc::clone(full_from), Rc::clone(flush_ns));
+        Self { ram, limits, is_full, full_from, flush_ns, now: 0, flushes: Vec::new(), ended: Vec::new() }
     }
 }
 
@@ -47,7 +49,8 @@ impl BlockDevice for Copying {
             return;
         }
         let writes = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
-        match writes && self.is_full.get() {
+        let has_place = request.end_sector() <= self.full_from.get();
+        match writes && self.is_full.get() && !has_place {
             true => self.ended.push(request.complete(Err(IoError::new(ErrorKind::NoSpace, "the file system is full")))),
             false => self.ram.submit(request),
         }
@@ -68,6 +71,7 @@ impl BlockDevice for Copying {
 struct World {
     array: ArrayDevice<NoMetadata>,
     full: Vec<Rc<Cell<bool>>>,
+    full_from: Vec<Rc<Cell<u64>>>,
     flush_ns: Vec<Rc<Cell<Nanos>>>,
     model: Vec<u8>,
     /// What a sector may hold instead, after writes without space that left it unreadable.
@@ -101,15 +105,17 @@ impl World {
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
         let members = members + change(&mut config);
         let full: Vec<Rc<Cell<bool>>> = (0..members).map(|_| Rc::default()).collect();
+        let full_from: Vec<Rc<Cell<u64>>> = (0..members).map(|_| Rc::default()).collect();
         let flush_ns: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
-        let devices = full
-            .iter()
-            .zip(&flush_ns)
-            .map(|(is_full, flush_ns)| Box::new(Copying::new(have_caches, is_full, flush_ns)) as Box<dyn BlockDevice>);
+        let devices = (0..members).map(|member| {
+            let copying = Copying::new(have_caches, &full[member], &full_from[member], &flush_ns[member]);
+            Box::new(copying) as Box<dyn BlockDevice>
+        });
         let array = ArrayDevice::new(&config, devices.collect(), NoMetadata, 0);
         Self {
             array,
             full,
+            full_from,
             flush_ns,
             model,
             or_else: BTreeMap::new(),
@@ -217,8 +223,11 @@ impl World {
         let is_filled = |status: ArrayStatus| {
             status.members.iter().all(|member| !matches!(member.state, MemberState::Rebuilding | MemberState::Replacing))
         };
-        while !is_filled(self.array.status()) {
+        loop {
             self.array.poll(self.now, &mut self.ended);
+            if is_filled(self.array.status()) {
+                return;
+            }
             self.now = self.array.next_wake().expect("a rebuild goes on").max(self.now);
         }
     }
@@ -398,6 +407,63 @@ fn a_member_under_rebuild_may_leave_after_writes_without_space() {
         }
     }
     assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// R47. It held what the copy that counts holds, so nothing was written, and its rows stayed bad blocks until it had been in sync for 2 s.
+#[test]
+fn what_a_member_under_rebuild_holds_of_a_write_without_space_is_no_bad_block() {
+    let mut refused = 0;
+    for (members, seed) in [3, 4].into_iter().flat_map(|members| (1..15).map(move |seed| (members, seed))) {
+        let mut world = World::with(Level::Raid1, members, seed, |config| {
+            config.slots[1].member.as_mut().expect("it is there").recovered = Synced::up_to(128);
+            0
+        });
+        world.array.with_engine(|engine| engine.pause(true));
+        world.full[0].set(true);
+        refused += world.write_within_strips(30);
+        let status = world.array.status();
+        assert_eq!((status.members[1].state, status.members[1].bad_sectors), (MemberState::Rebuilding, 0), "seed {seed}");
+        assert!(status.members[0].bad_sectors > 0);
+    }
+    assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// Of a write over several strips a member that had no space for one lost all of them.
+#[test]
+fn only_the_strips_without_space_become_bad_blocks() {
+    let mut world = World::new(Level::Raid10, 4, 1);
+    world.full[0].set(true);
+    world.full_from[0].set(16);
+    world.write(0, 64).expect_err("there is no space");
+    assert_eq!(world.array.status().members[0].bad_sectors, 16);
+    world.fail(1);
+    assert!(world.read(0, 16).expect("another copy has it") == world.model[..bytes(16)]);
+}
+
+/// R48. A rebuild passed over the bad blocks that a member brought along, and for 2 s it was in sync with them.
+#[test]
+fn a_member_that_comes_in_sync_brings_no_bad_blocks() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)] {
+        for by_bitmap in [false, true] {
+            eprintln!("{level:?} of {members}, by bitmap: {by_bitmap}");
+            let mut world = World::with(level, members, 1, |config| {
+                let member = config.slots[1].member.as_mut().expect("it is there");
+                member.recovered = Synced::up_to(if by_bitmap { 0 } else { 256 });
+                member.by_bitmap = by_bitmap;
+                member.bad_blocks =
+                    [40..50, 128..129, 300..301].map(|rows| MemberSector::new(rows.start)..MemberSector::new(rows.end)).to_vec();
+                0
+            });
+            world.fill();
+            let status = world.array.status();
+            assert_eq!((status.members[1].state, status.members[1].bad_sectors), (MemberState::InSync, 0));
+            let events = world.array.take_events();
+            assert!(!events.iter().any(|event| matches!(event, Event::BadBlocks { .. })), "nothing is lost: {events:?}");
+            world.fail(0);
+            let size = world.model.len() as u64 / 512;
+            assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs");
+        }
+    }
 }
 
 /// All rows of the request became bad blocks on each member without space, more than parity can make up for.

@@ -2,7 +2,7 @@
 //! superblocks are dirty and bits set.
 
 use super::{finish, send, targets};
-use crate::address::sync_of_array;
+use crate::address::{Sectors, sync_of_array};
 use crate::core::Core;
 use crate::member_requests::Waiting;
 use crate::mirror_writes::CopiesWrite;
@@ -44,6 +44,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, to_member: &mut impl FnM
 
 /// Ends a write that a member failed, or during which one was dropped.
 pub(crate) async fn end(core: Rc<Core>, write: CopiesWrite) {
-    let result = finish(&core, &write.range, write.failures.iter().map(|(member, result)| (*member, result))).await;
+    let sectors = write.range.sectors();
+    let failures = write.failures.iter().map(|(member, start, result)| (*member, start.run(sectors), result));
+    let result = finish(&core, &write.range, failures).await;
     core.done(core.end_copies(write, result));
 }
