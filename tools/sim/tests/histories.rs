@@ -354,6 +354,7 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
     }
 }
 
+const FULL: Extras = Extras { full: true, ..Extras::NONE };
 const MORE: Extras = Extras { more_faults: true, ..Extras::NONE };
 const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
 
@@ -383,7 +384,22 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     // that was due was left out (R51).
     (9200333753, None, Extras::NONE),
     // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as lost (R48).
-    (9300026643, None, Extras { full: true, ..Extras::NONE }),
+    (9300026643, None, FULL),
+    // What a member under rebuild held was bad blocks after a write without space, although it held what the copy that counts holds. It was in
+    // sync so for 2 s, and a copy was lost (R47).
+    (9410004288, None, FULL),
+    (9410005024, None, FULL),
+    (9410012310, None, FULL),
+    (9410020413, None, FULL),
+    // The same; it was started again and again before these 2 s were over.
+    (9410026110, None, FULL),
+    // A member came back with bad blocks that no bit marked, and was in sync with them when another was lost (R48).
+    (9410011686, None, FULL),
+    // The checker: a write that the engine had abandoned on a dropped drive arrived during a scrub, and counted as the scrub's.
+    (9422005638, None, MORE),
+    // Two members were failed that hung. Other lanes heard of the second only once the superblocks said that the first was gone, and that waited
+    // for their requests to the second (R42).
+    (9424014091, None, Extras { hangs: true, ..Extras::NONE }),
 ];
 
 #[test]
