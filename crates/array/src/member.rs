@@ -36,6 +36,8 @@ pub(crate) struct Member {
     pub is_gone: bool,
     /// Until then it is reported as a member without space.
     pub no_space_until: Nanos,
+    /// Some of its bad blocks are rows that it had no space for.
+    pub lacks_space: bool,
     pub failure: Option<String>,
     /// The number of the superblock update that says it was dropped.
     pub dropped_by: u64,
@@ -62,6 +64,7 @@ impl Member {
             repaired_sectors: 0,
             is_gone: false,
             no_space_until: 0,
+            lacks_space: false,
             failure: None,
             dropped_by: 0,
         }
@@ -94,6 +97,7 @@ impl Member {
             [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end]
         };
         *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
+        self.lacks_space &= !blocks.is_empty();
     }
 
     /// `is_needed`: see there.

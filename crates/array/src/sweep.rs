@@ -456,18 +456,31 @@ async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
 }
 
 /// A sweep that failed now may work later; at once it would fail again.
-async fn failed(core: &Core, sweeper: &Sweeper, sweep: &Sweep, reason: String) {
+async fn failed(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sweep: &Sweep, reason: String) {
     let kind = sweep.kind;
-    let no_space = core.no_space.is_careful(core.now());
-    let gives_up = kind == SweepKind::Rebuild && targets_alive(core, sweep) && !no_space;
-    let targets = sweep.targets.iter().map(|target| target.member).filter(|_| gives_up);
+    let is_rebuild = kind == SweepKind::Rebuild && targets_alive(core, sweep);
+    // R48: what others have no space for may be written, or filled, at any time.
+    let waits = is_rebuild && {
+        let members = core.members.borrow();
+        members.active().any(|member| members.get(member).lacks_space)
+    };
+    let targets = sweep.targets.iter().map(|target| target.member).filter(|_| is_rebuild);
     *sweeper.gave_up.borrow_mut() = targets.collect();
     core.event(Event::SweepStopped { kind, reason, at_sector: sweep.watermark().get(), goes_on: false });
+    if waits {
+        core.ready.spawn(rebuild_again(Rc::clone(core), Rc::clone(sweeper)));
+    }
     let due = core.now() + AGAIN_AFTER;
-    let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
-    while again && core.now() < due && !core.run.is_stopping() {
+    while kind == SweepKind::Resync && core.now() < due && !core.run.is_stopping() {
         core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
     }
+}
+
+/// Forgets later that a rebuild failed. Meanwhile others may run: bad blocks are not filled before a resync that is due.
+async fn rebuild_again(core: Rc<Core>, sweeper: Rc<Sweeper>) {
+    core.sleep_until(core.now() + AGAIN_AFTER).await;
+    sweeper.gave_up.borrow_mut().clear();
+    core.sweep_changed.wake_all(&core.ready);
 }
 
 /// A sweep was stopped before its end. A scrub that was not cancelled goes on later.

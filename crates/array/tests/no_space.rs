@@ -6,10 +6,11 @@ mod support;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level, MemberConfig, MemberId,
-    MemberSector, MemberState, NoMetadata, Synced,
+    ArrayConfig, ArrayDevice, ArrayState, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level,
+    MemberConfig, MemberId, MemberSector, MemberState, MetadataWrite, NoMetadata, Recorder, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -68,8 +69,30 @@ impl BlockDevice for Copying {
     }
 }
 
+/// Stores nothing, and has no space for the list of bad blocks of one member.
+#[derive(Clone)]
+struct Lists(Rc<Cell<Option<MemberId>>>);
+
+impl Recorder for Lists {
+    type Log = NoMetadata;
+    type Newcomer = ();
+
+    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn record_bad_blocks(&mut self, member: MemberId, _: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
+        (self.0.get() != Some(member)).then(Vec::new)
+    }
+    fn log_layout(&self) {}
+}
+
 struct World {
-    array: ArrayDevice<NoMetadata>,
+    array: ArrayDevice<Lists>,
+    /// The member whose list has no space.
+    unlisted: Rc<Cell<Option<MemberId>>>,
     full: Vec<Rc<Cell<bool>>>,
     full_from: Vec<Rc<Cell<u64>>>,
     flush_ns: Vec<Rc<Cell<Nanos>>>,
@@ -111,9 +134,11 @@ impl World {
             let copying = Copying::new(have_caches, &full[member], &full_from[member], &flush_ns[member]);
             Box::new(copying) as Box<dyn BlockDevice>
         });
-        let array = ArrayDevice::new(&config, devices.collect(), NoMetadata, 0);
+        let unlisted = Rc::default();
+        let array = ArrayDevice::new(&config, devices.collect(), Lists(Rc::clone(&unlisted)), 0);
         Self {
             array,
+            unlisted,
             full,
             full_from,
             flush_ns,
@@ -229,6 +254,14 @@ impl World {
                 return;
             }
             self.now = self.array.next_wake().expect("a rebuild goes on").max(self.now);
+        }
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while self.now < end {
+            self.array.poll(self.now, &mut self.ended);
+            self.now = self.array.next_wake().unwrap_or(end).clamp(self.now, end);
         }
     }
 
@@ -464,6 +497,28 @@ fn a_member_that_comes_in_sync_brings_no_bad_blocks() {
             assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs");
         }
     }
+}
+
+/// R48. It was given up for good, a minute after the last write without space, and the array stayed degraded when there was space again.
+#[test]
+fn a_rebuild_is_tried_again_as_long_as_rows_lack_space() {
+    let mut world = World::with(Level::Raid5, 3, 1, |config| {
+        config.slots[1].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+        0
+    });
+    world.array.with_engine(|engine| engine.pause(true));
+    // The strip of the member under rebuild is lost with parity.
+    world.full[2].set(true);
+    world.write_or_lose(0, 32).expect_err("parity has no space");
+    assert!(world.array.status().members[2].bad_sectors > 0);
+    world.unlisted.set(Some(MemberId(1)));
+    world.array.with_engine(|engine| engine.pause(false));
+    world.pass(200_000_000_000);
+    assert_eq!(world.array.status().members[1].state, MemberState::Rebuilding, "{:?}", world.array.take_events());
+    world.full[2].set(false);
+    world.write_or_lose(0, 32).expect("there is space");
+    world.pass(20_000_000_000);
+    assert_eq!(world.array.status().members[1].state, MemberState::InSync);
 }
 
 /// All rows of the request became bad blocks on each member without space, more than parity can make up for.

@@ -108,6 +108,7 @@ impl Core {
             members.mark_bad(member, rows.clone());
         }
         if cause == BadCause::NoSpace {
+            self.members.borrow_mut().get_mut(member).lacks_space = true;
             self.no_space.add_unfilled(member, rows.clone());
             self.no_space.refill.wake_all(&self.ready);
         }
