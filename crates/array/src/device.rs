@@ -84,6 +84,8 @@ struct RunningUpdate {
     next: UpdateStep,
     /// Writes that have not ended.
     writes: usize,
+    /// Writes to members that are not in sync, where none that is took the update before: they follow once one has taken this one (R27).
+    followers: Vec<MetadataWrite>,
     failures: IoFailures,
 }
 
@@ -112,6 +114,8 @@ struct Driver<R: Recorder> {
     elsewhere: Vec<Completion>,
     members: Vec<BoundMember>,
     update: Option<RunningUpdate>,
+    /// No member in sync took the last superblock update.
+    is_refused: bool,
     /// Metadata writes sent so far.
     metadata_write_count: Tag,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
@@ -179,6 +183,7 @@ impl<R: Recorder> ArrayDevice<R> {
             elsewhere: Vec::new(),
             members,
             update: None,
+            is_refused: false,
             metadata_write_count: 0,
             unix_seconds_at_zero,
             now: 0,
@@ -376,7 +381,7 @@ impl<R: Recorder> Driver<R> {
             MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::RewriteLast,
             MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => UpdateStep::Write,
         };
-        let before = self.update.replace(RunningUpdate { update, next, writes: 0, failures: Vec::new() });
+        let before = self.update.replace(RunningUpdate { update, next, writes: 0, followers: Vec::new(), failures: Vec::new() });
         assert!(before.is_none(), "two metadata updates at once");
         self.go_on_with_update();
     }
@@ -386,8 +391,15 @@ impl<R: Recorder> Driver<R> {
         let unix_seconds = self.unix_seconds();
         let recorder = self.recorder.as_mut().expect("the coordinator records");
         let running = self.update.as_mut().expect("an update runs");
-        let (writes, end) = loop {
+        let mut followers = std::mem::take(&mut running.followers);
+        if !running.failures.is_empty() && self.engine.refuses_state(&running.failures) {
+            followers.drain(..).for_each(|write| recorder.write_failed(write.member));
+            running.next = UpdateStep::End;
+        }
+        followers.retain(|write| !self.engine.has_dropped(write.member));
+        let (mut writes, end) = loop {
             let writes = match running.next {
+                _ if !followers.is_empty() => break (followers, UpdateEnd::Durable),
                 UpdateStep::RewriteLast => {
                     let writes = recorder.rewrite_last_update();
                     if writes.is_empty() {
@@ -416,6 +428,12 @@ impl<R: Recorder> Driver<R> {
             }
         };
         if !writes.is_empty() {
+            // R27: two events ahead of all members in sync, one that is not would make them count as away.
+            if self.is_refused {
+                let (leading, followers): (Vec<_>, Vec<_>) =
+                    writes.into_iter().partition(|write| self.engine.is_in_sync(write.member));
+                (writes, running.followers) = if leading.is_empty() { (followers, leading) } else { (leading, followers) };
+            }
             running.writes = writes.len();
             for write in writes {
                 self.members[write.member.0].updates += 1;
@@ -424,6 +442,9 @@ impl<R: Recorder> Driver<R> {
             return;
         }
         let RunningUpdate { update, failures, .. } = self.update.take().expect("it runs");
+        if let MetadataUpdate::State(_) = update {
+            self.is_refused = self.engine.refuses_state(&failures);
+        }
         if let MetadataUpdate::ResetLog = update {
             self.update_layout();
         }

@@ -375,6 +375,16 @@ impl Engine {
         self.core.wake_updater(&update);
     }
 
+    /// True if a member holds a slot and all that the slot should hold.
+    pub(crate) fn is_in_sync(&self, member: MemberId) -> bool {
+        self.core.members.borrow().is_member_in_sync(member)
+    }
+
+    /// True if a member was dropped in this run.
+    pub(crate) fn has_dropped(&self, member: MemberId) -> bool {
+        self.core.members.borrow().get(member).state == MemberState::Failed
+    }
+
     /// True if no member in sync took a superblock update. After a crash one that was taken outvotes those of the others.
     pub(crate) fn refuses_state(&self, failures: &IoFailures) -> bool {
         self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member))

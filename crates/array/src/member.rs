@@ -290,6 +290,11 @@ impl Members {
         self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered == Synced::All)
     }
 
+    /// True if a member holds a slot and all that the slot should hold.
+    pub fn is_member_in_sync(&self, id: MemberId) -> bool {
+        (0..self.slots.len()).any(|slot| self.slots[slot].member == Some(id) && self.is_in_sync(slot))
+    }
+
     /// The smallest unit that every active member can read: the largest logical block.
     pub fn block_sectors_of_active(&self) -> u64 {
         largest_block_sectors(self.active().map(|id| self.get(id)))

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayState, Command, DriveSector, Event, Geometry, IntentConfig, LaneLog, Level, MemberId,
-    MemberSector, MetadataWrite, NoMetadata, Recorder,
+    ArrayConfig, ArrayDevice, ArrayState, Command, DriveSector, Event, Geometry, IntentConfig, LaneLog, Level, MemberConfig,
+    MemberId, MemberSector, MetadataWrite, NoMetadata, Recorder, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -33,6 +33,7 @@ struct Drive {
     fault: Rc<Cell<Fault>>,
     held: Vec<Request>,
     ended: Vec<Completion>,
+    updates: Rc<Cell<u64>>,
 }
 
 impl BlockDevice for Drive {
@@ -46,7 +47,10 @@ impl BlockDevice for Drive {
                 self.ended.push(request.complete(Err(IoError::new(ErrorKind::Failed, "refused"))));
             }
             Fault::Holds if request.start_sector >= METADATA => self.held.push(request),
-            _ => self.ram.submit(request),
+            _ => {
+                self.updates.set(self.updates.get() + u64::from(request.start_sector >= METADATA));
+                self.ram.submit(request);
+            }
         }
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
@@ -111,6 +115,8 @@ struct World {
     array: ArrayDevice<OneSector>,
     recorder: OneSector,
     faults: Vec<Rc<Cell<Fault>>>,
+    /// How many metadata writes drives have taken.
+    updates: Rc<Cell<u64>>,
     now: Nanos,
     ended: Vec<Completion>,
 }
@@ -122,18 +128,25 @@ impl World {
     }
 
     fn of(level: Level, bad: Vec<Range<MemberSector>>) -> Self {
+        Self::with(level, |second| second.bad_blocks = bad)
+    }
+
+    /// With what differs of the second member.
+    fn with(level: Level, change: impl FnOnce(&mut MemberConfig)) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &[512; 2]).expect("good");
         let intent = level.is_redundant().then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
-        config.slots[1].member.as_mut().expect("it is there").bad_blocks = bad;
+        change(config.slots[1].member.as_mut().expect("it is there"));
         let faults: Vec<Rc<Cell<Fault>>> = (0..2).map(|_| Rc::new(Cell::new(Fault::None))).collect();
+        let updates = Rc::<Cell<u64>>::default();
         let device = |fault: &Rc<Cell<Fault>>| {
             let (ram, fault) = (RamDevice::new(METADATA + 8), Rc::clone(fault));
-            Box::new(Drive { ram, fault, held: Vec::new(), ended: Vec::new() }) as Box<dyn BlockDevice>
+            let updates = Rc::clone(&updates);
+            Box::new(Drive { ram, fault, held: Vec::new(), ended: Vec::new(), updates }) as Box<dyn BlockDevice>
         };
         let recorder = OneSector { members: 2, ..OneSector::default() };
         let array = ArrayDevice::new(&config, faults.iter().map(device).collect(), recorder.clone(), 0);
-        Self { array, recorder, faults, now: 0, ended: Vec::new() }
+        Self { array, recorder, faults, updates, now: 0, ended: Vec::new() }
     }
 
     fn turn(&mut self) {
@@ -269,6 +282,25 @@ fn a_write_fails_while_nobody_records_that_a_member_was_dropped() {
     assert_eq!(world.array.status().superblock_refused, None, "over when a member has taken an update, not before");
     world.write(0, 1000).expect("it ends").expect("it is recorded");
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("nothing is left");
+}
+
+/// R27: each update has one more event. A member under rebuild that took two alone would make those in sync count as away.
+#[test]
+fn a_member_under_rebuild_is_at_most_one_update_ahead_of_those_in_sync() {
+    let mut world = World::with(Level::Raid1, |second| second.recovered = Synced::up_to(0));
+    world.array.with_engine(|engine| engine.pause(true));
+    (0..100).for_each(|_| world.turn());
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    world.faults[0].set(Fault::Refuses);
+    let before = world.updates.get();
+    // The array becomes clean, and dirty again.
+    (0..10_000).for_each(|_| world.turn());
+    world.write(0, 1000).expect("it ends").expect_err("no member in sync says that the array is dirty");
+    assert!(world.updates.get() <= before + 1, "the member under rebuild is {} ahead", world.updates.get() - before);
+    world.faults[0].set(Fault::None);
+    (0..10_000).for_each(|_| world.turn());
+    assert!(world.updates.get() >= before + 3, "both take the next one");
+    world.write(0, 1000).expect("it ends").expect("all is well again");
 }
 
 #[test]
