@@ -6,7 +6,8 @@
 //!   OUT/series.csv    one row for each sample of a measurement over time
 //!   OUT/tables.ods    all three
 //! ```
-//! Missing figures are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column names the run.
+//! Missing figures are empty (CSV, ODS) or null (Parquet). `failed` says why a measurement is no result; it is empty for results, and
+//! the summary counts only these. Several runs share the tables; the first column names the run.
 
 mod ods;
 
@@ -213,6 +214,7 @@ fn record_row(table: &mut Table, run: &Run, record: &Record, scaled: bool) {
     table.number("cpu_user_percent", record.cpu_user_percent);
     table.number("cpu_system_percent", record.cpu_system_percent);
     table.whole("errors", record.errors);
+    table.text("failed", record.failed.as_deref().unwrap_or_default());
     let hedged = record.members.iter().map(|member| member.hedged_reads).fold(0, u64::saturating_add);
     table.whole("hedged_reads", Some(hedged).filter(|_| !record.members.is_empty()));
 }
@@ -253,6 +255,7 @@ fn series(table: &mut Table, run: &Run) -> Result<(), ResultError> {
             table.whole("record", u64::from(record.index));
             table.text("section", &record.section);
             table.whole("round", u64::from(record.round));
+            table.text("failed", record.failed.as_deref().unwrap_or_default());
             table.whole("at_ms", sample.at_ms);
             table.number("read_iops", sample.read_iops);
             table.number("write_iops", sample.write_iops);

@@ -842,14 +842,17 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
     }
     let sample = |(bucket, [bw, iops, lat]): (u64, [[Logged; 2]; 3])| {
         let rate = |logged: Logged| logged.sum * share;
-        let latencies = f64::from(lat[0].lines + lat[1].lines).max(1.0);
+        let mean = |logged: Logged| logged.sum / f64::from(logged.lines.max(1));
+        // A direction that logged no latency has no part in the mean.
+        let weight = |at: usize| if lat[at].lines > 0 { iops[at].sum } else { 0.0 };
         Sample {
             at_ms: bucket * bucket_ms,
             read_iops: rate(iops[0]),
             write_iops: rate(iops[1]),
             read_mb_per_s: rate(bw[0]) * 1024.0 / 1e6,
             write_mb_per_s: rate(bw[1]) * 1024.0 / 1e6,
-            latency_mean_ns: (lat[0].sum + lat[1].sum) / latencies,
+            latency_mean_ns: (mean(lat[0]) * weight(0) + mean(lat[1]) * weight(1))
+                / (weight(0) + weight(1)).max(f64::MIN_POSITIVE),
         }
     };
     all.into_iter().map(sample).collect()

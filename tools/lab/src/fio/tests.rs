@@ -156,6 +156,18 @@ fn logs_of_any_interval_and_of_each_job_become_samples() {
     assert_eq!(series_of, [(5000, 70.0), (10000, 80.0)]);
 }
 
+/// A second of 900 reads of 10 ns and 100 writes of 110 ns; then one whose writes logged no latency, and one of writes alone.
+#[test]
+fn the_latency_of_a_second_is_the_mean_over_its_requests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("mixed");
+    let write = |name: &str, text: &str| fs::write(format!("{}_{name}.log", prefix.display()), text).expect("a log");
+    write("iops", "1000, 900, 0\n1000, 100, 1\n2000, 900, 0\n2000, 100, 1\n3000, 50, 1\n3000, 50, 1\n");
+    write("lat", "1000, 10, 0\n1000, 110, 1\n2000, 10, 0\n3000, 100, 1\n3000, 120, 1\n4000, 7, 0\n");
+    let latencies: Vec<f64> = series(&prefix, 1000).iter().map(|sample| sample.latency_mean_ns).collect();
+    assert_eq!(latencies, [20.0, 10.0, 110.0]);
+}
+
 /// Of 128 jobs a few log the last second, and one comes even later: neither is a collapse.
 #[test]
 fn a_last_second_that_few_jobs_logged_is_left_out() {

@@ -221,7 +221,9 @@ pub fn phases(report: &Report<'_>) -> String {
 /// The share of each host in a load of several hosts.
 pub fn hosts(report: &Report<'_>) -> String {
     let mut points: BTreeMap<&Point, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
-    for record in report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation) {
+    for record in
+        report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation && record.failed.is_none())
+    {
         points.entry(&record.point).or_default().entry(record.host.as_str()).or_default().push(record);
     }
     let names: BTreeSet<&str> = points.values().flat_map(|hosts| hosts.keys().copied()).filter(|name| *name != "all").collect();
@@ -365,7 +367,7 @@ fn daily_bytes(report: &Report<'_>, target: &str) -> Option<(f64, f64)> {
 /// The time to rebuild a member of 1, 4 and 16 TB at the rate of the measured rebuilds.
 fn rebuild_estimates(report: &Report<'_>) -> String {
     let mut rows = Vec::new();
-    for record in report.run.records.iter() {
+    for record in report.run.records.iter().filter(|record| record.failed.is_none()) {
         let Some(seconds) = record.extra.get("rebuild_seconds").filter(|seconds| **seconds > 0.0) else { continue };
         let swept =
             report.series.get(&record.index).and_then(|series| series.sweep.iter().map(|sample| sample.total_bytes).max());

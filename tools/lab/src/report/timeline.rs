@@ -81,6 +81,11 @@ fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
     chart.figure(&format!("{}: {}", section.title, section.target), &remark, false)
 }
 
+/// Measurements of a section that did not fail, with those of its preparation.
+fn of_section<'r>(report: &'r Report<'_>, section: &'r Section) -> impl Iterator<Item = &'r Record> {
+    report.run.records.iter().filter(|record| record.section == section.id && record.failed.is_none())
+}
+
 /// Seconds since the first record of a section.
 fn since(records: &[&Record], record: &Record) -> f64 {
     record.begun_ms.saturating_sub(records[0].begun_ms) as f64 / 1000.0
@@ -110,7 +115,7 @@ pub fn over_time(report: &Report<'_>) -> String {
     let mut charts = String::new();
     for section in &report.run.manifest.sections {
         let kinds = [SectionKind::Wsat, SectionKind::Hir, SectionKind::Xsr, SectionKind::States, SectionKind::Replay];
-        let records: Vec<&Record> = report.run.records.iter().filter(|record| record.section == section.id).collect();
+        let records: Vec<&Record> = of_section(report, section).collect();
         let has_series =
             records.iter().any(|record| report.series.get(&record.index).is_some_and(|series| series.samples.len() > 5));
         // Consecutive applications do not show a change over time.
@@ -193,8 +198,7 @@ fn latency_over_time(section: &Section, records: &[&Record]) -> Figure {
 pub fn raid(report: &Report<'_>) -> String {
     let mut out = String::new();
     for section in report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid) {
-        let mut records: Vec<&Record> =
-            report.run.records.iter().filter(|record| record.section == section.id && !record.preparation).collect();
+        let mut records: Vec<&Record> = of_section(report, section).filter(|record| !record.preparation).collect();
         records.sort_by_key(|record| record.begun_ms);
         if records.is_empty() {
             continue;
@@ -271,7 +275,7 @@ fn load(record: &Record) -> String {
 pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
     let sections = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid);
     let found = sections.filter_map(|section| {
-        let records = || report.run.records.iter().filter(|record| record.section == section.id && !record.preparation);
+        let records = || of_section(report, section).filter(|record| !record.preparation);
         let mut by_load: BTreeMap<String, BTreeMap<ArrayState, Vec<f64>>> = BTreeMap::new();
         for record in records() {
             by_load.entry(load(record)).or_default().entry(record.point.array_state).or_default().push(select::rate(record));

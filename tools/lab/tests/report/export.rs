@@ -43,6 +43,27 @@ fn csv_and_parquet_hold_the_same_figures() {
     );
 }
 
+#[test]
+fn failed_measurements_are_marked_in_the_tables_and_not_summed_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = folder.path().join("run");
+    sample::full(&run);
+    let whole = export::csv(std::slice::from_ref(&run), &folder.path().join("whole")).expect("tables");
+    sample::add_failures(&run);
+    let failed = export::csv(&[run], &folder.path().join("failed")).expect("tables");
+    let column = |path: &Path| -> Vec<String> {
+        let mut reader = csv::Reader::from_path(path).expect("a table");
+        let at = reader.headers().expect("heads").iter().position(|head| head == "failed").expect("a column");
+        reader.records().map(|row| row.expect("a row")[at].to_owned()).collect()
+    };
+    assert!(column(&whole[0]).iter().chain(&column(&whole[2])).all(String::is_empty));
+    let marks = column(&failed[0]);
+    let marked = marks.iter().filter(|mark| *mark == sample::FAILED).count();
+    assert!(marked > 0 && marks.len() - marked == column(&whole[0]).len(), "{marked} of {}", marks.len());
+    let text = |path: &Path| std::fs::read_to_string(path).expect("a table");
+    assert_eq!(text(&failed[1]), text(&whole[1]), "the summary counts results only");
+}
+
 /// The sheets of a spreadsheet as JSON: name, rows, and the value and type of each cell. It reports violations of the format.
 const READ: &str = r#"
 import json, sys, xml.etree.ElementTree as tree, zipfile

@@ -154,3 +154,22 @@ fn a_run_without_results_still_makes_a_page() {
     let page = text_of(|folder| sample::Story::new("empty", vec![]).write(folder));
     assert!(page.contains("0 kinds of load") && page.ends_with("</html>\n"));
 }
+
+/// The same run with failed measurements whose figures are absurd: in each section at its begin and its end, and of two hosts.
+#[test]
+fn failed_measurements_change_no_figure_of_the_page() {
+    let with_failures = |run: &Path| {
+        sample::full(run);
+        sample::add_failures(run);
+    };
+    let (whole, failed) = (text_of(sample::full), text_of(with_failures));
+    assert!(failed.contains("measurements failed and are"), "they are told");
+    let without_warning = |page: &str| {
+        let page = page.replace("<li", "\n<li").replace("</li>", "</li>\n");
+        let lines = page.lines().filter(|line| !line.is_empty() && !line.contains("measurements failed and are"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (whole, failed) = (without_warning(&whole), without_warning(&failed));
+    let differ = whole.iter().zip(&failed).find(|(whole, failed)| whole != failed);
+    assert!(differ.is_none() && whole.len() == failed.len(), "{differ:#?}");
+}

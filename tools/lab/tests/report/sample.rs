@@ -359,6 +359,35 @@ pub fn full(folder: &Path) {
     story.write(folder);
 }
 
+/// The reason of [`add_failures`].
+pub const FAILED: &str = "7 requests failed";
+
+/// Adds failed measurements with a thousand times the rate to a run: of each section, and of two hosts.
+pub fn add_failures(folder: &Path) {
+    let path = folder.join("records.jsonl");
+    let text = std::fs::read_to_string(&path).expect("records");
+    let records: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    let mut index = records.iter().map(|record| record.index).max().expect("some") + 1;
+    let mut sections: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    records.iter().for_each(|record| sections.entry(&record.section).or_default().push(record));
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for like in sections.values() {
+        for (record, host) in [like[0], like[like.len() / 2], like[like.len() - 1]].into_iter().zip(["", "one", "two"]) {
+            let mut record = Record { index, series: None, preparation: false, ..record.clone() };
+            index += 1;
+            (record.host, record.failed) = (host.into(), Some(FAILED.into()));
+            record.extra.insert("rebuild_seconds".into(), 9e6);
+            let figures = [&mut record.measured.read, &mut record.measured.write].into_iter().flatten();
+            for figures in figures.chain([&mut record.measured.total]) {
+                (figures.iops, figures.mb_per_s, figures.latency.max_ns) = (figures.iops * 1e3, figures.mb_per_s * 1e3, 1e12);
+            }
+            if host == "two" { &mut after } else { &mut before }.push(record);
+        }
+    }
+    let lines = before.iter().chain(&records).chain(&after).map(|record| serde_json::to_string(record).expect("JSON") + "\n");
+    std::fs::write(&path, lines.collect::<String>()).expect("written");
+}
+
 fn depth(story: &mut Story, targets: &[TargetInfo]) {
     let section = story.section("2-depth", "Queue depth", SectionKind::Sweep, "raid5 x4");
     for target in targets.iter().filter(|target| ["raid5 x4", "raid0 x4", "raid10 x4", "bare x4"].contains(&target.name.as_str()))
