@@ -294,7 +294,19 @@ fn collect_members(view: &Value, members: &mut Vec<MemberFigures>) {
     }
 }
 
-fn sweep_of(view: &Value) -> Option<SweepSample> {
+/// The state in one line, as the program words it.
+pub(crate) fn headline(view: &Value) -> String {
+    view["headline"].as_str().or(view["state"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// Slots without a member in sync; spans included.
+pub(crate) fn lost_members(view: &Value) -> u64 {
+    let list = |key: &str| view[key].as_array().into_iter().flatten();
+    let rebuilding = list("members").filter(|member| member["role"] == "rebuilding").count();
+    (list("missing_slots").count() + rebuilding) as u64 + list("spans").map(lost_members).sum::<u64>()
+}
+
+pub(crate) fn sweep_of(view: &Value) -> Option<SweepSample> {
     let sweep = &view["sweep"];
     let own = sweep.is_object().then(|| SweepSample {
         at_ms: 0,

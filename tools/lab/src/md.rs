@@ -92,6 +92,45 @@ fn mdadm(program: &Path, words: &[String]) -> Result<String, String> {
     }
 }
 
+/// The progress of an array towards consistent members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// They are consistent.
+    Done,
+    /// A resync or recovery runs.
+    Runs,
+    /// None runs, although one is needed: it begins in a moment, or never if a member is gone.
+    Waits,
+    /// Members failed, with their names: the resync ends without success.
+    Failed(String),
+}
+
+/// Levels without redundancy have none of these files.
+fn attribute(folder: &Path, name: &str) -> Option<String> {
+    fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned())
+}
+
+fn sync_of(folder: &Path) -> Sync {
+    let names =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_faulty = |name: &String| attribute(folder, &format!("{name}/state")).is_some_and(|state| state.contains("faulty"));
+    let mut faulty: Vec<String> = names.filter(|name| name.starts_with("dev-")).filter(is_faulty).collect();
+    faulty.sort();
+    if !faulty.is_empty() {
+        return Sync::Failed(faulty.iter().map(|name| name.trim_start_matches("dev-")).collect::<Vec<_>>().join(", "));
+    }
+    let differs = |name: &str, done: &str| attribute(folder, name).is_some_and(|text| text != done);
+    match attribute(folder, "sync_action").as_deref() {
+        None | Some("idle" | "frozen") if differs("resync_start", "none") || differs("degraded", "0") => Sync::Waits,
+        None | Some("idle" | "frozen") => Sync::Done,
+        Some(_) => Sync::Runs,
+    }
+}
+
+fn lost_members_of(folder: &Path) -> u64 {
+    attribute(folder, "degraded").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// An array that exists.
 #[derive(Debug)]
 pub struct Md {
@@ -130,12 +169,18 @@ impl Md {
         output.lines().find_map(|line| line.strip_prefix("MD_UUID=")).map(str::to_owned)
     }
 
-    /// True if its members are not consistent yet.
-    pub fn syncs(&self) -> bool {
-        let folder = Path::new("/sys/class/block").join(self.device.file_name().unwrap_or_default()).join("md");
-        // Levels without redundancy have none of these files.
-        let differs = |name: &str, done: &str| fs::read_to_string(folder.join(name)).is_ok_and(|text| text.trim() != done);
-        differs("sync_action", "idle") || differs("resync_start", "none") || differs("degraded", "0")
+    /// The progress towards consistent members.
+    pub fn sync(&self) -> Sync {
+        sync_of(&self.folder())
+    }
+
+    /// Slots without a member in sync.
+    pub fn lost_members(&self) -> u64 {
+        lost_members_of(&self.folder())
+    }
+
+    fn folder(&self) -> PathBuf {
+        Path::new("/sys/class/block").join(self.device.file_name().unwrap_or_default()).join("md")
     }
 
     /// Stops it, and erases its superblocks.

@@ -47,7 +47,7 @@ fn the_kernel_makes_stops_assembles_and_forgets_every_level() {
         let chunk = if *level == "1" { 0 } else { 65536 };
         assert!(of[0].starts_with(&format!("raid{level} 4 {chunk} ")), "{level}: {of:?}");
         assert!(!assume_clean || of[0].ends_with(" none"), "{level}: it has nothing to agree on: {of:?}");
-        // The condition for which `Md::syncs` waits.
+        // The condition for which `Md::sync` waits.
         let expected = if *level == "0" { "none" } else { "idle none 0" };
         assert_eq!((of[1].trim(), of[2], of[3]), (expected, "1", "gone"), "{level}");
     }

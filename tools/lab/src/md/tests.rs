@@ -29,7 +29,7 @@ fn it_is_made_stopped_and_wiped_or_left_to_be_assembled() {
     let (program, sockets) = (played(folder.path(), "", "none"), folder.path().join("sockets"));
     let md = Md::open(&program, spec("5", false), &sockets, None).unwrap();
     let device = md.device().display().to_string();
-    assert!(device.starts_with("/dev/md") && sockets.join(LEFT).exists() && !md.syncs());
+    assert!(device.starts_with("/dev/md") && sockets.join(LEFT).exists() && md.sync() == Sync::Done);
     md.unmake().unwrap();
     let made = format!(
         "--create {device} --run --metadata=1.2 --name=stria-lab --level=5 --raid-devices=3 --chunk=64 --bitmap=internal /dev/sda /dev/sdb /dev/sdc"
@@ -76,4 +76,42 @@ fn only_its_own_array_is_stopped_after_a_kill() {
         assert_eq!(calls(folder.path()).contains(&"--stop /dev/md120".to_owned()), stops, "{detail}");
         assert!(!folder.path().join(LEFT).exists());
     }
+}
+
+/// The files of /sys/class/block/mdX/md, as the kernel writes them.
+#[test]
+fn a_resync_that_a_failed_member_ends_is_not_waited_for() {
+    let done = [("sync_action", "idle"), ("resync_start", "none"), ("degraded", "0"), ("dev-sda/state", "in_sync")];
+    let cases: [(&[(&str, &str)], Sync, u64); 9] = [
+        (&[], Sync::Done, 0),
+        (&[("sync_action", "resync"), ("resync_start", "0")], Sync::Runs, 0),
+        // RAID 5 fills its last drive.
+        (&[("sync_action", "recover"), ("degraded", "1"), ("dev-sdb/state", "spare")], Sync::Runs, 1),
+        (&[("sync_action", "check")], Sync::Runs, 0),
+        // The moment before it begins, and a drive that was taken away.
+        (&[("degraded", "1")], Sync::Waits, 1),
+        (&[("resync_start", "4096")], Sync::Waits, 0),
+        (&[("degraded", "1"), ("sync_action", "frozen")], Sync::Waits, 1),
+        (&[("degraded", "1"), ("dev-sdb/state", "faulty")], Sync::Failed("sdb".into()), 1),
+        (
+            &[
+                ("degraded", "2"),
+                ("sync_action", "recover"),
+                ("dev-sdc/state", "faulty,write_error"),
+                ("dev-sda/state", "faulty"),
+            ],
+            Sync::Failed("sda, sdc".into()),
+            2,
+        ),
+    ];
+    for (changes, wanted, lost) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in done.iter().chain(changes) {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        assert_eq!((sync_of(folder.path()), lost_members_of(folder.path())), (wanted, lost), "{changes:?}");
+    }
+    assert_eq!(sync_of(Path::new("/nowhere")), Sync::Done, "RAID 0 has no such files");
 }

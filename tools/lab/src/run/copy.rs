@@ -5,10 +5,11 @@
 //! at a time, so that no file system can share blocks instead of copying them.
 
 use super::measure::{Own, point};
+use super::raid::check_members;
 use super::{Broken, Runner};
 use crate::experiment::FileSystem;
 use crate::others::Others;
-use crate::result::{Figures, IoMode, Measured, NoteKind, Pattern, TargetKind, now_ms};
+use crate::result::{ArrayState, Figures, IoMode, Measured, NoteKind, Pattern, TargetKind, now_ms};
 use crate::stage::{CopySet, Load};
 use crate::state::Watch;
 use crate::target::Target;
@@ -197,14 +198,13 @@ impl Runner<'_> {
             return Err(Broken::Interrupted);
         }
 
+        check_members(target, ArrayState::Optimal).map_err(Broken::Section)?;
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
         let others = Others::since_now(&target.places);
-        let (begun_ms, begun) = (now_ms(), Instant::now());
+        let begun_ms = now_ms();
         let copied = self.copy_files(set, &from, &to, &mut |at| watch.look(at, target.array.as_ref(), false));
-        let root = File::open(&from).map_err(failed)?;
-        syncfs(&root).map_err(|error| failed(error.into()))?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let (bytes, times) = copied.map_err(failed)?;
+        let Copied { bytes, times, seconds } = copied.map_err(failed)?;
+        let checked = check_members(target, ArrayState::Optimal);
         let members = watch.finish(target.array.as_ref());
         let removed = fs::remove_dir_all(&to);
         if self.stop.load(Ordering::Relaxed) {
@@ -233,8 +233,13 @@ impl Runner<'_> {
         others.tell(&mut extra);
         extra.insert("files_per_s".into(), figures.iops);
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
-        let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };
-        self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false }, &measured)
+        let failed = checked.clone().err();
+        let measured = Measured { seconds, read, write, total: figures, failed, ..Measured::default() };
+        self.keep(
+            Own { point, step, round, begun_ms, measured: measured.clone(), members, extra, preparation: false },
+            &measured,
+        )?;
+        checked.map_err(Broken::Section)
     }
 
     /// Makes the folder for copies unless it exists. The inner error: the reason why that is impossible.
@@ -272,38 +277,95 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Copies by the set's threads, until all files are copied or the run is stopped. Returns the bytes, and the time of each file.
-    fn copy_files(&mut self, set: &CopySet, from: &Path, to: &Path, look: &mut dyn FnMut(Duration)) -> io::Result<(u64, Times)> {
-        let begun = Instant::now();
-        let (next, bytes, times) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new((Times::default(), Ok(()))));
+    /// Copies by the set's threads, and shows the progress.
+    fn copy_files(&mut self, set: &CopySet, from: &Path, to: &Path, look: &mut dyn FnMut(Duration)) -> io::Result<Copied> {
         let (stop, done_before, moment) = (self.stop, self.moment.done_seconds, &mut self.moment);
         let progress = &mut *self.progress;
-        std::thread::scope(|scope| {
-            let work = || {
-                let mut buffer = vec![0; CHUNK];
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= set.files.len() || stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let start = Instant::now();
-                    let copied = copy_file(&file_of(from, at), &file_of(to, at), &mut buffer);
-                    bytes.fetch_add(set.files[at], Ordering::Relaxed);
-                    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
-                    times.0.add(start.elapsed().as_nanos() as u64);
-                    times.1 = std::mem::replace(&mut times.1, Ok(())).and(copied);
-                }
-            };
-            let workers: Vec<_> = (0..set.threads).map(|_| scope.spawn(work)).collect();
-            while workers.iter().any(|worker| !worker.is_finished()) {
-                std::thread::sleep(EVERY.min(begun.elapsed()));
-                moment.done_seconds = done_before + begun.elapsed().as_secs_f64();
-                progress.at(moment);
-                look(begun.elapsed());
-            }
-        });
+        let mut tick = |at: Duration| {
+            moment.done_seconds = done_before + at.as_secs_f64();
+            progress.at(moment);
+            look(at);
+        };
+        let copied = copy_all(set, from, to, stop, &mut tick);
         self.moment.done_seconds = done_before;
-        let (times, copied) = times.into_inner().unwrap_or_else(PoisonError::into_inner);
-        copied.map(|()| (bytes.into_inner(), times))
+        copied
+    }
+}
+
+/// The outcome of a pass.
+struct Copied {
+    bytes: u64,
+    /// The time of each file.
+    times: Times,
+    /// From the first file until all copies were durable.
+    seconds: f64,
+}
+
+/// Copies by the set's threads, until all files are copied or the run is stopped; `tick` is called some times a second meanwhile.
+///
+/// The thread that ends last makes the copies durable and takes the time, because the thread that waits notices the end too late.
+fn copy_all(set: &CopySet, from: &Path, to: &Path, stop: &AtomicBool, tick: &mut dyn FnMut(Duration)) -> io::Result<Copied> {
+    let root = File::open(to)?;
+    let begun = Instant::now();
+    let (next, left, bytes) = (AtomicUsize::new(0), AtomicUsize::new(set.threads as usize), AtomicU64::new(0));
+    let outcome = Mutex::new((Times::default(), Ok(()), 0.0));
+    let locked = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut buffer = vec![0; CHUNK];
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= set.files.len() || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let start = Instant::now();
+                let copied = copy_file(&file_of(from, at), &file_of(to, at), &mut buffer);
+                let took = start.elapsed();
+                bytes.fetch_add(set.files[at], Ordering::Relaxed);
+                let mut outcome = locked();
+                outcome.0.add(took.as_nanos() as u64);
+                outcome.1 = std::mem::replace(&mut outcome.1, Ok(())).and(copied);
+            }
+            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let synced = syncfs(&root).map_err(io::Error::from);
+                let seconds = begun.elapsed().as_secs_f64();
+                let mut outcome = locked();
+                outcome.1 = std::mem::replace(&mut outcome.1, Ok(())).and(synced);
+                outcome.2 = seconds;
+            }
+        };
+        let workers: Vec<_> = (0..set.threads).map(|_| scope.spawn(work)).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(EVERY.min(begun.elapsed()));
+            tick(begun.elapsed());
+        }
+    });
+    let (times, copied, seconds) = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    copied.map(|()| Copied { bytes: bytes.into_inner(), times, seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files are in memory, so a pass is short; the thread that waits sleeps far longer.
+    #[test]
+    fn the_clock_of_a_pass_stops_when_the_copies_are_durable_and_not_when_that_is_noticed() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let set = CopySet { name: "x".into(), files: vec![32 << 20; 2], threads: 2, file_system: FileSystem::Ext4 };
+        let stop = AtomicBool::new(false);
+        make_files(&from, &set, &stop).expect("made");
+        make_folders(&to, 2).expect("made");
+        let mut ticks = 0;
+        let begun = Instant::now();
+        let copied = copy_all(&set, &from, &to, &stop, &mut |_| {
+            ticks += 1;
+            std::thread::sleep(Duration::from_secs(5));
+        });
+        let (copied, noticed) = (copied.expect("copied"), begun.elapsed().as_secs_f64());
+        assert!(ticks > 0 && noticed >= 5.0 && copied.bytes == 64 << 20, "{ticks}, {noticed} s");
+        assert!((0.0..4.0).contains(&copied.seconds) && copied.seconds > 0.0, "{} s of {noticed} s", copied.seconds);
+        assert_eq!(fs::read(file_of(&to, 1)).expect("there"), fs::read(file_of(&from, 1)).expect("there"));
     }
 }

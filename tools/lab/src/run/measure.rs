@@ -1,5 +1,6 @@
 //! One measurement: fio, the observation of drives meanwhile, and the record.
 
+use super::raid::check_members;
 use super::{Broken, Company, Runner};
 use crate::array::Array;
 use crate::experiment::PLACE_PERCENT;
@@ -74,6 +75,7 @@ impl Runner<'_> {
         if load.mode == IoMode::Sparse {
             crate::purge::recreate(&target.drives()[0]).map_err(Broken::Section)?;
         }
+        check_members(target, load.array_state).map_err(Broken::Section)?;
         let index = self.writer.next_index();
         let folder = self.writer.folder().to_path_buf();
         // fio is started in the folder.
@@ -103,7 +105,11 @@ impl Runner<'_> {
         let began = Instant::now();
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
-        let measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
+        let mut measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
+        let checked = check_members(target, load.array_state);
+        for one in &mut measured {
+            one.failed = one.failed.take().or(checked.clone().err());
+        }
         self.sweep_seen(during, acted, watch.sweep_ended.map(|ended| began + ended), target)?;
         let mut extra = std::mem::take(&mut self.extra);
         others.tell(&mut extra);
@@ -132,7 +138,8 @@ impl Runner<'_> {
             members,
             extra,
         };
-        self.keep_hosts(&record, measured, &series)
+        self.keep_hosts(&record, measured, &series)?;
+        checked.map_err(Broken::Section)
     }
 
     /// Remembers the sweep that began or ended under the load. `acted`: the time of the change of the array.

@@ -1,12 +1,71 @@
 //! Changes of an array of Stria during a measurement, and their duration.
 
 use super::{Broken, Company, Runner};
-use crate::md::Md;
-use crate::result::NoteKind;
+use crate::md::{Md, Sync};
+use crate::result::{ArrayState, NoteKind};
+use crate::select;
 use crate::stage::RaidAction;
 use crate::target::Target;
-use crate::units::show_seconds;
-use std::time::Instant;
+use crate::units::{counted, show_seconds};
+use std::time::{Duration, Instant};
+
+/// The time after which a rebuild or resync that is needed but does not run counts as one that never begins.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+
+/// The sweep of an array.
+enum Sweep {
+    Ended,
+    Runs,
+    /// It is needed, and does not run yet.
+    Waits,
+    /// It never ends, for this reason.
+    Failed(String),
+}
+
+fn sweep(target: &Target) -> Sweep {
+    if let Some(array) = &target.array {
+        let Ok(status) = array.status() else { return Sweep::Ended };
+        return match crate::array::sweep_of(&status) {
+            Some(_) if status["health"] == "failed" => Sweep::Failed(crate::array::headline(&status)),
+            // A sweep that runs has a size.
+            Some(sample) if sample.total_bytes == 0 => Sweep::Waits,
+            Some(_) => Sweep::Runs,
+            None => Sweep::Ended,
+        };
+    }
+    match target.md.as_ref().map_or(Sync::Done, Md::sync) {
+        Sync::Done => Sweep::Ended,
+        Sync::Runs => Sweep::Runs,
+        Sync::Waits => Sweep::Waits,
+        Sync::Failed(members) => Sweep::Failed(format!("{members} failed")),
+    }
+}
+
+/// Refuses an array that lacks more members, or fewer, than a measurement of it in that state is about.
+pub(super) fn check_members(target: &Target, state: ArrayState) -> Result<(), String> {
+    let (lost, words) = if let Some(array) = &target.array {
+        let status = array.status()?;
+        (crate::array::lost_members(&status), crate::array::headline(&status))
+    } else {
+        (target.md.as_ref().map_or(0, Md::lost_members), String::new())
+    };
+    let allowed = match state {
+        ArrayState::Optimal | ArrayState::Rebuilt | ArrayState::Scrubbing => 0..=0,
+        ArrayState::Degraded => 1..=1,
+        // The rebuild may end meanwhile.
+        ArrayState::Rebuilding => 0..=1,
+    };
+    if allowed.contains(&lost) {
+        return Ok(());
+    }
+    let lost = counted(lost as u32, "slot without a member in sync", "slots without a member in sync");
+    let words = if words.is_empty() { words } else { format!(" ({words})") };
+    let planned = match state {
+        ArrayState::Optimal => "optimal",
+        other => select::array_state(other),
+    };
+    Err(format!("{} has {lost}{words}, and was to be measured {planned}: replace the drive, and measure again", target.info.name))
+}
 
 impl Runner<'_> {
     pub(super) fn act(&mut self, action: RaidAction, target: &Target) -> Result<(), Broken> {
@@ -27,13 +86,31 @@ impl Runner<'_> {
     }
 
     pub(super) fn sweep_runs(&self, target: &Target) -> bool {
-        target.array.as_ref().is_some_and(|array| array.sweep().is_ok_and(|sweep| sweep.is_some()))
-            || target.md.as_ref().is_some_and(Md::syncs)
+        matches!(sweep(target), Sweep::Runs | Sweep::Waits)
     }
 
-    /// Waits until no sweep runs. Returns how long that took, if the lab began the sweep.
+    /// Waits until no sweep runs. Stores how long that took, if the lab began the sweep.
     pub(super) fn wait_for_sweep(&mut self, target: &Target, what: &str) -> Result<(), Broken> {
-        while self.sweep_runs(target) {
+        let mut waits_since = None;
+        loop {
+            match sweep(target) {
+                Sweep::Ended => break,
+                Sweep::Runs => waits_since = None,
+                Sweep::Waits => {
+                    if waits_since.get_or_insert_with(Instant::now).elapsed() > BEGINS_WITHIN {
+                        let within = show_seconds(BEGINS_WITHIN.as_secs_f64());
+                        return Err(Broken::Section(format!(
+                            "{}: the {what} did not begin within {within}: check its members, and measure again",
+                            target.info.name
+                        )));
+                    }
+                }
+                Sweep::Failed(words) => {
+                    let name = &target.info.name;
+                    let words = format!("{name}: the {what} cannot end: {words}: replace what failed, and measure again");
+                    return Err(Broken::Section(words));
+                }
+            }
             self.moment.words = format!("waiting for the {what} to end");
             self.sleep(0.1)?;
         }

@@ -1,10 +1,11 @@
 //! An application's look-alike, replayed on a target by the lab's own threads.
 
 use super::measure::{Own, point};
+use super::raid::check_members;
 use super::{Broken, Runner};
 use crate::others::Others;
 use crate::replay::{Options, Pace, play};
-use crate::result::{Measured, NoteKind, Pattern, now_ms};
+use crate::result::{ArrayState, Measured, NoteKind, Pattern, now_ms};
 use crate::stage::{AppTrace, Load};
 use crate::state::Watch;
 use crate::target::Target;
@@ -23,6 +24,7 @@ impl Runner<'_> {
             let words = format!("{name} is not replayed: traces are replayed from this machine only");
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         }
+        check_members(target, ArrayState::Optimal).map_err(Broken::Section)?;
         let source = Source::from(what.trace());
         let totals = *source.totals();
         let options = Options { pace: Pace::Closed, depth: 1, room_bytes: Some(target.info.span_bytes), ..Options::default() };
@@ -41,6 +43,7 @@ impl Runner<'_> {
         if outcome.cut_short {
             return Err(Broken::Interrupted);
         }
+        let checked = check_members(target, ArrayState::Optimal);
         let moved = (totals.requests() - totals.flushes).max(1);
         let load = Load {
             variant: crate::select::REPLAYED.into(),
@@ -63,10 +66,11 @@ impl Runner<'_> {
             write: outcome.write.clone(),
             total: outcome.total.clone(),
             errors: outcome.errors,
-            failed: outcome.failed(),
+            failed: outcome.failed().or(checked.clone().err()),
             ..Measured::default()
         };
         let members = watch.finish(target.array.as_ref());
-        self.keep(Own { point, step, round, begun_ms, measured, members, extra, preparation: false }, &outcome)
+        self.keep(Own { point, step, round, begun_ms, measured, members, extra, preparation: false }, &outcome)?;
+        checked.map_err(Broken::Section)
     }
 }
