@@ -213,9 +213,10 @@ fn fio_for(specs: &[TargetSpec]) -> Result<Fio, FioError> {
 fn measure_again(manifest: &mut Manifest, records: &mut Vec<Record>) -> bool {
     let count = records.len();
     for section in &mut manifest.sections {
+        let before = records.len();
         let all_again = section.failed.take().is_some();
         records.retain(|record| record.section != section.id || !all_again && record.failed.is_none());
-        let void = records.len() < count;
+        let void = records.len() < before;
         if all_again || void {
             (section.ended_ms, section.steady) = (None, section.steady.take().filter(|_| !all_again));
         }
@@ -549,13 +550,23 @@ impl<'a> Runner<'a> {
             let words = "its series of rounds was interrupted before the steady state: the section begins again".into();
             self.note(NoteKind::Step, None, words)?;
         }
+        if self.is_left_behind(&stages, target) {
+            self.forget_section()?;
+            let words = "an earlier part of it lacks measurements, and the target is not in that state any more: the section begins again";
+            self.note(NoteKind::Step, None, words.into())?;
+        }
         let mut base = 0;
-        for stage in stages {
-            self.stage(&stage, base, target)?;
+        for stage in &stages {
+            self.stage(stage, base, target)?;
             base += stage.steps.len() as u32;
         }
         if self.records.iter().all(|record| record.section != id || record.preparation) {
             return Err(Broken::Section("none of its loads could be measured here; see the notes before this one".into()));
+        }
+        let missing = self.missing(&stages, target);
+        if missing > 0 {
+            let measurements = counted(missing, "planned measurement", "planned measurements");
+            return Err(Broken::Section(format!("{measurements} of it are missing; resume the run to repeat it")));
         }
         self.manifest.sections[self.section].ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;

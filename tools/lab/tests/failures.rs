@@ -10,7 +10,7 @@ use stria_lab::compare::{Outcome, compare};
 use stria_lab::experiment::Experiment;
 use stria_lab::result::{Manifest, Note, NoteKind, Run, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
-use stria_lab::target::TargetError;
+use stria_lab::target::{Amount, Part, TargetError};
 
 const BYTES: u64 = 16 << 20;
 
@@ -299,4 +299,171 @@ fn the_three_states_have_three_words() {
             .iter()
             .all(|words| page.contains(words) || page.contains(&words.replace('\u{a0}', " ")))
     );
+}
+
+/// Reads before, between and after writes: the failed ones are in a state to which the target does not return.
+#[test]
+fn a_failed_load_of_an_earlier_state_is_not_skipped_when_the_run_is_resumed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.img");
+    std::fs::write(&file, vec![1; BYTES as usize]).expect("a file");
+    let (name, out) = (file.display().to_string(), folder.path().join("run"));
+    let states = "[[section]]\nname = \"t\"\ntest = \"states\"\nidle = 1\nload = [{ pattern = \"random\", read_percent = 0 }]\n";
+    let last = states.replace("name = \"t\"", "name = \"u\"");
+    assert_eq!(measure(&format!("{states}{last}"), on(&name), &out).expect("it begins").status, RunStatus::Done);
+    // As if it had failed in the fresh state of the first section, and in the last state of the second.
+    let records = |edit: &dyn Fn(usize, &mut serde_json::Value)| {
+        let text = std::fs::read_to_string(out.join("records.jsonl")).expect("records");
+        let mut lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        lines.iter_mut().enumerate().for_each(|(at, line)| edit(at, line));
+        std::fs::write(out.join("records.jsonl"), lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+            .expect("written");
+        lines.len()
+    };
+    let count = records(&|_, _| {});
+    assert_eq!(count, 2 * 6, "two fills and four states");
+    records(&|at, line| {
+        if at == 0 || at == count - 1 {
+            line["failed"] = "1 requests failed".into();
+        }
+    });
+    let path = out.join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
+    manifest["status"] = serde_json::to_value(RunStatus::WithFailures).expect("JSON");
+    std::fs::write(&path, manifest.to_string()).expect("written");
+
+    let consent = Consent { destroy: vec![name], ..Consent::default() };
+    let manifest = resume(&out, &consent, &AtomicBool::new(false), &mut Deaf).expect("it goes on");
+    let run = Run::open(&out).expect("a run");
+    assert_eq!(manifest.status, RunStatus::Done, "{:#?}", run.notes);
+    let again = |section: &str| {
+        let of = run.records.iter().filter(|record| record.section.starts_with(section));
+        of.map(|record| record.begun_ms >= manifest.resumed_ms[0]).collect::<Vec<_>>()
+    };
+    assert_eq!(again("1-t"), [true; 6], "all of the section: {:#?}", run.notes);
+    assert_eq!(again("2-u"), [false, false, false, false, false, true], "the last state is still there");
+    assert!(run.notes.iter().any(|note| note.text.contains("the section begins again")), "{:#?}", run.notes);
+}
+
+/// An export has no purge, so it is overwritten; the measured part begins after a quarter and ends after three.
+#[test]
+fn a_purge_by_overwriting_covers_all_of_the_target() {
+    let (folder, server) = (tempfile::tempdir().expect("a folder"), Server::start(false));
+    server.fails.store(false, Ordering::Relaxed);
+    let section =
+        "[[section]]\nname = \"s\"\ntest = \"sweep\"\nstate = \"fresh\"\nseconds = 1\nload = [{ pattern = \"random\" }]\n";
+    let part = Part { offset: Some(Amount::Percent(25.0)), share: Some(Amount::Bytes(8 << 20)) };
+    for (trial, wanted) in [(false, "size=16777216"), (true, "size=12582912")] {
+        let text = format!("name = \"t\"\ntitle = \"T\"\nquestion = \"?\"\nalways_scaled = {trial}\n{section}");
+        let experiment = Experiment::parse("t.toml", &text).expect("sound");
+        let out = folder.path().join(format!("run-{trial}"));
+        let request = Request { part, ..on(&server.uri) };
+        let manifest = run(&experiment, &text, request, &out, &AtomicBool::new(false), &mut Deaf).expect("it begins");
+        assert_eq!(manifest.status, RunStatus::Done, "{:#?}", Run::open(&out).expect("a run").notes);
+        let job = std::fs::read_to_string(out.join("raw/purge.fio")).expect("a job");
+        assert!(job.lines().any(|line| line == wanted) && !job.contains("offset="), "{trial}: {job}");
+    }
+}
+
+/// A `stria` that serves nothing itself: its array is this test's export, and its status is a file.
+struct Played {
+    folder: tempfile::TempDir,
+    server: Server,
+}
+
+impl Played {
+    fn start(status: &str) -> Self {
+        let played = Self { folder: tempfile::tempdir().expect("a folder"), server: Server::start(false) };
+        played.server.fails.store(false, Ordering::Relaxed);
+        let script = "#!/bin/sh\ncd '@' || exit 1\ncase $1 in\nserve) echo 'nbd lab %'; echo 'control x'; : > serves\n\
+            while [ -e serves ]; do sleep 0.05; done;;\nstop) rm -f serves;;\n--json) cat status;;\nesac\n";
+        let folder = played.folder.path().display().to_string();
+        stria_testkit::script(&played.program(), &script.replace('@', &folder).replace('%', &played.server.uri));
+        played.says(status);
+        played
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("stria")
+    }
+
+    fn says(&self, status: &str) {
+        let next = self.folder.path().join("next");
+        let head = format!("\"size_bytes\": {BYTES}, \"strip_bytes\": 65536, \"uuid\": \"1:2:3:4\"");
+        std::fs::write(&next, format!("[{{{head}, {status}}}]")).expect("written");
+        std::fs::rename(next, self.folder.path().join("status")).expect("written");
+    }
+
+    fn request(&self) -> Request {
+        Request {
+            targets: vec!["array:5:3".into()],
+            pool: Some(self.folder.path().join("pool")),
+            drive_bytes: Some(BYTES),
+            program: self.program(),
+            ..Request::default()
+        }
+    }
+}
+
+const WHOLE: &str = r#""health": "optimal", "members": [{"role": "in sync"}], "missing_slots": [], "headline": "optimal""#;
+const LOST: [&str; 2] = [
+    r#""health": "degraded", "members": [{"role": "failed"}], "missing_slots": [2], "headline": "DEGRADED: slot 2 missing""#,
+    // A spare took the slot, and the rebuild ran beside the load.
+    r#""health": "optimal", "missing_slots": [], "headline": "DEGRADED: slot 2 missing", "spans": [{"members": [{"role": "rebuilding"}]}]"#,
+];
+
+/// Changes the status of the array after the first record, at that call of `at`.
+struct Loses<'a> {
+    played: &'a Played,
+    status: &'a str,
+    out: &'a Path,
+    at_call: u32,
+    calls: u32,
+}
+
+impl Progress for Loses<'_> {
+    fn at(&mut self, _: &Moment) {
+        let text = std::fs::read_to_string(self.out.join("records.jsonl")).unwrap_or_default();
+        self.calls += u32::from(text.lines().count() > 0);
+        if self.calls == self.at_call {
+            self.played.says(self.status);
+        }
+    }
+    fn say(&mut self, _: &Note) {}
+}
+
+#[test]
+fn an_array_that_loses_a_member_in_mid_run_is_not_measured_as_a_whole_one() {
+    let reads = "[[section]]\nname = \"s\"\ntest = \"sweep\"\nstate = \"as-found\"\nload = [{ pattern = \"random\", block = [\"4K\", \"8K\", \"16K\"] }]\n";
+    let text = format!("{HEAD}{reads}");
+    let experiment = Experiment::parse("test.toml", &text).expect("sound");
+    for status in LOST {
+        // Between two measurements: none is begun. Within the second: it is no result.
+        for (at_call, stored) in [(1, vec![false]), (3, vec![false, true])] {
+            let played = Played::start(WHOLE);
+            let out = played.folder.path().join("run");
+            let mut progress = Loses { played: &played, status, out: &out, at_call, calls: 0 };
+            let manifest =
+                run(&experiment, &text, played.request(), &out, &AtomicBool::new(false), &mut progress).expect("it begins");
+            let run = Run::open(&out).expect("a run");
+            assert_eq!(manifest.status, RunStatus::WithFailures, "{:#?}", run.notes);
+            assert_eq!(run.records.iter().map(|record| record.failed.is_some()).collect::<Vec<_>>(), stored, "{:#?}", run.notes);
+            let words = manifest.sections[0].failed.as_deref().expect("given up");
+            assert!(words.contains("1 slot without a member in sync (DEGRADED: slot 2 missing)"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_first_resync_that_cannot_end_is_not_waited_for() {
+    let spare = r#""health": "failed", "members": [{"role": "spare"}], "missing_slots": [0, 2], "headline": "FAILED: slots 0, 2 missing""#;
+    let played = Played::start(spare);
+    let out = played.folder.path().join("run");
+    let (sender, ended) = std::sync::mpsc::channel();
+    let (request, to) = (played.request(), out.clone());
+    std::thread::spawn(move || sender.send(measure(READS_AND_WRITES, request, &to)));
+    let manifest = ended.recv_timeout(std::time::Duration::from_secs(100)).expect("it ends").expect("it begins");
+    let run = Run::open(&out).expect("a run");
+    assert_eq!((manifest.status, run.records.len()), (RunStatus::Failed, 0));
+    assert!(run.notes.iter().any(|note| note.text.contains("the first resync cannot end: FAILED")), "{:#?}", run.notes);
 }

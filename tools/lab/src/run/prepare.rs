@@ -28,13 +28,21 @@ impl Runner<'_> {
             return self.purge_hosts(target);
         }
         let (fio, folder, stop) = (&self.fio, self.writer.folder(), self.stop);
-        let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
+        let (export_bytes, scale) = (target.info.size_bytes, &self.scale);
+        let measured_bytes = target.info.offset_bytes.saturating_add(target.info.span_bytes);
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &[], stop, running: &running };
         let mut overwrite = |place: &Place| {
+            // The target's span is no part of a drive below an array.
+            let bytes = match place {
+                Place::Path(drive) => crate::state::size_of(drive)?,
+                Place::Nbd(_) => export_bytes,
+            };
+            // A trial must not take hours.
+            let span_bytes = if scale.is_scaled() { bytes.min(measured_bytes) } else { bytes };
             let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: true };
             let places = [place.clone().absolute()];
-            let job = crate::fio::Job { places: &places, span_bytes, offset_bytes, work, seed: 0, logs: None };
+            let job = crate::fio::Job { places: &places, span_bytes, offset_bytes: 0, work, seed: 0, logs: None };
             whole(fio.run(&job, folder, "purge", &beside, &mut |_| {})).map_err(|error| error.to_string())
         };
         let purged = target.purge(&mut overwrite).map_err(|words| match self.stop.load(Ordering::Relaxed) {

@@ -1,12 +1,14 @@
 //! Rounds of a stage: a fixed number, as long as a sweep runs, or until the tracked value is steady.
 
+use super::measure::impossible;
 use super::step::words_of;
 use super::{ASSUMED_MB_PER_S, Broken, Runner};
 use crate::result::{NoteKind, Record, SteadyVerdict};
-use crate::stage::{Goal, Rounds, Stage, Step, step_cost};
+use crate::stage::{Goal, Load, Rounds, Stage, Step, step_cost};
 use crate::steady::{Tracker, verdict};
 use crate::target::Target;
 use crate::units::{counted, show_size};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// A stage at its place in a section.
@@ -156,6 +158,43 @@ impl Runner<'_> {
             let there = self.records_of(from, to).filter(|record| record.round == last).count();
             there < measured || self.standing(&placed, goal).end(goal).is_none()
         })
+    }
+
+    /// True if a stage of a resumed section lacks measurements although a later stage has some: the target is in the later state.
+    pub(super) fn is_left_behind(&self, stages: &[Stage], target: &Target) -> bool {
+        let mut base = 0;
+        stages.iter().any(|stage| {
+            let lacks = self.missing_of(stage, base, target) > 0;
+            base += stage.steps.len() as u32;
+            lacks && self.records_of(base, u32::MAX).next().is_some()
+        })
+    }
+
+    /// Measurements of a section that are planned but not stored.
+    pub(super) fn missing(&self, stages: &[Stage], target: &Target) -> u32 {
+        let mut base = 0;
+        let of = |stage: &Stage| {
+            let missing = self.missing_of(stage, base, target);
+            base += stage.steps.len() as u32;
+            missing
+        };
+        stages.iter().map(of).sum()
+    }
+
+    /// Other stages have no fixed number of rounds, and a failure of copies or of a preparation ends the section.
+    fn missing_of(&self, stage: &Stage, base: u32, target: &Target) -> u32 {
+        let Rounds::Times(times) = stage.rounds else { return 0 };
+        let is_possible = |load: &Load| match target.model {
+            Some(_) => crate::modelled::impossible(load).is_none(),
+            None => impossible(load, target, self.request.site()).is_none(),
+        };
+        let is_planned = |step: &Step| step.load().is_some_and(is_possible) || matches!(step, Step::Fill { .. });
+        let planned = (base..).zip(&stage.steps).filter(|(_, step)| is_planned(step));
+        let missing = |(number, _): (u32, &Step)| {
+            let there: BTreeSet<u32> = self.records_of(number, number + 1).map(|record| record.round).collect();
+            (1..=times).filter(|round| !there.contains(round)).count() as u32
+        };
+        planned.map(missing).sum()
     }
 
     /// The steps of a round that are not done yet.
