@@ -16,7 +16,7 @@ pub mod what_if;
 pub mod wish;
 
 pub use purpose::{Part, Purpose};
-pub use trial::{PartFigures, Risk, Trial};
+pub use trial::{BusyRebuild, PartFigures, Risk, Trial};
 pub use what_if::{Variant, what_if};
 pub use wish::{Candidate, State, Wish};
 

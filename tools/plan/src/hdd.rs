@@ -86,6 +86,13 @@ impl HddConfig {
         (!ordered).then(|| "seek_track_ns, seek_mean_ns and seek_full_ns must ascend".to_owned())
     }
 
+    /// The same drive if all of it were as fast as at this place, from 0 for the first sector to 1 for the last.
+    pub fn at_place(&self, place: f64) -> Self {
+        let (outer, inner) = (self.outer_bytes_per_s as f64, self.inner_bytes_per_s as f64);
+        let rate = (outer + (inner - outer) * place) as u64;
+        Self { outer_bytes_per_s: rate, inner_bytes_per_s: rate, ..self.clone() }
+    }
+
     /// `t(x) = a + b sqrt(x) + c x`, x being the distance over the full stroke, through the three seek times: a the seek to the
     /// next track, a + b + c the full one, and the mean over random places with E[sqrt x] = 8/15, E[x] = 1/3. Shape: C. Ruemmler,
     /// J. Wilkes, "An introduction to disk drive modeling", 1994.

@@ -201,6 +201,13 @@ impl Rig {
         }
     }
 
+    /// Holds a rebuild to so many bytes of each member a second, whatever clients feel; `u64::MAX`: as fast as the members are.
+    pub fn set_rebuild_speed(&mut self, bytes_per_s: u64) {
+        if let Array::Engine(array) = &mut self.array {
+            array.set_rebuild_speed(if bytes_per_s == u64::MAX { bytes_per_s } else { bytes_per_s / SECTOR_BYTES });
+        }
+    }
+
     /// Sectors of the spare that are filled; `None` if no rebuild runs.
     pub fn rebuilt_sectors(&self) -> Option<u64> {
         match &self.array {

@@ -151,6 +151,50 @@ fn rebuilds_take_about_as_long_as_writing_a_drive() {
     }
 }
 
+/// A disk is slower towards its inner edge: a rebuild of a mirror takes as long as its zones together, a third longer than all of it at the outermost.
+#[test]
+fn a_rebuild_of_disks_passes_all_their_zones() {
+    let found = advice(&Wish { losses_min: 1, ..wish(4..=4, "savvio10k5", "stria", preset("media")) });
+    let mirror = found.ranking.iter().find(|trial| trial.candidate.level == Level::Raid10).expect("it was tried");
+    let (bytes, outer, inner) = (300e9_f64, 168e6_f64, 89e6_f64);
+    let zones = bytes * (outer / inner).ln() / (outer - inner) / 3600.0;
+    let hours = mirror.rebuild_hours.expect("the engine rebuilds");
+    // At the speed of the outermost zone it would take 0.87 of that: a fifth goes to seeks and turns.
+    assert!((1.0..1.3).contains(&(hours / zones)), "{hours:.3} h, and the zones alone {zones:.3}");
+}
+
+/// Loss is that of repairs while clients work. A rebuild leaves them their latency, and fills 20 MiB a second at least.
+#[test]
+fn a_rebuild_beside_clients_takes_longer_and_decides_the_loss() {
+    let of = |drive: &str, purpose: Purpose, replace_hours: f64| {
+        let asked = Wish { losses_min: 1, replace_hours, ..wish(4..=4, drive, "stria", purpose) };
+        advice(&asked).ranking.into_iter().find(|trial| trial.candidate.level == RAID5).expect("it was tried")
+    };
+    let lower_bound = |drive: &str| {
+        let bytes = profile::drive(drive).expect("there is such a drive").config.capacity_bytes() as f64;
+        bytes / f64::from(20 << 20) / 3600.0
+    };
+    for drive in ["p4510", "savvio10k5"] {
+        let trial = of(drive, preset("vm"), 24.0);
+        let (busy, idle) = (trial.busy_rebuild.clone().expect("it rebuilds"), trial.rebuild_hours.expect("it rebuilds"));
+        assert!(
+            busy.hours > 4.0 * idle && busy.hours >= 0.99 * lower_bound(drive),
+            "{drive}: {} h and {idle} h idle",
+            busy.hours
+        );
+        assert!((trial.repair_hours - busy.hours - 24.0).abs() < 1e-9);
+        assert!(busy.speed > 0.0 && busy.speed < 1.05 * trial.degraded_speed.expect("it is redundant"), "{drive}: {trial:?}");
+        assert!(busy.p99_ns().is_some_and(|p99| p99 > 0));
+    }
+    // One read under way keeps its latency beside a rebuild of any speed; 16 keep it beside some.
+    let reads = |depth| of("p4510", Purpose::mix(4096, 1.0, depth, Pattern::Random).expect("a load"), 0.0);
+    let (calm, full) = (reads(1), of("p4510", preset("vm"), 0.0));
+    let hours = |trial: &trial::Trial| trial.busy_rebuild.as_ref().expect("it rebuilds").hours;
+    assert!(hours(&calm) < 0.2 * hours(&full), "{} h and {} h", hours(&calm), hours(&full));
+    let loss = |trial: &trial::Trial| trial.risk.expect("it has one").loss.array_loss;
+    assert!(loss(&full) > 5.0 * loss(&calm), "{:e} and {:e}", loss(&full), loss(&calm));
+}
+
 /// A trial's own spread is below the 3 % within which arrays count as equally fast.
 #[test]
 fn advice_is_the_same_each_time() {

@@ -50,7 +50,7 @@ pub fn bytes(count: f64) -> String {
 }
 
 /// Hours in words.
-fn hours(count: f64) -> String {
+pub fn hours(count: f64) -> String {
     if count < 48.0 { format!("{count:.1} h") } else { format!("{:.1} days", count / 24.0) }
 }
 
@@ -156,10 +156,23 @@ impl Figures {
                 Some(_) => ("model", "the engine fills a spare while clients are idle"),
                 None => ("said", "no rebuild is modelled on this platform: 100 MB/s"),
             };
-            let filled = trial.repair_hours - waits;
             let then =
                 if waits > 0.0 { format!("; {} pass before, until a drive is there", hours(waits)) } else { String::new() };
-            self.add("REBUILD", hours(filled), origin, format!("{how}{then}"));
+            let idle = trial.rebuild_hours.unwrap_or(trial.repair_hours - waits);
+            self.add("REBUILD", hours(idle), origin, format!("{how}{then}"));
+            if let Some(busy) = &trial.busy_rebuild {
+                let p99 = busy.p99_ns().map_or(String::new(), |ns| format!(", the longest p99 is {}", time(ns as f64)));
+                self.add(
+                    "BUSY REBUILD",
+                    hours(busy.hours),
+                    "model",
+                    format!(
+                        "the same while clients work as fast as they can: it leaves them their latency, but fills 20 MiB a second at least; the purpose's \
+                         speed is {:.2}x meanwhile{p99}",
+                        busy.speed
+                    ),
+                );
+            }
         }
     }
 
@@ -184,7 +197,7 @@ impl Figures {
             format!("{}{spread}", risk(found.loss.loss)),
             "simulation",
             format!(
-                "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
+                "histories of failures, repairs beside busy clients, and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
                 wish.scrub_hours / 24.0,
                 READ_BYTES_PER_HOUR / 1e9,
                 risk(found.loss.array_loss)
@@ -195,7 +208,7 @@ impl Figures {
             risk(found.loss_by_law),
             "law",
             format!(
-                "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({}), found by the \
+                "drives that fail once in {:.1} million hours ({}), independently; {} until repaired, clients being busy; one bit in {:.0e} unreadable ({}), found by the \
                  rebuild alone",
                 trial.frailty.mtbf_hours / 1e6,
                 source(wish, "mtbf_hours"),

@@ -2,8 +2,8 @@
 //!
 //! It needs no network and no script, and follows the reader's light or dark. Its style is the bench's and the laboratory's.
 
-use super::explain::{explain, risk, time};
-use super::{Advice, Trial, Wish};
+use super::explain::{explain, hours, risk, time};
+use super::{Advice, BusyRebuild, Trial, Wish};
 use crate::profile::Parameter;
 use std::fmt::Write;
 
@@ -159,6 +159,9 @@ fn rows(wish: &Wish, advice: &Advice) -> String {
         ("p99", Box::new(|trial| slowest(trial).map(|ns| time(ns as f64)))),
         ("Degraded", Box::new(|trial| trial.degraded_speed.map(|speed| format!("{speed:.2}x")))),
         ("Rebuild", Box::new(|trial| trial.rebuild_hours.map(|hours| format!("{hours:.1} h")))),
+        ("Busy rebuild", Box::new(|trial| trial.busy_rebuild.as_ref().map(|busy| hours(busy.hours)))),
+        ("Busy speed", Box::new(|trial| trial.busy_rebuild.as_ref().map(|busy| format!("{:.2}x", busy.speed)))),
+        ("Busy p99", Box::new(|trial| trial.busy_rebuild.as_ref().and_then(BusyRebuild::p99_ns).map(|ns| time(ns as f64)))),
         ("Loss a year", Box::new(|trial| trial.risk.map(|found| risk(found.loss.loss)))),
         ("NOMDL", Box::new(|trial| trial.risk.map(|found| format!("{} /TB", super::explain::bytes(found.loss.bytes_per_tb))))),
         ("Writes a day", Box::new(|trial| trial.wear.as_ref().map(|wear| format!("{:.2} TB", wear.tb_per_day)))),

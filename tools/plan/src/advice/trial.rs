@@ -17,6 +17,7 @@ use crate::rig::Rig;
 use crate::ssd::SsdConfig;
 use crate::ssd::config::{ADVICE_TRACKED_PAGES_MAX, PAGE_BYTES};
 use crate::subject::CACHE_BYTES_MAX;
+use stria_array::LatencyTarget;
 use stria_block::Nanos;
 
 /// 1: every trial has this seed, so that advice is the same everywhere.
@@ -33,6 +34,14 @@ const REBUILD_WARM_UP_BYTES: u64 = 16 << 20;
 const REBUILD_BYTES: u64 = 192 << 20;
 /// 16: the steps of a rebuild between two looks at its progress.
 const LOOK_STEPS: u32 = 16;
+/// 20 MiB/s: the rebuild's speed that the engine keeps whatever clients feel (`stria speed --min`).
+const REBUILD_BYTES_PER_S_MIN: u64 = 20 << 20;
+/// 1.25: speeds of a rebuild beside clients that differ by less count as one; the engine's own steps are as large.
+const SPEEDS_ALIKE: f64 = 1.25;
+/// 64 MiB: what a rebuild must fill in a run so that its speed can be told; the engine has 32 windows of 128 KiB under way at most.
+const RESOLVED_BYTES: f64 = (64 << 20) as f64;
+/// 16: a run that is to show a rebuild's speed has so many times the usual requests at most.
+const LONGER_MAX: f64 = 16.0;
 /// 4 s of virtual time at most for that.
 const REBUILD_NS_MAX: Nanos = 4_000_000_000;
 /// 60,000: the most requests before measuring.
@@ -65,6 +74,24 @@ pub struct PartFigures {
     pub written_share: Option<f64>,
 }
 
+/// A rebuild while clients work as fast as they can. From the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BusyRebuild {
+    /// The time to fill a spare.
+    pub hours: f64,
+    /// The speed of the purpose meanwhile, relative to one drive.
+    pub speed: f64,
+    /// Results by load meanwhile.
+    pub parts: Vec<PartFigures>,
+}
+
+impl BusyRebuild {
+    /// The longest 99th percentile of all loads, reads and writes.
+    pub fn p99_ns(&self) -> Option<Nanos> {
+        self.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max()
+    }
+}
+
 /// What a year may cost. Drives fail independently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Risk {
@@ -94,7 +121,9 @@ pub struct Trial {
     pub degraded_speed: Option<f64>,
     /// The time to fill a spare while clients are idle. From the model; `None` as above.
     pub rebuild_hours: Option<f64>,
-    /// The time from a failure until the array is optimal again.
+    /// The same beside the loads of the purpose; `None` as above.
+    pub busy_rebuild: Option<BusyRebuild>,
+    /// The time from a failure until the array is optimal again, with a rebuild beside the loads.
     pub repair_hours: f64,
     /// The reliability of a drive.
     pub frailty: Frailty,
@@ -130,14 +159,16 @@ fn platform(wish: &Wish) -> PlatformConfig {
 fn prepared(wish: &Wish, rig: Rig) -> Rig {
     let freed = wish.state == State::Deleted && rig.platform().trims(rig.layout().level);
     if wish.state != State::Fresh && !freed {
-        for (index, drive) in rig.backplane().ssds().enumerate() {
+        // A spare that is filled is new.
+        for (index, drive) in rig.backplane().ssds().enumerate().take(rig.layout().members) {
             drive.jump_to_used(SEED + index as u64);
         }
     }
     rig
 }
 
-fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
+/// The result of a load, and the time of its end.
+fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> (Outcome, Nanos) {
     let buffers = match &wish.drive.config.config {
         DriveConfig::Ssd(config) => u64::from(config.dies) * config.program_bytes * rig.layout().members as u64,
         DriveConfig::Hdd(_) => 0,
@@ -168,36 +199,38 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
         streams: part.streams.clone(),
         ..Load::random(rig, 1, 1.0)
     };
-    load::run(rig, &load)
+    load::run_from(rig, &load, 0)
 }
 
-fn figures(wish: &Wish, mut make: impl FnMut() -> Rig) -> Vec<PartFigures> {
-    let of = |part: &Part| {
-        let mut rig = prepared(wish, make());
-        // The state of the drives may have been reached by overwriting them, which is not this load's wear.
-        let host_pages = |rig: &Rig| rig.backplane().ssds().map(|drive| drive.counts().host).sum::<u64>();
-        let before = host_pages(&rig);
-        let outcome = measured(wish, &mut rig, part);
-        let taken = (host_pages(&rig) - before) * PAGE_BYTES;
-        let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
-        let written_share = taken as f64 / written as f64;
-        let level = rig.layout().level;
-        let measured = |known: &Calibration| known.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
-        let factor = wish.calibration.as_ref().and_then(measured).unwrap_or(1.0);
-        let p99 =
-            |latencies: &load::Latencies| (latencies.count() > 0).then(|| (latencies.quantile_ns(0.99) as f64 / factor) as Nanos);
-        PartFigures {
-            name: part.name.clone(),
-            iops: outcome.iops * factor,
-            iops_spread: outcome.iops_spread,
-            bytes_per_s: outcome.bytes_per_s * factor,
-            mean_ns: outcome.mean_ns() / factor,
-            read_p99_ns: p99(&outcome.reads),
-            write_p99_ns: p99(&outcome.writes),
-            written_share: (taken > 0 && written > 0).then_some(written_share),
-        }
+/// A load on an array, its outcome, and the time of its end.
+fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nanos) {
+    // The state of the drives may have been reached by overwriting them, which is not this load's wear.
+    let host_pages = |rig: &Rig| rig.backplane().ssds().map(|drive| drive.counts().host).sum::<u64>();
+    let before = host_pages(rig);
+    let (outcome, end) = measured(wish, rig, part);
+    let taken = (host_pages(rig) - before) * PAGE_BYTES;
+    let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
+    let written_share = taken as f64 / written as f64;
+    let level = rig.layout().level;
+    let measured = |known: &Calibration| known.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
+    let factor = wish.calibration.as_ref().and_then(measured).unwrap_or(1.0);
+    let p99 =
+        |latencies: &load::Latencies| (latencies.count() > 0).then(|| (latencies.quantile_ns(0.99) as f64 / factor) as Nanos);
+    let figures = PartFigures {
+        name: part.name.clone(),
+        iops: outcome.iops * factor,
+        iops_spread: outcome.iops_spread,
+        bytes_per_s: outcome.bytes_per_s * factor,
+        mean_ns: outcome.mean_ns() / factor,
+        read_p99_ns: p99(&outcome.reads),
+        write_p99_ns: p99(&outcome.writes),
+        written_share: (taken > 0 && written > 0).then_some(written_share),
     };
-    wish.purpose.parts.iter().map(of).collect()
+    (figures, outcome, end)
+}
+
+fn figures(wish: &Wish, make: impl Fn() -> Rig) -> Vec<PartFigures> {
+    wish.purpose.parts.iter().map(|part| tried(wish, &mut prepared(wish, make()), part).0).collect()
 }
 
 /// The purpose's time on one drive over that on the array.
@@ -227,16 +260,16 @@ fn made(wish: &Wish, candidate: &Candidate) -> Rig {
 }
 
 /// An array that is not optimal.
-fn lacking(wish: &Wish, candidate: &Candidate, condition: Condition) -> Rig {
+fn lacking(wish: &Wish, candidate: &Candidate, condition: Condition, drive: DriveConfig) -> Rig {
     let drives = candidate.members + usize::from(condition == Condition::Rebuilding);
-    let drives = vec![drive(wish); drives];
+    let drives = vec![drive; drives];
     let rig = Rig::in_condition(condition, platform(wish), &drives, candidate.level, candidate.strip_kib << 10, SEED);
     rig.expect("the optimal array was made")
 }
 
 /// The result of a redundant array of the engine without one drive.
 pub fn degraded(wish: &Wish, candidate: &Candidate) -> Vec<PartFigures> {
-    figures(wish, || lacking(wish, candidate, Condition::Degraded))
+    figures(wish, || lacking(wish, candidate, Condition::Degraded, drive(wish)))
 }
 
 /// Space for data, and the number of failures that are survived, whichever drives fail. By formulas.
@@ -255,6 +288,7 @@ pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial 
         speed: speed(wish, &parts, single),
         degraded_speed: None,
         rebuild_hours: None,
+        busy_rebuild: None,
         repair_hours: 0.0,
         frailty: frailty(wish),
         speed_spread: speed_spread(wish, &parts, single),
@@ -281,11 +315,13 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
     let capacity_tb = trial.frailty.capacity_tb;
     if trial.survives > 0 && wish.platform.config.is_served_by_engine(level) {
         trial.degraded_speed = Some(speed(wish, &degraded(wish, &trial.candidate), single));
-        trial.rebuild_hours = rebuild_bytes_per_s(&mut lacking(wish, &trial.candidate, Condition::Rebuilding))
-            .map(|rate| capacity_tb * 1e12 / rate / 3600.0);
+        let hours = |rate: f64| capacity_tb * 1e12 / rate / 3600.0;
+        trial.rebuild_hours = idle_rebuild_bytes_per_s(wish, &trial.candidate).map(hours);
+        trial.busy_rebuild = trial.rebuild_hours.map(|idle| busy_rebuild(wish, &trial.candidate, single, idle));
     }
     // If no rebuild is modelled, it takes as long as a drive at 100 MB/s: only the order of magnitude matters here.
-    let rebuild_hours = trial.rebuild_hours.unwrap_or(capacity_tb * 1e12 / 100e6 / 3600.0);
+    let unknown = capacity_tb * 1e12 / 100e6 / 3600.0;
+    let rebuild_hours = trial.busy_rebuild.as_ref().map_or(unknown, |busy| busy.hours);
     let repair_hours = rebuild_hours + if spares > 0 { 0.0 } else { wish.replace_hours };
     let frailty = trial.frailty;
     trial.repair_hours = repair_hours;
@@ -321,6 +357,88 @@ fn written_share(parts: &[Part], array: &[PartFigures], single: &[PartFigures]) 
     (written > 0.0 && taken > 0.0).then(|| taken / written)
 }
 
+/// The speed at which the engine fills a spare while clients are idle. On a disk it falls from the first sector to the last: the mean time of a byte by
+/// Simpson's rule over three places, which is exact to 0.1 % for an inner zone of half the speed.
+fn idle_rebuild_bytes_per_s(wish: &Wish, candidate: &Candidate) -> Option<f64> {
+    let at = |drive: DriveConfig| rebuild_bytes_per_s(&mut lacking(wish, candidate, Condition::Rebuilding, drive));
+    match drive(wish) {
+        DriveConfig::Hdd(config) => {
+            let time = |place: f64| Some(1.0 / at(DriveConfig::Hdd(config.at_place(place)))?);
+            Some(6.0 / (time(0.0)? + 4.0 * time(0.5)? + time(1.0)?))
+        }
+        ssd @ DriveConfig::Ssd(_) => at(ssd),
+    }
+}
+
+/// A rebuild beside the loads of the purpose, each for the time that it takes on the array meanwhile. `idle_hours`: the time without them.
+fn busy_rebuild(wish: &Wish, candidate: &Candidate, single: &[PartFigures], idle_hours: f64) -> BusyRebuild {
+    let found: Vec<(PartFigures, f64)> = wish.purpose.parts.iter().map(|part| beside(wish, candidate, part)).collect();
+    let (mut time, mut filled) = (0.0, 0.0);
+    for (part, (single, (array, rate))) in wish.purpose.parts.iter().zip(single.iter().zip(&found)) {
+        let own = part.time_share * single.iops / array.iops;
+        time += own;
+        filled += own * rate;
+    }
+    let bytes = wish.drive.config.config.capacity_bytes() as f64;
+    let parts: Vec<PartFigures> = found.into_iter().map(|(figures, _)| figures).collect();
+    BusyRebuild { hours: (bytes * time / filled / 3600.0).max(idle_hours), speed: speed(wish, &parts, single), parts }
+}
+
+/// A load beside a rebuild, and the rebuild's bytes a second. The engine looks for the speed at which 99 of 100 requests keep the latency target, from a
+/// lower bound on, in steps of 100 ms. Here a rebuild is held to a speed for each run instead, and the speed is found by halving.
+fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64) {
+    let target = LatencyTarget::usual(wish.drive.config.config.is_rotational());
+    let at = |held: u64, requests: u64| {
+        let mut rig = prepared(wish, lacking(wish, candidate, Condition::Rebuilding, drive(wish)));
+        rig.set_rebuild_speed(held);
+        let (figures, outcome, end) = tried(&Wish { requests, ..wish.clone() }, &mut rig, part);
+        let filled = (rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES) as f64;
+        let late = |latencies: &load::Latencies| {
+            latencies.count() - latencies.sorted_ns().partition_point(|&latency| latency <= target.bound)
+        };
+        let requests = (outcome.reads.count() + outcome.writes.count()) as f64;
+        let share = (late(&outcome.reads) + late(&outcome.writes)) as f64 / requests;
+        let keeps = share <= 1.0 - f64::from(target.percentile) / f64::from(LatencyTarget::ALL);
+        // In a short run a slow rebuild fills few windows, which say little of its speed; on disks, which may be too slow for it, runs are long.
+        let (seconds, held) = (end.max(1) as f64 / 1e9, held as f64);
+        let rate = if held * seconds < RESOLVED_BYTES { held } else { filled / seconds };
+        Beside { figures, rate, filled, keeps }
+    };
+    let slowest = at(REBUILD_BYTES_PER_S_MIN, wish.requests);
+    if !slowest.keeps {
+        return (slowest.figures, slowest.rate);
+    }
+    let mut fastest = at(u64::MAX, wish.requests);
+    let longer = (REBUILD_BYTES as f64 / fastest.filled.max(1.0)).clamp(1.0, LONGER_MAX);
+    if longer > 1.0 {
+        fastest = at(u64::MAX, (wish.requests as f64 * longer) as u64);
+    }
+    if fastest.keeps {
+        return (fastest.figures, fastest.rate);
+    }
+    let (mut low, mut high, mut best) = (REBUILD_BYTES_PER_S_MIN as f64, fastest.rate, None);
+    while high > SPEEDS_ALIKE * low {
+        let middle = (low * high).sqrt();
+        let found = at(middle as u64, wish.requests);
+        if found.keeps {
+            (low, best) = (middle, Some(found));
+        } else {
+            high = middle;
+        }
+    }
+    let best = best.unwrap_or(slowest);
+    (best.figures, best.rate)
+}
+
+/// A load beside a rebuild that was held to a speed.
+struct Beside {
+    figures: PartFigures,
+    rate: f64,
+    filled: f64,
+    /// True if clients had their latency.
+    keeps: bool,
+}
+
 /// The speed at which the engine fills a spare while clients are idle.
 fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
     let (mut now, mut ended, mut marks) = (0, Vec::new(), vec![(0, 0)]);
@@ -343,6 +461,7 @@ mod tests {
     use super::*;
     use crate::advice::Purpose;
     use crate::load::Pattern;
+    use crate::profile;
 
     fn figures(bytes_per_s: f64, written_share: f64) -> PartFigures {
         PartFigures {
@@ -370,6 +489,53 @@ mod tests {
             // Half of the second load's requests read.
             let found = written_share(&[part(0.0), part(0.5)], &array, &single).expect("they write");
             assert!((found - (2.0 * 100.0 + 4.0 * 150.0) / 250.0).abs() < 1e-12, "{found} at {fast}");
+        }
+    }
+
+    fn asked(drive: &str, level: Level, purpose: Purpose) -> (Wish, Candidate) {
+        let wish = Wish {
+            drive: profile::catalogue_drive(drive).expect("there is such a drive"),
+            counts: 4..=4,
+            spares: 0,
+            platform: profile::platform("stria").expect("there is such a platform"),
+            purpose,
+            capacity_bytes_min: 0,
+            losses_min: 1,
+            strips_kib: vec![64],
+            state: State::Used,
+            replace_hours: 24.0,
+            scrub_hours: 720.0,
+            written_tb_per_day: None,
+            price: None,
+            budget: None,
+            requests: 12_000,
+            calibration: None,
+        };
+        (wish, Candidate { level, members: 4, spares: 0, strip_kib: 64 })
+    }
+
+    /// Goal: the speed of a rebuild beside clients is the engine's. Method: the engine looks for it by itself for some virtual seconds, of which the last quarter is
+    /// measured.
+    #[test]
+    fn a_rebuild_beside_clients_has_the_speed_that_the_engine_settles_on() {
+        for (reads, depth, seconds) in [(1.0, 1, 3.0), (0.9, 16, 3.0), (0.7, 64, 0.3)] {
+            let purpose = Purpose::mix(4096, reads, depth, Pattern::Random).expect("a load");
+            let (wish, candidate) = asked("p4510", Level::Raid5 { spans: 1 }, purpose);
+            let part = &wish.purpose.parts[0];
+            let (figures, found) = beside(&wish, &candidate, part);
+            let mut rig = prepared(&wish, lacking(&wish, &candidate, Condition::Rebuilding, drive(&wish)));
+            let mut load = Load { span_bytes: REGION_BYTES, ..Load::random(&rig, depth, reads) };
+            (load.warm_up, load.requests) = (0, (seconds * figures.iops) as u64);
+            let (_, middle) = load::run_from(&mut rig, &load, 0);
+            let before = rig.rebuilt_sectors().expect("it runs");
+            load.requests = (seconds / 3.0 * figures.iops) as u64;
+            let (_, end) = load::run_from(&mut rig, &load, middle);
+            let filled = rig.rebuilt_sectors().expect("it runs") - before;
+            let settled = (filled * SECTOR_BYTES) as f64 * 1e9 / (end - middle) as f64;
+            assert!(
+                (0.5..2.0).contains(&(found / settled)),
+                "{reads} reads, {depth} under way: {found:.3e}, and the engine {settled:.3e}"
+            );
         }
     }
 }

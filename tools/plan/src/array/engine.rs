@@ -230,6 +230,16 @@ impl EngineArray {
         Ok(made(device, Some(first)))
     }
 
+    /// Holds a rebuild to so many sectors of each member a second, whatever clients feel.
+    pub fn set_rebuild_speed(&mut self, sectors_per_s: u64) {
+        let speed = Some(sectors_per_s);
+        match self.first.as_ref() {
+            Some(Bound::Bare(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
+            Some(Bound::Recorded(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
+            None => {}
+        }
+    }
+
     /// Sectors of the spare that are filled; `None` if no rebuild runs.
     pub fn rebuilt_sectors(&self) -> Option<u64> {
         let status = match self.first.as_ref()? {

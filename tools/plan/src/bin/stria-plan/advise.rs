@@ -4,8 +4,8 @@ use crate::wish::{WishArgs, amount};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use stria_plan::advice::explain::{Explained, bytes, explain, risk, time};
-use stria_plan::advice::{Advice, AdviceError, PartFigures, Trial, Wish, advise, page};
+use stria_plan::advice::explain::{Explained, bytes, explain, hours, risk, time};
+use stria_plan::advice::{Advice, AdviceError, BusyRebuild, PartFigures, Trial, Wish, advise, page};
 use stria_terminal::output::{paragraphs, print, print_json, table, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
@@ -98,6 +98,11 @@ pub fn figures_json(wish: &Wish, trial: &Trial) -> Value {
         "strip_kib": trial.candidate.strip_kib, "usable_bytes": trial.usable_bytes, "survives": trial.survives,
         "speed": trial.speed, "speed_spread": trial.speed_spread, "degraded_speed": trial.degraded_speed,
         "rebuild_hours": trial.rebuild_hours,
+        "busy_rebuild": trial.busy_rebuild.as_ref().map(|busy| json!({
+            "hours": busy.hours, "speed": busy.speed, "p99_us": busy.p99_ns().map(|ns| ns as f64 / 1e3),
+            "loads": busy.parts.iter().map(part).collect::<Vec<_>>(),
+        })),
+        "repair_hours": trial.repair_hours,
         "failures_per_year": trial.risk.map(|risk| risk.failures),
         "loss_per_year": trial.risk.map(|risk| risk.loss.loss),
         "simulated_loss": trial.risk.map(|risk| json!({
@@ -130,7 +135,7 @@ pub fn told(wish: &Wish, advice: &Advice) -> Value {
         "front": advice.front(),
         "reasons": advice.reasons,
         "explained": explain(wish, first, &advice.single).iter().map(explained).collect::<Vec<_>>(),
-        "by_model": ["speed", "degraded_speed", "rebuild_hours", "loads"],
+        "by_model": ["speed", "degraded_speed", "rebuild_hours", "busy_rebuild", "loads"],
         "by_law": ["usable_bytes", "survives", "failures_per_year", "loss_per_year_by_law", "mttdl_years", "wear"],
         "by_simulation": ["loss_per_year", "simulated_loss"],
     })
@@ -171,9 +176,13 @@ fn costs(trial: &Trial) -> Vec<String> {
         Some(used) => format!("{:.1} y", used.years),
         None => format!("{:.1} TB/d", wear.tb_per_day),
     });
+    let busy = trial.busy_rebuild.as_ref();
     vec![
         or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
         or_dash(trial.rebuild_hours.map(|hours| size::show_duration((hours * 3600.0) as u64))),
+        or_dash(busy.map(|busy| hours(busy.hours))),
+        or_dash(busy.map(|busy| format!("{:.2}x", busy.speed))),
+        or_dash(busy.and_then(BusyRebuild::p99_ns).map(|ns| time(ns as f64))),
         or_dash(trial.risk.map(|found| risk(found.loss.loss))),
         or_dash(trial.risk.map(|found| bytes(found.loss.bytes_per_tb))),
         or_dash(wear),
@@ -182,7 +191,7 @@ fn costs(trial: &Trial) -> Vec<String> {
 }
 
 fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
-    const HEADER: [&str; 17] = [
+    const HEADER: [&str; 20] = [
         "LEVEL",
         "DRIVES",
         "SPARES",
@@ -196,6 +205,9 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
         "P99",
         "DEGRADED",
         "REBUILD",
+        "BUSY REBUILD",
+        "BUSY SPEED",
+        "BUSY P99",
         "LOSS A YEAR",
         "NOMDL",
         "WEAR",
@@ -228,7 +240,7 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
     };
     text += &format!(
         "\nSPEED is against one drive, over all loads; IOPS, MB/S and MEAN are of the first load; DEGRADED is the speed with a drive missing. They come \
-         from the engine on modelled drives, REBUILD as well, while clients are idle. USABLE, SURVIVES and WEAR are laws; LOSS A YEAR and NOMDL, the bytes \
+         from the engine on modelled drives, REBUILD as well, while clients are idle; BUSY is while clients work as fast as they can. USABLE, SURVIVES and WEAR are laws; LOSS A YEAR and NOMDL, the bytes \
          lost of each TB in a year, are simulated. {wear} --explain says more, docs/PLAN.md how far to trust it.\n"
     );
     text
