@@ -23,7 +23,7 @@ pub struct PlatformConfig {
     pub mirror_read_thread_ns: Nanos,
     /// The same in addition on levels with parity, for a write.
     pub parity_write_ns: Nanos,
-    /// The same in addition, for each request to a member beyond the first.
+    /// The same in addition, for each request to a member beyond the first, as the array sends them: those of rebuilds as well, without metadata.
     pub member_ns: Nanos,
     /// True if the driver has one request at each member at a time, and of a level with parity one write at a time.
     pub one_at_a_time: bool,
@@ -45,7 +45,7 @@ pub struct PlatformConfig {
     pub strip_kib_min: u64,
     /// The levels that it allows, or of which figures are known; empty: all.
     pub levels: Vec<LevelName>,
-    /// A parity level's time for the log record of a write, in the host.
+    /// A parity level's time for the log record of a write, in the host, with its requests to members.
     pub log_ns: Nanos,
     /// True if the array has the metadata that `stria create` gives it: superblocks, write-intent bitmap and write log.
     pub metadata: bool,

@@ -6,7 +6,7 @@
 
 use crate::array::engine::{Condition, EngineArray};
 use crate::array::stepped::Stepped;
-use crate::array::{Layout, Level};
+use crate::array::{Layout, Level, steps};
 use crate::backplane::{Backplane, DriveConfig};
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
 use crate::platform::PlatformConfig;
@@ -37,6 +37,13 @@ impl Array {
         match self {
             Self::Engine(array) => &mut **array,
             Self::Steps(array) => &mut **array,
+        }
+    }
+
+    fn take_requests(&mut self) -> u64 {
+        match self {
+            Self::Engine(array) => array.take_requests(),
+            Self::Steps(array) => array.take_requests(),
         }
     }
 
@@ -80,10 +87,48 @@ pub struct Rig {
     /// The serial parts of the host and of the controller.
     serial: [Station; 2],
     ceilings: [Station; 4],
+    members: MemberTime,
     jobs: Slab<Job>,
     calendar: Calendar<Event>,
     cache: Cache,
     ended: Vec<Tag>,
+}
+
+/// The processor's account of requests to members. A client's request pays at first for those that its level needs, so that its latency has their
+/// time. What the array then sends in fact is charged where it is more (degraded reads, rebuilds) and credited where it is less (writes that share a stripe).
+#[derive(Default)]
+struct MemberTime {
+    /// Requests that were paid for and not yet sent.
+    paid: u64,
+    /// Those of them that belong to clients' requests under way, which may still send them.
+    open: u64,
+    /// The same of each job.
+    of_jobs: Vec<u64>,
+}
+
+impl MemberTime {
+    /// A client's request begins; returns how many of its requests to members are to be paid for now.
+    fn begin(&mut self, job: usize, planned: u64) -> u64 {
+        let credit = self.paid.saturating_sub(self.open).min(planned);
+        self.of_jobs.resize(self.of_jobs.len().max(job + 1), 0);
+        self.of_jobs[job] = planned;
+        self.open += planned;
+        self.paid += planned - credit;
+        planned - credit
+    }
+
+    fn end(&mut self, job: usize) {
+        if let Some(planned) = self.of_jobs.get_mut(job) {
+            self.open -= std::mem::take(planned);
+        }
+    }
+
+    /// The array has sent so many; returns how many of them are not paid for.
+    fn sent(&mut self, requests: u64) -> u64 {
+        let unpaid = requests.saturating_sub(self.paid);
+        self.paid = self.paid.saturating_sub(requests);
+        unpaid
+    }
 }
 
 /// Writes that are acknowledged and not yet on the members.
@@ -194,6 +239,7 @@ impl Rig {
             now: 0,
             serial: [Station::default(); 2],
             ceilings: [Station::default(); 4],
+            members: MemberTime::default(),
             jobs: Slab::new(),
             calendar: Calendar::default(),
             cache: Cache::default(),
@@ -260,17 +306,34 @@ impl Rig {
         (self.layout.columns() * self.layout.level.spans()) as u64 * self.layout.strip_sectors
     }
 
+    /// Requests to members that a client's request needs by its level.
+    fn planned(&self, ask: &Ask) -> u64 {
+        let steps = match ask.kind {
+            Kind::Read => steps::read(&self.layout, ask, |first, _, _| first),
+            Kind::Write { .. } => steps::write(&self.layout, ask),
+            Kind::Trim | Kind::Flush => return 1,
+        };
+        (steps.reads.len() + steps.last.len()).max(1) as u64
+    }
+
+    /// Charges the processor for what the array has sent and nobody paid for.
+    fn charge_members(&mut self, now: Nanos) {
+        if self.platform.member_ns == 0 {
+            return;
+        }
+        let unpaid = self.members.sent(self.array.take_requests());
+        if unpaid > 0 {
+            self.serial[usize::from(self.platform.controller_ns > 0)].serve(now, self.platform.member_ns * unpaid);
+        }
+    }
+
     /// The time at which a request has passed the platform's serial part and the ceilings of its kind of work.
-    fn pass_platform(&mut self, now: Nanos, ask: &Ask) -> Nanos {
+    fn pass_platform(&mut self, now: Nanos, job: usize, ask: &Ask) -> Nanos {
         let level = self.layout.level;
         let (mirror, parity) = (level.copies() > 1, level.parities() > 0);
+        // The first is part of the time of each request.
+        let further = if self.platform.member_ns > 0 { self.members.begin(job, self.planned(ask)).saturating_sub(1) } else { 0 };
         let platform = &self.platform;
-        let touched = match ask.is_write() {
-            _ if ask.kind == Kind::Flush => 1,
-            true if mirror => level.copies(),
-            true if parity => 2 * (1 + level.parities()),
-            _ => 1,
-        };
         let mirrored = match (mirror, ask.kind) {
             (true, Kind::Read) => platform.mirror_read_ns,
             (true, Kind::Write { .. }) => platform.mirror_write_ns,
@@ -278,7 +341,7 @@ impl Rig {
         };
         // If there is no controller the host does its work.
         let logged = if parity && ask.is_write() { platform.log_ns + platform.parity_write_ns } else { 0 };
-        let raid = mirrored + logged + platform.member_ns * (touched as u64 - 1);
+        let raid = mirrored + logged + platform.member_ns * further;
         let (host, controller) = match platform.controller_ns {
             0 => (platform.serial_ns + raid, 0),
             own => (platform.serial_ns, own + raid),
@@ -303,6 +366,7 @@ impl Rig {
     }
 
     fn end(&mut self, now: Nanos, index: usize, ended: &mut Vec<Tag>) {
+        self.members.end(index);
         match self.jobs.remove(index) {
             Ok(ask) => ended.push(ask.tag),
             Err(cached_bytes) => {
@@ -399,8 +463,8 @@ impl Model for Rig {
     }
 
     fn submit(&mut self, now: Nanos, ask: Ask) {
-        let at = self.pass_platform(now, &ask);
         let index = self.jobs.insert(Ok(ask));
+        let at = self.pass_platform(now, index, &ask);
         self.calendar.add(at, Event::Begin(index));
     }
 
@@ -432,6 +496,7 @@ impl Model for Rig {
                     Event::Done(index) => self.end(self.now, index, ended),
                 }
             }
+            self.charge_members(self.now);
             if !ended.is_empty() {
                 until = self.now;
             }

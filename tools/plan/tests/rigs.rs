@@ -279,6 +279,39 @@ fn a_threads_time_for_a_read_is_outside_of_its_latency() {
     assert_eq!(reads(&slow, Level::Raid0), reads(&PlatformConfig::default(), Level::Raid0));
 }
 
+/// Goal: the processor pays for each request to a member that the array sends. Method: a processor so slow that it alone decides; it needs as long for a
+/// client's request as for one to a member.
+#[test]
+fn the_processor_pays_for_what_the_array_sends() {
+    const EACH_NS: f64 = 50_000.0;
+    let platform = PlatformConfig { serial_ns: 50_000, member_ns: 50_000, ..PlatformConfig::default() };
+    let drive = profile::drive("p4510").expect("there is such a drive").config;
+    let made = |condition, level: Level, members: usize| {
+        Rig::in_condition(condition, platform.clone(), &vec![drive.clone(); members], level, 64 << 10, 1)
+            .expect("there is such an array")
+    };
+    let requests = |mut array: Rig, block_kib: u64, read_share: f64, depth: u32| {
+        let load =
+            Load { block_bytes: block_kib << 10, warm_up: 1_000, requests: 4_000, ..Load::random(&array, depth, read_share) };
+        1e9 / run(&mut array, &load).iops / EACH_NS
+    };
+    let optimal = |level, members| made(Condition::Optimal, level, members);
+    near(requests(optimal(Level::Raid0, 4), 4, 1.0, 8), 1.0, 0.02, "a read of a strip");
+    near(requests(optimal(Level::Raid0, 4), 128, 1.0, 8), 2.0, 0.02, "a read across two strips");
+    near(requests(optimal(Level::Raid10, 4), 4, 0.0, 8), 2.0, 0.02, "a write of two copies");
+    near(requests(optimal(RAID5, 5), 4, 0.0, 8), 4.0, 0.03, "data and parity, read and written");
+    near(requests(optimal(RAID5, 5), 256, 0.0, 8), 5.0, 0.03, "a whole stripe");
+    // A quarter of the strips is missing: the other three are read for each.
+    near(requests(made(Condition::Degraded, RAID5, 4), 4, 1.0, 8), 1.5, 0.05, "a degraded read");
+    let alone = requests(optimal(RAID5, 5), 4, 0.0, 1);
+    assert!(alone > 4.0, "the latency of a single write has their time: {alone:.2}");
+    // Writes of 64 KiB in order, of which many become whole stripes: 5 requests for four of them instead of 16.
+    let mut array = optimal(RAID5, 5);
+    let load = Load { warm_up: 1_000, requests: 4_000, ..Load::sequential(&array, 64, 64 << 10, 0.0) };
+    let each = 1e9 / run(&mut array, &load).iops / EACH_NS;
+    assert!((1.25..3.0).contains(&each), "{each:.2} requests for each write");
+}
+
 #[test]
 fn small_random_reads_of_mirrors_use_both_copies() {
     let speed = |level: Level, members: usize| {

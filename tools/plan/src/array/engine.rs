@@ -37,6 +37,10 @@ struct Shared {
     ended: RefCell<Vec<VecDeque<Tag>>>,
     /// All of `ended` together.
     ended_count: Cell<usize>,
+    /// Where the members' data begin: superblocks, bitmap and write log lie before.
+    data_start_sector: Cell<u64>,
+    /// Requests to the members' data since they were last asked for.
+    requests: Cell<u64>,
 }
 
 /// One drive of the backplane.
@@ -52,6 +56,8 @@ impl Model for Slot {
     }
 
     fn submit(&mut self, now: Nanos, ask: Ask) {
+        let of_data = ask.kind == Kind::Flush || ask.start_sector >= self.shared.data_start_sector.get();
+        self.shared.requests.update(|count| count + u64::from(of_data));
         self.shared.backplane.borrow_mut().submit(now.max(self.shared.now.get()), self.index, ask);
     }
 
@@ -170,7 +176,8 @@ impl EngineArray {
         let redundant = layout.level.copies() > 1 || layout.level.parities() > 0;
         assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
-        let shared = Rc::new(Shared { backplane, now: Cell::new(0), ended, ended_count: Cell::new(0) });
+        let [now, data_start_sector, requests] = [0, 0, 0].map(Cell::new);
+        let shared = Rc::new(Shared { backplane, now, ended, ended_count: Cell::new(0), data_start_sector, requests });
         let member = |(index, drive): (usize, &DriveConfig)| {
             let slot = Slot { shared: Rc::clone(&shared), index, size_sectors: layout.member_sectors };
             Box::new(Modelled::new(slot, drive.has_volatile_cache(), drive.is_rotational())) as Box<dyn BlockDevice>
@@ -208,8 +215,13 @@ impl EngineArray {
             if condition == Condition::Rebuilding {
                 own.append(&mut spares);
             }
-            let made = if platform.metadata { with_metadata } else { without };
-            let array = made(level, strip, condition, own)?;
+            let array = if platform.metadata {
+                let (array, data_start_sector) = with_metadata(level, strip, condition, own)?;
+                shared.data_start_sector.set(data_start_sector);
+                array
+            } else {
+                without(level, strip, condition, own)?
+            };
             array.set_hedging(platform.hedges_reads);
             lower.push(array);
         }
@@ -228,6 +240,11 @@ impl EngineArray {
             }
         };
         Ok(made(device, Some(first)))
+    }
+
+    /// Requests to the members' data since this was last asked for, whatever caused them. Metadata are not among them.
+    pub fn take_requests(&mut self) -> u64 {
+        self.shared.requests.take()
     }
 
     /// Holds a rebuild to so many sectors of each member a second, whatever clients feel.
@@ -273,13 +290,13 @@ impl Bound {
     }
 }
 
-/// An array as `stria create` makes it, and as it starts then.
+/// An array as `stria create` makes it, and as it starts then; and where its members' data begin.
 fn with_metadata(
     level: stria_array::Level,
     strip_sectors: u64,
     condition: Condition,
     mut members: Vec<Box<dyn BlockDevice>>,
-) -> Result<Bound, String> {
+) -> Result<(Bound, u64), String> {
     let spares = usize::from(condition == Condition::Rebuilding);
     let created = Created {
         drive_sectors: members.iter().map(|member| member.limits().size_sectors).min().unwrap_or(0),
@@ -296,7 +313,9 @@ fn with_metadata(
     }
     // Members are equal, so it does not matter which of them a handle gets.
     members.truncate(start.drives.len());
-    Ok(Bound::Recorded(ArrayDevice::new(&start.config, members, start.recorder, UNIX_SECONDS)))
+    let first = start.config.slots.iter().find_map(|slot| slot.member.as_ref());
+    let data_start_sector = first.map_or(0, |member| member.data_start_sector.get());
+    Ok((Bound::Recorded(ArrayDevice::new(&start.config, members, start.recorder, UNIX_SECONDS)), data_start_sector))
 }
 
 /// An array without metadata, over consistent members.
@@ -418,6 +437,10 @@ pub fn over(
     metadata: bool,
     members: Vec<Box<dyn BlockDevice>>,
 ) -> Result<Box<dyn BlockDevice>, String> {
-    let made = if metadata { with_metadata } else { without };
-    made(level, strip_sectors, Condition::Optimal, members).map(Bound::device)
+    let array = if metadata {
+        with_metadata(level, strip_sectors, Condition::Optimal, members)?.0
+    } else {
+        without(level, strip_sectors, Condition::Optimal, members)?
+    };
+    Ok(array.device())
 }

@@ -48,6 +48,8 @@ pub struct Stepped {
     /// Writes that wait for the one before.
     queue: VecDeque<usize>,
     ended: Vec<(usize, Tag)>,
+    /// Requests to members since they were last asked for.
+    requests: u64,
 }
 
 impl Stepped {
@@ -63,7 +65,13 @@ impl Stepped {
             locks: HashMap::new(),
             queue: VecDeque::new(),
             ended: Vec::new(),
+            requests: 0,
         }
+    }
+
+    /// Requests to members since this was last asked for.
+    pub fn take_requests(&mut self) -> u64 {
+        std::mem::take(&mut self.requests)
     }
 
     /// Starts a write once it has the locks of its stripes, which it takes all at once; on levels without parity at once.
@@ -117,6 +125,7 @@ impl Stepped {
 
     fn issue(&mut self, now: Nanos, index: usize, asks: &[MemberAsk]) {
         self.jobs[index].left = asks.len();
+        self.requests += asks.len() as u64;
         for &(member, ask) in asks {
             self.backplane.borrow_mut().submit(now, member, Ask { tag: index as Tag, ..ask });
         }
