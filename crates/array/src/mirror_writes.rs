@@ -1,7 +1,7 @@
 //! Writes on RAID 1 and 10 under way.
 
 use crate::task::Crew;
-use crate::{ArraySector, MemberId, MemberSector};
+use crate::{ArraySector, MemberId};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -17,8 +17,7 @@ pub(crate) struct CopiesWrite {
     pub lock: usize,
     /// Copies that are still being written.
     pub pending: usize,
-    /// Of copies that were not taken: the member, the first sector there, and the error.
-    pub failures: SmallVec<[(MemberId, MemberSector, Result<(), IoError>); 1]>,
+    pub failures: SmallVec<[(MemberId, Result<(), IoError>); 1]>,
     /// The client's operation.
     pub operation: Operation,
 }
@@ -58,18 +57,12 @@ impl MirrorWrites {
 
     /// A copy has ended. Returns the write if it was the last.
     #[inline]
-    pub fn copy_ended(
-        &self,
-        key: usize,
-        member: MemberId,
-        start_sector: MemberSector,
-        result: Result<(), IoError>,
-    ) -> Option<CopiesWrite> {
+    pub fn copy_ended(&self, key: usize, member: MemberId, result: Result<(), IoError>) -> Option<CopiesWrite> {
         let mut writes = self.straight.borrow_mut();
         let write = &mut writes[key];
         write.pending -= 1;
         if result.is_err() {
-            write.failures.push((member, start_sector, result));
+            write.failures.push((member, result));
         }
         (write.pending == 0).then(|| writes.remove(key))
     }

@@ -113,7 +113,7 @@ impl Core {
                 in_flight.remove(completion.tag as usize);
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
-                let Some(write) = self.mirror_writes.copy_ended(write, member, start_sector, Ok(())) else { return Fate::Spent };
+                let Some(write) = self.mirror_writes.copy_ended(write, member, Ok(())) else { return Fate::Spent };
                 self.write_ended(&sync_of_array(&write.range));
                 *completion = self.end_copies(write, Ok(()));
                 Fate::Client
@@ -215,8 +215,7 @@ impl Core {
         match waiting {
             Waiting::Race { .. } | Waiting::Abandoned => unreachable!("it was just decided"),
             Waiting::Copy { write } => {
-                let ended = self.mirror_writes.copy_ended(write, member, start_sector, completion.result);
-                ended.map_or(Then::Nothing, Then::Finish)
+                self.mirror_writes.copy_ended(write, member, completion.result).map_or(Then::Nothing, Then::Finish)
             }
             Waiting::Straight { write, index } => {
                 let brought = match completion.operation {

@@ -2,11 +2,11 @@
 //! superblocks are dirty and bits set.
 
 use super::{finish, send, targets};
-use crate::address::{Sectors, sync_of_array};
+use crate::address::sync_of_array;
 use crate::core::Core;
 use crate::member_requests::Waiting;
 use crate::mirror_writes::CopiesWrite;
-use crate::{ArraySector, MemberId};
+use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use stria_block::{Operation, Request};
@@ -44,8 +44,9 @@ pub(super) fn begin(core: &Core, request: &mut Request, to_member: &mut impl FnM
 
 /// Ends a write that a member failed, or during which one was dropped.
 pub(crate) async fn end(core: Rc<Core>, write: CopiesWrite) {
-    let sectors = write.range.sectors();
-    let failures = write.failures.iter().map(|(member, start, result)| (*member, start.run(sectors), result));
+    // It is one run of copies, so a member that failed took nothing of it. Rows kept for each would cost every write.
+    let all = MemberSector::ZERO..MemberSector::new(u64::MAX);
+    let failures = write.failures.iter().map(|(member, result)| (*member, all.clone(), result));
     let result = finish(&core, &write.range, failures).await;
     core.done(core.end_copies(write, result));
 }
