@@ -128,7 +128,7 @@ impl Case {
         self.push(index, claim.into(), found, left <= factor * right);
     }
 
-    /// Adds a part of a sentence: `left` is below `factor` times `right`, by more than [`STRICT`].
+    /// Adds a part of a sentence: `left` is below `factor` times `right`, by more than one hundredth.
     pub fn below(&mut self, index: usize, claim: impl Into<String>, left: f64, factor: f64, right: f64) {
         let factor = factor * (1.0 - STRICT);
         let found = format!("{} < {factor} x {}", short(left), short(right));
