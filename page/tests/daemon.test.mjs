@@ -216,7 +216,7 @@ test("settings change, a drive of the pool takes a lost one's place, and what ot
     await headline(page, "All is well.");
     const go = async (place) => {
       await page.goto(`${page.url().split("#")[0]}#/${place}`);
-      await page.locator("h1", { hasText: { "arrays/tank": "tank", drives: "Drives", arrays: "Arrays" }[place] }).waitFor();
+      await page.locator("h1", { hasText: { "arrays/tank": "tank", drives: "Drives", arrays: "Arrays", settings: "Settings" }[place] }).waitFor();
     };
     const do_it = async () => {
       await press(page, "Do it");
@@ -246,6 +246,15 @@ test("settings change, a drive of the pool takes a lost one's place, and what ot
     await page.getByRole("link", { name: "archive" }).waitFor();
     assert.equal(await page.getByRole("heading", { name: "Left by others" }).count(), 0);
     assert.equal(machine.status("archive").health, "optimal");
+
+    await go("settings");
+    const form = page.locator("form.schedules");
+    const scrubs = form.getByRole("combobox", { name: "Scrub all arrays" });
+    await scrubs.waitFor();
+    assert.notEqual(await scrubs.inputValue(), "own");
+    await scrubs.selectOption("quarterly");
+    await form.getByRole("button", { name: "Save and apply" }).click();
+    await until("the schedule in the configuration", () => readFileSync(machine.env.STRIA_CONFIG, "utf8").includes('scrub = "quarterly"'));
   });
 });
 
