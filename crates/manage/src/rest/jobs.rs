@@ -102,16 +102,13 @@ impl Kept {
 }
 
 fn load(file: &Path) -> VecDeque<Job> {
-    match fs::read(file).map(|text| serde_json::from_slice::<VecDeque<serde_json::Value>>(&text)) {
+    match fs::read(file).and_then(|text| Ok(serde_json::from_slice::<VecDeque<serde_json::Value>>(&text)?)) {
         // A job of another version, with an action that is unknown here, is left out.
-        Ok(Ok(jobs)) => jobs.into_iter().filter_map(|job| serde_json::from_value(job).ok()).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => VecDeque::new(),
-        Ok(Err(error)) => {
-            tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display());
-            VecDeque::new()
-        }
+        Ok(jobs) => jobs.into_iter().filter_map(|job| serde_json::from_value(job).ok()).collect(),
         Err(error) => {
-            tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display());
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!("{} cannot be read ({error}): the list of jobs begins anew", file.display());
+            }
             VecDeque::new()
         }
     }
