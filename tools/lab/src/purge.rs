@@ -56,11 +56,10 @@ pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), Strin
         }
     }
     let nvme = Path::new("nvme");
-    let mut whole_nvme = whole_nvme;
-    if let Err(words) = if whole_nvme { only_namespace(Path::new("/sys/class/block"), &name, nvme, path) } else { Ok(()) } {
-        whole_nvme = false;
-        purged.tried.push(format!("nvme format and sanitize: {words}"));
-    }
+    let may_erase_all = whole_nvme
+        && only_namespace(Path::new("/sys/class/block"), &name, nvme, path)
+            .inspect_err(|words| purged.tried.push(format!("nvme format and sanitize: {words}")))
+            .is_ok();
     let mut attempt = |what: &str, program: &str, words: &[&str]| match Command::new(program).args(words).arg(device).output() {
         Ok(output) if output.status.success() => {
             purged.by = what.into();
@@ -76,8 +75,8 @@ pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), Strin
             false
         }
     };
-    let done = (whole_nvme && attempt("nvme format", "nvme", &["format", "--force", "--ses=1"]))
-        || (whole_nvme && attempt("nvme sanitize", "nvme", &["sanitize", "--sanact=start-block-erase"]) && sanitized(path))
+    let done = (may_erase_all && attempt("nvme format", "nvme", &["format", "--force", "--ses=1"]))
+        || (may_erase_all && attempt("nvme sanitize", "nvme", &["sanitize", "--sanact=start-block-erase"]) && sanitized(path))
         || attempt("blkdiscard", "blkdiscard", &["--force"]);
     if !done {
         overwrite()?;
