@@ -35,7 +35,7 @@ const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
 /// The pause between two checks whether a program has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The name of the channel that reaches only those who read the journal.
+/// The name of the journal's channel. Its messages reach only people who read the journal.
 pub const JOURNAL: &str = "journal";
 
 /// A channel.

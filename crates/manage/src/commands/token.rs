@@ -24,7 +24,7 @@ use stria_terminal::output::{print, print_json, say};
 pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
     let path = Config::read(&config::path(command.config.config.as_deref()))?.api.tokens;
     // From before the file is read until it is written: another command's change must not be lost, least of all a removal.
-    let held = match &command.action {
+    let _held = match &command.action {
         TokenAction::List => None,
         TokenAction::Create { .. } | TokenAction::Remove { .. } => Some(Replacement::open(&path)?),
     };
@@ -56,7 +56,6 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
             };
             lines.push(TokenLine { name: name.clone(), role, proof: proof.clone() });
             write(&path, &lines)?;
-            drop(held);
             say(
                 json,
                 || token.clone().unwrap_or_else(|| proof.clone()),
@@ -84,7 +83,6 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
                 return Err(Failure::Failed(format!("there is no token {name}: `stria token list` shows all")));
             }
             write(&path, &lines)?;
-            drop(held);
             say(json, || format!("token {name} is removed"), || json!({"removed": name}));
         }
     }

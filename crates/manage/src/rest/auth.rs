@@ -309,7 +309,7 @@ impl Guard {
         })
     }
 
-    /// Who calls. A page that asks `by_itself` does not show that somebody is there: its session stays as idle as it was.
+    /// The caller. A request that the page makes `by_itself` is no use of its session.
     ///
     /// # Errors
     /// That nobody is known, or that too many wrong tokens came from there.

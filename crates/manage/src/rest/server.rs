@@ -402,7 +402,7 @@ fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
     Err(ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json"))
 }
 
-/// Carries out a request and its record, also if the client leaves before the answer: hyper drops what it waits for then.
+/// Carries out a request and writes its record, also if the client leaves before the answer. Without this, hyper would drop both then.
 async fn to_the_end(work: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
     let failed =
         || ApiError::new(ApiErrorKind::Failed, "the daemon failed at this request: its log has the reason").into_response();
