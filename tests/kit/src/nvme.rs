@@ -5,8 +5,8 @@
 
 use crate::{SetUp, project, scratch};
 use std::fs::{self, File};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Set in the environment of a test that runs in the guest.
 const IN_GUEST: &str = "STRIA_TEST_IN_GUEST";
@@ -111,45 +111,113 @@ pub fn run(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], scri
 /// # Panics
 /// When the script fails, with all it said.
 pub fn run_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&str], script: &str) -> String {
+    run_with(kernel, name, &[], programs, &beside(sockets), &[script.to_owned()])
+}
+
+/// A guest that runs beside its test.
+pub struct Guest {
+    child: Child,
+    folder: PathBuf,
+}
+
+/// Starts a script in a guest as `run_beside` does. When the guest reboots, the script runs again.
+pub fn start_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&str], script: &str) -> Guest {
+    let folder = folder(name);
+    let options = [beside(sockets), vec!["--may-reboot".into()]].concat();
+    let mut command = command(kernel, &folder, &[], programs, &options, script);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Guest { child: command.spawn().expect("nvme-guest starts"), folder }
+}
+
+impl Guest {
+    /// Ends QEMU by `kill -9`, whatever it does.
+    pub fn kill(mut self) {
+        // QEMU ends with nvme-guest, which tidies up.
+        let sent = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill is everywhere");
+        self.child.wait().expect("it is ours");
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
+    /// True when it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_some()
+    }
+
+    /// Waits for its end. Returns its standard output.
+    ///
+    /// # Panics
+    /// When the script failed, with all it said.
+    pub fn ended(self) -> String {
+        let output = self.child.wait_with_output().expect("it is ours");
+        let _ = fs::remove_dir_all(&self.folder);
+        printed(&output)
+    }
+}
+
+/// Options of a guest with the disks of these servers.
+fn beside(sockets: &[&Path]) -> Vec<String> {
     let sockets = sockets.iter().flat_map(|socket| ["--vhost-user".into(), socket.display().to_string()]);
-    let options: Vec<String> = sockets.chain(TWO_PROCESSORS.map(str::to_owned)).collect();
-    run_with(kernel, name, &[], programs, &options, &[script.to_owned()])
+    sockets.chain(TWO_PROCESSORS.map(str::to_owned)).collect()
+}
+
+/// An empty folder in memory: a disk that stands still would look like drives that do.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("scratch folder");
+    folder
+}
+
+/// What runs a script in a guest. The first of its programs is the test.
+fn command(kernel: Kernel, folder: &Path, images: &[String], programs: &[&str], options: &[String], script: &str) -> Command {
+    let own = std::env::current_exe().expect("a test is a program");
+    let programs = &[&[own.to_str().expect("a plain path")], programs].concat()[..];
+    let mut command = Command::new(project("tests/nvme/nvme-guest"));
+    command.args(["run", "--kernel", kernel.version]).args(options);
+    for (option, values) in [("--module", kernel.modules), ("--program", programs)] {
+        command.args(values.iter().flat_map(|value| [option, value]));
+    }
+    command.args(images.iter().flat_map(|image| ["--drive", image]));
+    let script_file = folder.join("script.sh");
+    fs::write(&script_file, script).expect("script");
+    command.arg("--").arg(&script_file);
+    command
+}
+
+/// The standard output of a guest.
+///
+/// # Panics
+/// When its script failed, with all it said.
+fn printed(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "the guest's script failed with {}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
+        output.status
+    );
+    stdout
 }
 
 /// Runs each script in a boot of its own, with the drives in turned order each time. Returns their standard outputs together.
 fn run_with(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], options: &[String], scripts: &[String]) -> String {
-    // In memory: a disk that stands still would look like drives that do.
-    let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("scratch folder");
+    let folder = folder(name);
     let image = |(index, drive): (usize, &Drive)| {
         let image = folder.join(format!("drive{index}.img"));
         File::create(&image).and_then(|file| file.set_len(drive.bytes)).expect("sparse image");
         format!("{}{}", image.display(), drive.options)
     };
     let mut images: Vec<String> = drives.iter().enumerate().map(image).collect();
-    let own = std::env::current_exe().expect("a test is a program");
-    let programs = &[&[own.to_str().expect("a plain path")], programs].concat()[..];
-    let script_file = folder.join("script.sh");
-    let mut printed = String::new();
+    let mut all = String::new();
     for script in scripts {
-        let mut command = Command::new(project("tests/nvme/nvme-guest"));
-        command.args(["run", "--kernel", kernel.version]).args(options);
-        for (option, values) in [("--module", kernel.modules), ("--program", programs)] {
-            command.args(values.iter().flat_map(|value| [option, value]));
-        }
-        command.args(images.iter().flat_map(|image| ["--drive", image]));
-        fs::write(&script_file, script).expect("script");
-        let output = command.arg("--").arg(&script_file).output().expect("nvme-guest starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let output = command(kernel, &folder, &images, programs, options, script).output().expect("nvme-guest starts");
         if !output.status.success() {
             let _ = fs::remove_dir_all(&folder);
-            panic!("the guest's script failed with {}\n--- stdout\n{stdout}\n--- stderr\n{stderr}", output.status);
         }
-        printed += &stdout;
+        all += &printed(&output);
         images.reverse();
     }
     // A leftover is only untidy.
     let _ = fs::remove_dir_all(&folder);
-    printed
+    all
 }

@@ -208,3 +208,105 @@ fn a_virtual_machine_writes_on_while_its_server_is_killed() {
     disk.place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
 }
+
+/// Three boots on one disk. The last block says which one is next. The first boot ends by a reset under load, and the second goes on
+/// until its QEMU is killed.
+const BOOTS: &str = r#"
+fio=$P1; mke2fs=$P2; e2fsck=$P3
+last=$(($(cat /sys/block/vda/size) / 8 - 1))
+boot=$(dd if=$V0 bs=4096 skip=$last count=1 2>/dev/null | tr -d '\0')
+next() { printf %s $1 | dd of=$V0 bs=4096 seek=$last count=1 conv=sync,fsync 2>/dev/null; }
+letters() { for letter in a b c d e f g h; do yes $letter$1 | head -c 300000; done; }
+load() { # NAME FLAG…
+    name=$1
+    shift
+    $fio --name=$name --directory=/mnt --size=8M --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 \
+         --verify=crc32c --verify_fatal=1 --output=/tmp/$name "$@" || { cat /tmp/$name; exit 1; }
+}
+under_way() { # so much more is written
+    begin=$(awk '{ print $7 }' /sys/block/vda/stat)
+    until [ $(awk '{ print $7 }' /sys/block/vda/stat) -gt $((begin + 2048)) ]; do sleep 0.1; done
+}
+case $boot in
+"")
+    $mke2fs -q -t ext4 $V0 $(($last * 4 - 64))k
+    mount -t ext4 $V0 /mnt
+    letters 1 >/mnt/letters
+    sync
+    next 2
+    load first --time_based --runtime=600 &
+    under_way
+    echo the first boot ends
+    echo b >/proc/sysrq-trigger
+    sleep 60 ;;
+2)
+    mount -t ext4 $V0 /mnt
+    letters 1 | cmp - /mnt/letters
+    letters 2 >/mnt/more
+    sync
+    load second --time_based --runtime=600 &
+    under_way
+    next 3
+    wait ;;
+3)
+    mount -t ext4 $V0 /mnt
+    letters 1 | cmp - /mnt/letters
+    letters 2 | cmp - /mnt/more
+    load third --loops=6
+    umount /mnt
+    $e2fsck -fn $V0
+    next 4
+    echo all is well ;;
+esac
+"#;
+
+#[test]
+fn a_virtual_machine_finds_its_disk_after_a_reset_and_after_the_death_of_qemu() {
+    if !nvme::wanted() {
+        return;
+    }
+    let disk = Disk::new(64 << 20, &["--assume-clean"]);
+    let mut serve = disk.serve(&[]);
+    let size_bytes = disk.place.status("tank")["size_bytes"].as_u64().expect("a size");
+    let programs = ["/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/e2fsck"];
+    let kernel = nvme::Kernel { version: "6.12", modules: &["virtio_blk"] };
+    let start = || nvme::start_beside(kernel, "vhost-user-boots", &[&disk.socket], &programs, BOOTS);
+    // The machine, and how much it has written to the present server without an error.
+    let machine = || {
+        let status = disk.place.status("tank");
+        let clients = status["clients"].as_array().expect("a list").clone();
+        let machine =
+            clients.into_iter().find(|client| client["peer"].as_str().is_some_and(|peer| peer.contains("vhost-user")))?;
+        assert_eq!(machine["errors"], 0, "{status:#}");
+        machine["written_bytes"].as_u64()
+    };
+
+    // A reset, with requests in its rings: the same server and the same connection serve the next boot.
+    let mut guest = start();
+    let mut reader = serve.client("tank");
+    guest::wait_until("the second boot", || {
+        if guest.has_ended() {
+            panic!("{}", std::mem::replace(&mut guest, start()).ended());
+        }
+        reader.read(size_bytes - 4096, 1).expect("it is served") == b"3"
+    });
+    drop(reader);
+    // Then QEMU dies, and another one has the disk.
+    guest.kill();
+    guest::wait_until("the end of the machine", || machine().is_none());
+    let mut guest = start();
+    guest::wait_until("the third boot", || machine().is_some_and(|written| written > 1 << 20));
+    // Two deaths of servers in a row: the second one has what the first one left, and little time to do it.
+    for _ in 0..2 {
+        serve.kill();
+        serve = disk.serve(&[]);
+        guest::wait_until("the machine", || machine().is_some());
+    }
+    assert!(!guest.has_ended(), "servers are killed under load");
+    let output = guest.ended();
+    assert!(output.contains("all is well"), "{output}");
+    assert_eq!(serve.client("tank").read(size_bytes - 4096, 1).expect("it is served"), b"4");
+    disk.place.ok(&["scrub", "tank", "--wait"]);
+    disk.place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+}
