@@ -57,7 +57,7 @@ setup:
 oracle: setup
 	$(CARGO) test --locked -p stria-format -p stria-host -- --ignored --nocapture
 
-# The recipes of docs/recipes, with the real LVM, DRBD, NVMe target and Ceph: some six minutes. What is named: make recipes RECIPES=lvm.
+# The recipes of docs/recipes, with the real LVM, DRBD, NVMe target and Ceph: some ten minutes. What is named: make recipes RECIPES=lvm.
 recipes:
 	scripts/setup recipes
 	$(CARGO) build --locked -p stria-manage
