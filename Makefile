@@ -44,7 +44,6 @@ check: lint
 test: setup lint
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	CARGO=$(CARGO) scripts/run-tests
-	bench/instructions/check
 
 lint:
 	$(CARGO) fmt --all --check
@@ -67,7 +66,7 @@ recipes:
 boot-trial:
 	scripts/setup test
 	$(CARGO) build --locked -p stria-manage
-	tests/boot/run --package "$$(COMPRESSION=gzip packaging/deb/make target/debug target/deb-debug)" $(CASES)
+	package=$$(COMPRESSION=gzip packaging/deb/make target/debug target/deb-debug) && tests/boot/run --package "$$package" $(CASES)
 
 # How fast, beside bare members and peers: tables under bench/results. What is named: make bench TABLES="levels nbd".
 bench: build
