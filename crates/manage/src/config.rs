@@ -309,12 +309,12 @@ impl Config {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn check(path: &Path) -> Result<(Option<Self>, Vec<Fault>), Failure> {
+    pub fn check(path: &Path, alone: bool) -> Result<(Option<Self>, Vec<Fault>), Failure> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))?,
         };
-        Ok(Self::check_text(&text))
+        Ok(if alone { faults::of_text(&text) } else { Self::check_text(&text) })
     }
 
     /// The same of a text.

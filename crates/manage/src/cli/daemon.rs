@@ -139,8 +139,12 @@ pub struct ConfigCommand {
 /// An action on the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Check the configuration: every key, and the files that it names.
-    Check,
+    /// Check the configuration: every key, and the files, groups and addresses that it names.
+    Check {
+        /// Check the file alone: faults that keep the daemon from starting. Without what the file names, it starts.
+        #[arg(long)]
+        alone: bool,
+    },
     /// Show the arrays that belong to Stria, and how they are served.
     Show,
     /// Succeed if the array or span with this UUID belongs to Stria. udev's rule runs this command.

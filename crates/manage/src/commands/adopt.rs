@@ -89,17 +89,17 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
         return Ok(u8::from(!is_owned && !udev));
     }
     match &command.action {
-        cli::ConfigAction::Check => return check(&path, json),
+        cli::ConfigAction::Check { alone } => return check(&path, *alone, json),
         cli::ConfigAction::Show => show(&Config::read(&path)?, json),
         cli::ConfigAction::Owns { .. } => unreachable!("it is answered above"),
     }
     Ok(0)
 }
 
-/// Lists every fault of the configuration, and of the files and groups that it names. The exit code: 1 if there is any.
-fn check(path: &Path, json: bool) -> Result<u8, Failure> {
-    let (config, mut faults) = Config::check(path)?;
-    let tokens = config.as_ref().map(|config| read_tokens(&config.api.tokens));
+/// Lists every fault of the configuration and, unless `alone`, of the files and groups that it names. The exit code: 1 if there is any.
+fn check(path: &Path, alone: bool, json: bool) -> Result<u8, Failure> {
+    let (config, mut faults) = Config::check(path, alone)?;
+    let tokens = config.as_ref().filter(|_| !alone).map(|config| read_tokens(&config.api.tokens));
     faults.extend(tokens.and_then(Result::err).map(|text| Fault { line: None, text }));
     let shown = path.display();
     if !faults.is_empty() {
