@@ -29,6 +29,8 @@ const WATCHER: &str = "STRIA_ATTACH_WATCHER";
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause between two attempts of a watcher to connect its device again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
+/// The pause between two attempts to find an array that is not served yet.
+const FIND_EVERY: Duration = Duration::from_secs(1);
 /// The time for which Linux alone waits for a server that is gone. It logs each waiting request every second meanwhile.
 const SOON_BACK: Duration = Duration::from_secs(2);
 
@@ -41,9 +43,10 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
         return start_watcher(json);
     }
     log_to_stderr(tracing::Level::INFO);
-    let (client, view) = client::find(command.control.socket.as_deref(), &command.name)?;
+    let (client, view) = find(command)?;
     let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };
     if let (None, Some(path)) = (&command.device, &view.block_device) {
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
         answer(&array, path, "ublk", json, || {
             format!("array \"{}\" is {path} already, made by `serve --ublk`", shown(&array.name))
         });
@@ -85,6 +88,25 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     tracing::info!("array \"{}\" is {path}{}", array.name, if is_adopted { ", and is watched again" } else { "" });
     let watcher = Watcher { device, watch, uuid: view.uuid, control: client, given: command.control.socket.clone() };
     watcher.run(is_adopted)
+}
+
+/// The array. A service manager's unit waits until it is served: its mounts would fail with a first attempt that fails.
+fn find(command: &Attach) -> Result<(Client, ArrayView), Failure> {
+    let may_wait = command.foreground && std::env::var_os("NOTIFY_SOCKET").is_some();
+    let mut reported = String::new();
+    loop {
+        match client::find(command.control.socket.as_deref(), &command.name) {
+            Err(error) if may_wait => {
+                let error = error.to_string();
+                if reported != error {
+                    tracing::info!("waits for array \"{}\": {error}", shown(&command.name));
+                    reported = error;
+                }
+                std::thread::sleep(FIND_EVERY);
+            }
+            found => return found,
+        }
+    }
 }
 
 /// Starts this program again as a watcher, passes on what it answers, and leaves it alone.
@@ -239,7 +261,7 @@ fn leave(index: u32) -> Result<(), Failure> {
         Err(NbdDeviceError::InUse { path, users }) => {
             let path = path.display();
             tracing::warn!(
-                "{path} is in use ({users}), so it is left: without this process it is not connected again until `stria attach` watches it"
+                "{path} is in use ({users}), so it was not removed: nothing connects it again until `stria attach` watches it"
             );
         }
         Err(error) => return Err(failure(error)),

@@ -5,10 +5,11 @@
 
 use crate::support::Place;
 use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
+use crate::support::running::Running;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stria_testkit::nvme;
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
@@ -156,7 +157,7 @@ fn guests_half() {
     wait_until("the end of the device", || !Path::new("/sys/block/nbd7/pid").exists() && watchers().is_empty());
     place.ok(&["stop", "tank"]);
     serve.ended_well();
-    place.run(&["attach", "tank"]).refused(1, &["no answer from the serve"]);
+    place.run(&["attach", "tank"]).refused(1, &["does not answer"]);
 }
 
 #[test]
@@ -177,8 +178,15 @@ fn without_the_driver_the_remedy_is_named() {
     let images = place.images(2, 16 << 20);
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&[&["create", "tank", "--level", "1"], &drives[..]].concat());
-    place.run(&["attach", "tank"]).refused(1, &["no answer from the serve"]);
+    place.run(&["attach", "tank"]).refused(1, &["does not answer"]);
+    // A unit waits for the array, and ends then for want of the driver.
+    let mut unit = place.command(&["attach", "tank", "--foreground"]);
+    let (mut unit, _) = Running::start("attach", unit.env("NOTIFY_SOCKET", place.path("nobody.sock")));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(unit.is_running());
     let serve = place.serve(&drives);
+    let (status, log) = unit.ended();
+    assert!(!status.success() && log.contains("waits for array \"tank\"") && log.contains("modprobe nbd"), "{status}: {log}");
     place.run(&["attach", "tank"]).refused(1, &["modprobe nbd"]);
     place.run(&["attach", "tank", "--foreground"]).refused(1, &["modprobe nbd"]);
     place.run(&["attach", "tank", "--connections", "0"]).refused(2, &["1 to 64"]);

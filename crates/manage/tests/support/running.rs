@@ -43,6 +43,10 @@ impl Running {
         self.child.wait()
     }
 
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_none()
+    }
+
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.wait().expect("it ends");
