@@ -385,7 +385,7 @@ export const catalogue = of({
     "Устраните названную причину, затем остановите массив и запустите его снова.",
   ],
   do_good_file: [
-    "Make the file that is named good, or free the port: the rest follows within seconds.",
+    "Repair or replace the file that is named, or free the port: the rest follows within seconds.",
     "Die genannte Datei in Ordnung bringen oder den Port freigeben: der Rest folgt in Sekunden.",
     "Исправьте названный файл или освободите порт: остальное произойдёт за секунды.",
   ],
@@ -395,12 +395,12 @@ export const catalogue = of({
     "После изменения конфигурации перезагрузите её.",
   ],
   do_good_file_restart: [
-    "Make the file that is named good, then restart the service, which is a pause for clients.",
+    "Repair or replace the file that is named, then restart the service, which is a pause for clients.",
     "Die genannte Datei in Ordnung bringen, dann den Dienst neu starten: für Clients eine Pause.",
     "Исправьте названный файл, затем перезапустите службу: для клиентов это пауза.",
   ],
   do_free_port: [
-    "End the program that has the port, or choose another port and restart the service. A port that is free again is taken within seconds.",
+    "End the program that uses the port, or choose another port and restart the service. A port that is free again is taken within seconds.",
     "Das Programm beenden, das den Port hat, oder einen anderen Port wählen und den Dienst neu starten. Ein freier Port wird in Sekunden genommen.",
     "Завершите программу, занявшую порт, или выберите другой порт и перезапустите службу. Свободный порт будет занят за секунды.",
   ],
@@ -447,7 +447,7 @@ export const catalogue = of({
   not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
   not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
   not_without_tls: [
-    "Do not open the port without TLS in its place: whoever reaches it could read and write.",
+    "Do not open the port without TLS in its place: any client that reaches the port could read and write.",
     "Den Port nicht ersatzweise ohne TLS öffnen: jeder, der ihn erreicht, könnte lesen und schreiben.",
     "Не открывайте вместо этого порт без TLS: любой, кто до него доберётся, сможет читать и писать.",
   ],
@@ -461,7 +461,7 @@ export const catalogue = of({
     "Verbund solange nicht anhalten, Maschine nicht neu starten: die Superblöcke sind älter als der Stand des Verbunds.",
     "Пока не останавливайте массив и не перезагружайте машину: суперблоки старше состояния массива.",
   ],
-  not_leave_paused: ["Do not leave it paused over night.", "Nicht über Nacht ruhen lassen.", "Не оставляйте паузу на ночь."],
+  not_leave_paused: ["Do not leave it paused overnight.", "Nicht über Nacht ruhen lassen.", "Не оставляйте паузу на ночь."],
   not_force_failed: ["Do not create, wipe or force anything on these drives.", "Auf diesen Laufwerken nichts anlegen, löschen oder erzwingen.", "Ничего не создавайте, не стирайте и не форсируйте на этих накопителях."],
   not_fail_silent: [
     "Do not fail any of them: the array cannot do without so many.",
@@ -855,7 +855,7 @@ export const catalogue = of({
   show_older: ["Show older", "Ältere zeigen", "Показать более ранние"],
   older_events: ["Older events: `stria events` on the command line, or narrow the search.", "Ältere Ereignisse: `stria events` auf der Befehlszeile, oder enger suchen.", "Более старые: `stria events` в командной строке или уточните поиск."],
   alarms_standing: ["What stands now", "Was jetzt ansteht", "Действующие"],
-  no_alarm: ["No alarm stands.", "Kein Alarm steht an.", "Действующих оповещений нет."],
+  no_alarm: ["No alarm is open.", "Kein Alarm steht an.", "Действующих оповещений нет."],
   alarm_test: ["Try where alarms go", "Ausprobieren, wohin Alarme gehen", "Проверка доставки"],
   alarm_test_means: ["Sends a test on every channel of the configuration: mail, webhook, program, journal.", "Sendet eine Probe auf jedem Weg der Konfiguration: Mail, Webhook, Programm, Journal.", "Отправляет проверочное сообщение по всем каналам: почта, webhook, программа, журнал."],
   send_test: ["Send a test", "Probe senden", "Отправить проверку"],

@@ -291,7 +291,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
   // The drive of the gap waits to be filled.
   const members = SCENES.rebuilding().arrays[0].view.members;
   const table = [
-    ["paused", resume, { paused: true }, "Array tank has lost a drive, and its rebuild is paused.", ["Resume the array: while it is paused", "Do not leave it paused over night."], "Resume tasks: show the plan"],
+    ["paused", resume, { paused: true }, "Array tank has lost a drive, and its rebuild is paused.", ["Resume the array: while it is paused", "Do not leave it paused overnight."], "Resume tasks: show the plan"],
     ["paused", resume, { paused: true, missing_slots: [], members }, "Array tank has lost a drive, and its rebuild is paused.", ["it goes on where it stopped"], "Resume tasks: show the plan"],
     ["degraded", fail, { missing_slots: [], members }, "Array tank has lost a drive. All data is there.", ["Remove the reason, which the events give. Then fail the new drive"], "Fail a drive: show the plan"],
     ["read_only", { drives: [], reason: "no space" }, { ...whole, unreplayed: "no space", read_only: true }, "Array tank takes no writes.", ["no space", "then stop the array and start it again"], null],
@@ -315,8 +315,8 @@ test("each state has its own way out: paused, read-only, a silent member, severa
 
 test("a fault of the configuration has its own words, by its part", async () => {
   for (const [reason, words] of [
-    ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Make the file that is named good", "without TLS"]],
-    ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that has the port", "Do not silence the alert"]],
+    ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Repair or replace the file that is named", "without TLS"]],
+    ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that uses the port", "Do not silence the alert"]],
     ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "then restart the service", "without TLS"]],
   ]) {
     SCENES.fault = () => ({ ...SCENES.well(), matters: [matter("", "ConfigFault", "critical", { drives: [], reason, remedies: [] })] });
@@ -677,7 +677,7 @@ test("twenty-four drives in four arrays: the worst first, each with its drive", 
 test("a paused rebuild is resumed, a silent member is failed after a look at it, and an array that takes no writes has no button", async () => {
   const orders = { paused: ["Resume tasks: show the plan", { action: "resume", array: "tank" }], member_silent: ["Fail a drive: show the plan", { action: "fail", array: "tank", drive: "/dev/nvme2n1" }] };
   const says = {
-    paused: ["2 h 0 min ago", "any one drive", "S64HNE0T510742", "Resume the rebuild: the spare is ready.", "Do not leave it paused over night."],
+    paused: ["2 h 0 min ago", "any one drive", "S64HNE0T510742", "Resume the rebuild: the spare is ready.", "Do not leave it paused overnight."],
     member_silent: ["3 min ago", "bay 6 of SuperMicro JBOF 1", "S64HNE0T510605", "If it stays silent, fail it: a spare takes over.", "Do not kill the process"],
     read_only: ["6 min ago", "reading the write log failed: I/O error", "then stop the array and start it again", "Do not create, wipe or force anything on these drives."],
   };

@@ -78,7 +78,7 @@ impl Channel {
         if let Some(program) = &config.program {
             let reason = |reason: String| AlarmError { channel: "program", reason };
             if !program.is_absolute() {
-                return Err(reason(format!("{} is no absolute path", program.display())));
+                return Err(reason(format!("{} is not an absolute path", program.display())));
             }
             channels.push(Self::Program(program.clone()));
         }
@@ -95,7 +95,7 @@ impl Channel {
         }
         if let Some(console) = &config.console {
             if !console.is_absolute() {
-                let reason = format!("{} is no absolute path, such as /dev/console", console.display());
+                let reason = format!("{} is not an absolute path, such as /dev/console", console.display());
                 return Err(AlarmError { channel: "console", reason });
             }
             channels.push(Self::Console(console.clone()));
@@ -143,7 +143,7 @@ impl Channel {
 
 impl Mail {
     fn new(config: &MailConfig) -> Result<Self, String> {
-        let address = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("{text} is no address ({error})"));
+        let address = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("{text} is not an address ({error})"));
         let to = config.to.iter().map(|to| address(to)).collect::<Result<Vec<_>, _>>()?;
         if to.is_empty() {
             return Err("no recipient: name an address in `to`".into());
@@ -355,7 +355,9 @@ mod tests {
         let refused = |config: AlarmConfig| Channel::all(&config).err().map(|error| error.to_string()).unwrap_or_default();
         let mail = |mail: MailConfig| refused(AlarmConfig { mail: Some(mail), ..AlarmConfig::default() });
         assert!(mail(MailConfig::default()).contains("no recipient"));
-        assert!(mail(MailConfig { to: vec!["no address".into()], ..MailConfig::default() }).contains("no address is no address"));
+        assert!(
+            mail(MailConfig { to: vec!["no address".into()], ..MailConfig::default() }).contains("no address is not an address")
+        );
         let to = || vec!["root@localhost".to_owned()];
         assert!(mail(MailConfig { to: to(), smtp: Some("mailhost".into()), ..MailConfig::default() }).contains("URL"));
         assert!(refused(AlarmConfig { webhook: Some("example.org".into()), ..AlarmConfig::default() }).contains("no URL"));

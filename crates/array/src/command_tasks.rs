@@ -50,7 +50,9 @@ impl Core {
     /// The name of a member that is in use.
     fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
         match self.state_of(member)? {
-            (MemberState::Failed, name) => Err(Refusal(format!("{name} has failed already; `remove` it"))),
+            (MemberState::Failed, name) => {
+                Err(Refusal(format!("{name} has failed already; `stria remove` takes it off the list")))
+            }
             (_, name) => Ok(name),
         }
     }

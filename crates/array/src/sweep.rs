@@ -246,7 +246,7 @@ impl Sweeper {
 
     pub fn cancel_scrub(&self, core: &Core) {
         if let Some((repair, from, _)) = self.ordered.take() {
-            let reason = format!("cancelled; --from {from}s goes on from there");
+            let reason = format!("cancelled; `stria scrub --from {from}s` resumes it");
             core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason, at_sector: from, goes_on: false });
         }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
@@ -495,10 +495,10 @@ fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     let mut goes_on = !core.run.is_stopping();
     if let SweepKind::Scrub { repair } = kind {
         if sweeper.cancelled.replace(false) {
-            reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
+            reason = format!("cancelled at {percent} %; `stria scrub --from {at}s` resumes it");
             goes_on = false;
         } else if core.run.is_stopping() {
-            reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
+            reason = format!("the array stops, at {percent} %; `stria scrub --from {at}s` resumes it");
         } else {
             sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
         }

@@ -32,7 +32,7 @@ pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
 pub use sectors::SectorDevice;
-pub use shown::{Shown, file_name, is_plain, shown, shown_json, shown_lines, shown_sentence};
+pub use shown::{Shown, file_name, is_plain, show_size, shown, shown_json, shown_lines, shown_sentence};
 pub use timings::{Histogram, Latency, Timings};
 
 /// Bytes in a sector, the unit of every position and length.

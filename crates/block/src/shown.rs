@@ -57,6 +57,15 @@ pub fn shown_json(json: &str) -> String {
     shown
 }
 
+/// A size in the largest unit that leaves at most one decimal, or is rounded to one.
+pub fn show_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let unit = (1..UNITS.len()).rev().find(|&unit| bytes >> (10 * unit) > 0).unwrap_or(0);
+    let value = bytes as f64 / (1_u64 << (10 * unit)) as f64;
+    let digits = usize::from(value.fract() != 0.0);
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut marks = 0;

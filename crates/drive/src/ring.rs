@@ -542,7 +542,7 @@ impl Inner {
 
 /// Takes a completed job out of its slot.
 fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: Entry, result: i32) {
-    let Entry::Slot(slot) = slot else { unreachable!("{slot:?} is no job") };
+    let Entry::Slot(slot) = slot else { unreachable!("{slot:?} is not a job") };
     let (job, ended) = slots[slot].take().expect("the kernel completes an entry once");
     free.push(slot as u32);
     ended.borrow_mut().push((job, result));

@@ -86,7 +86,7 @@ fn told(seed: u64, scene: &Scene, mutant: &Mutant, wrong: &str) -> String {
 }
 
 fn asked(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 #[test]

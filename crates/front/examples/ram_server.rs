@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = match address.split_once(':') {
         Some(("unix", path)) => Listener::Unix(path.into()),
         Some(("tcp", address)) => Listener::Tcp(address.parse()?),
-        _ => return Err(format!("\"{address}\" is no address; write unix:PATH or tcp:ADDRESS:PORT").into()),
+        _ => return Err(format!("\"{address}\" is not an address; write unix:PATH or tcp:ADDRESS:PORT").into()),
     };
     let size_sectors = size_mib.parse::<u64>()? * 2048;
     let limits = Limits { discard_granularity_bytes: 512, unmap_zeroes: true, ..Limits::plain(size_sectors) };

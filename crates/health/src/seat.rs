@@ -48,7 +48,7 @@ struct Light {
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     /// It is not a block device.
-    #[error("{0} is no block device: a file has no light; name the drive that stores it")]
+    #[error("{0} is not a block device: a file has no light; name the drive that stores it")]
     NoDevice(PathBuf),
     /// It cannot be looked at.
     #[error("{0}: {1}")]

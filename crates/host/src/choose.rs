@@ -135,11 +135,11 @@ pub fn choose(
         Some(name) => {
             Err(HostError::Refused(match scanned {
                 true => format!(
-                    "no array \"{name}\" lies on this machine's block devices (image files are not searched for): name its drives, or see \
-                     `stria assemble`"
+                    "no array \"{name}\" was found on the block devices of this machine (image files are not searched): name its drives, or \
+                     see `stria assemble --scan` for what is there"
                 ),
                 // A file that does not exist is taken for a name.
-                false => format!("\"{name}\" is no file here, and no array on the drives that are named: check the name"),
+                false => format!("\"{name}\" is not a file here, and not an array on the drives that are named: check the name"),
             }))
         }
         None if arrays.is_empty() => Err(HostError::Refused("no array lies on these drives: see `stria examine`".into())),

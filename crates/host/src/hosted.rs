@@ -189,7 +189,7 @@ impl HostedArray {
                     Hush::Over => (NoticeKind::Answers, format!("{path} answers again")),
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
-                        let remedy = "requests that need it wait; check the drive and its cable, or `fail` it so that the other members answer";
+                        let remedy = "requests that need it wait; check the drive and its cable; `stria explain` says whether the array can do without it";
                         (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };

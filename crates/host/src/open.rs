@@ -64,7 +64,7 @@ const NO_POLLING: &str = "none of the drives offers polled completion: NVMe driv
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
 
 /// A hint for several arrays that may be unmarked spans.
-const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
+const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, serve them with --nested";
 
 /// Finds the arrays on `paths`. Nothing is written, no drive is locked.
 ///
@@ -197,7 +197,7 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(ArrayPl
         let names: Vec<&str> = arrays.iter().map(|array| array.start.config.name.as_str()).collect();
         let hint = if options.nested == 0 { NESTED_HINT } else { "" };
         return Err(HostError::Refused(format!(
-            "the drives hold {} arrays ({}): open one at a time{hint}",
+            "the drives hold {} arrays ({}): serve one at a time{hint}",
             arrays.len(),
             names.join(", ")
         )));
@@ -217,7 +217,7 @@ fn lacks_checksums(plan: &ArrayPlan) -> Vec<String> {
     let unchecked: Vec<&str> = drives().filter(|drive| drive.checksums.is_none()).map(|drive| drive.name.as_str()).collect();
     if !unchecked.is_empty() && drives().any(|drive| drive.checksums.is_some()) {
         let names = unchecked.join(", ");
-        let remedy = "`fail`, `remove` and `add` it to have them";
+        let remedy = "for checksums, `stria fail`, `stria remove` and `stria add` one drive after the other";
         told.push(format!("{names}: no checksums, as another program added it; {remedy}"));
     }
     told

@@ -66,7 +66,9 @@ impl Cli {
 // Help is wrapped to the terminal: a line ends only where a paragraph does.
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
-Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status: degraded; scrub --wait: mismatches), 4 refused for safety.
+Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status, explain: a problem; health: a drive that is not good; scrub --wait: \
+mismatches; ublk: a device without a server), 4 refused for safety.
+--yes answers questions; --force also overrides refusals, where a command tells them apart.
 NO_COLOR=1 turns colours off. `stria COMMAND --help` describes the options of a command.";
 
 /// The commands.
@@ -112,7 +114,7 @@ pub enum Command {
     /// Drop a drive as if it had failed; a spare takes its slot.
     Fail(Member),
     /// Remove a failed drive or a spare.
-    Remove(Member),
+    Remove(Remove),
     /// Add a drive: a former member returns by the write-intent bitmap, any other drive becomes a spare.
     Add(Add),
     /// Copy a working drive to a new one, which then takes its slot.
@@ -141,7 +143,7 @@ pub enum Command {
     Pause(Named),
     /// Resume resync and rebuild.
     Resume(Named),
-    /// Stop an array cleanly, or all arrays of one serve.
+    /// Stop an array cleanly, or all arrays of one server.
     Stop(Stop),
     /// List the open alarms, or send a test.
     Alarm(Alarm),
@@ -417,13 +419,13 @@ fn cpus_of(text: &str, online: &str) -> Result<Cpus, String> {
 }
 
 fn cpu_list(text: &str) -> Result<Cpus, String> {
-    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{text:?} is no processor; write 2 or 0-3,6"));
+    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{text:?} is not a processor; write 2 or 0-3,6"));
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
         if first > last || last >= 1024 {
-            return Err(format!("{part} is no range of processors below 1024"));
+            return Err(format!("{part} is not a range of processors below 1024"));
         }
         cpus.extend(first..=last);
     }
@@ -486,7 +488,7 @@ leaves it attached if it is in use; `stria attach` then watches it again. Needs 
 
 fn connections(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| format!("{text:?} is no count of connections; write 1 to 64"))
+    count.ok_or_else(|| format!("{text:?} is not a count of connections; write 1 to 64"))
 }
 
 /// `stria detach`
@@ -522,7 +524,7 @@ pub struct Status {
     pub control: Control,
 }
 
-/// `stria fail`, `stria remove`
+/// `stria fail`
 #[derive(Args, Debug)]
 pub struct Member {
     /// The array.
@@ -533,6 +535,19 @@ pub struct Member {
     /// Do not ask.
     #[arg(long, visible_alias = "yes", visible_short_alias = 'y')]
     pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria remove`
+#[derive(Args, Debug)]
+pub struct Remove {
+    /// The array.
+    pub name: String,
+    /// The drive: its path, its serial number, or its slot (of one span: SPAN:SLOT).
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub drive: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,

@@ -1,4 +1,4 @@
-//! The client side of the control socket: one HTTP request at a time. The wait is bounded, as a serve may be stopped, or stuck
+//! The client side of the control socket: one HTTP request at a time. The wait is bounded, as a server may be stopped, or stuck
 //! in a drive that hangs.
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, ErrorBody};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_terminal::Failure;
 
-/// How long a query to one serve may take.
+/// How long a query to one server may take.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a command may take. It may wait for drives.
 const DONE: Duration = Duration::from_secs(180);
@@ -57,7 +57,7 @@ impl Client {
 
     fn who(&self) -> String {
         let pid = self.listener().flatten().map_or_else(String::new, |pid| format!(" (pid {pid})"));
-        format!("the serve at {}{pid}", self.socket.display())
+        format!("the server at {}{pid}", self.socket.display())
     }
 
     /// Reads a path of the API.
@@ -105,7 +105,9 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
         let failed = |error: &dyn std::fmt::Display| {
             let socket = self.socket.display();
-            Failure::Failed(format!("no answer from the serve at {socket}: {error}; does it run? (`stria status` lists all)"))
+            Failure::Failed(format!(
+                "the server at {socket} does not answer: {error}; is it running? (`stria status` lists all servers)"
+            ))
         };
         let in_time = async {
             match patience {
@@ -204,7 +206,7 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
     match found.len() {
         0 if !silent.is_empty() => {
             let errors: Vec<&str> = silent.iter().map(|silent| &*silent.error).collect();
-            let what = format!("no serve that answers has an array \"{name}\", and {}", errors.join("; "));
+            let what = format!("no server that answers has an array \"{name}\", and {}", errors.join("; "));
             Err(Failure::Failed(what))
         }
         1 => Ok(found.remove(0)),

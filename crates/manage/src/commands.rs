@@ -42,7 +42,7 @@ use stria_terminal::{Failure, NOT_WELL, absolute, size};
 /// The time for a look at the drives that a new array is to have.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
-/// Exit code of `status` when a serve or an array does not answer.
+/// Exit code of `status` when a server or an array does not answer.
 const NO_ANSWER: u8 = 1;
 
 /// Runs a command and returns the exit code.
@@ -129,7 +129,7 @@ fn fail(member: &cli::Member, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn remove(member: &cli::Member, json: bool) -> Result<(), Failure> {
+fn remove(member: &cli::Remove, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
     let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
     done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
@@ -303,13 +303,13 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         let chosen = if spec.strip_sectors.is_some() { "as asked for" } else { "chosen by drive count and kind" };
         let strip = if has_strips { format!(", strip {} ({chosen})", size::show(strip)) } else { String::new() };
         let checksums = if spec.checksums { ", with checksums" } else { "" };
-        format!(
-            "array \"{}\" is made: RAID {}, {} of {} drives{strip}{checksums}, {uuid}",
-            spec.name,
-            spec.level,
-            size::show(bytes),
-            paths.len()
-        )
+        let drives = match spec.spares.len() {
+            0 => format!("{} drives", paths.len()),
+            1 => format!("{} drives and 1 spare", paths.len() - 1),
+            spares => format!("{} drives and {spares} spares", paths.len() - spares),
+        };
+        let size = size::show(bytes);
+        format!("array \"{}\" is made: RAID {} on {drives}, {size} for data{strip}{checksums}, {uuid}", spec.name, spec.level)
     };
     let warnings = create_warnings(&spec, &found.assemblies)?;
     warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}")));
@@ -613,7 +613,7 @@ fn verdict_words(verdict: &Verdict) -> String {
             let slot = slot.map_or("no known slot".into(), |slot| format!("slot {slot}"));
             let how = obstacle
                 .as_ref()
-                .map_or("`add` brings it back by the bitmap".into(), |why| format!("needs a full rebuild: {why}"));
+                .map_or("`stria add` brings it back by the bitmap".into(), |why| format!("needs a full rebuild: {why}"));
             format!("{slot}, missed {events_behind} superblock updates; {how}")
         }
         Verdict::Faulty => "failed in the array".into(),
@@ -635,7 +635,7 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
         }
     }
     for (path, reason) in strangers {
-        let _ = writeln!(text, "{} is no member of an array: {}", shown(path), shown_sentence(reason));
+        let _ = writeln!(text, "{} is not a member of an array: {}", shown(path), shown_sentence(reason));
     }
     for sentence in refused {
         let _ = writeln!(text, "not read: {}", shown_sentence(sentence));
@@ -747,7 +747,7 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
         several => {
             let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.as_str()));
             let names: Vec<&str> = names.collect();
-            Err(Failure::Usage(format!("several serves run ({}): name an array, or one serve with --socket", names.join(", "))))
+            Err(Failure::Usage(format!("several servers run ({}): name an array, or one server with --socket", names.join(", "))))
         }
     }
 }

@@ -144,7 +144,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     event_file.finish(&service);
     drop(sockets);
     for drive in held_by() {
-        tracing::warn!("{drive} has a request in the kernel, which only its answer may end: until then this process may remain");
+        tracing::warn!("{drive} has not answered a request that waits in the kernel: this process can end only when it does");
     }
     match service.failure() {
         Some(error) => Err(error.into()),

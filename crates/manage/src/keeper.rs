@@ -565,7 +565,8 @@ impl Work {
         match judgement {
             Judgement::Complete(planned) => self.open(index, &planned, how, &warnings),
             Judgement::Degraded(planned, lacks) if degraded => {
-                let (name, text) = (entry.name(), format!("{lacks}; the array starts without, because no drive came in time"));
+                let (name, text) =
+                    (entry.name(), format!("{lacks}; the array starts without the missing drives, because none came in time"));
                 self.event(&name, "warning", text);
                 self.open(index, &planned, how, &warnings);
             }
@@ -575,7 +576,7 @@ impl Work {
                     _ => self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience),
                 };
                 let then = match self.config.daemon.degraded_after.0 {
-                    Some(_) => "the array waits, then starts without",
+                    Some(_) => "the array waits for them, then starts without them",
                     None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
@@ -583,7 +584,11 @@ impl Work {
                 self.wait(index, why, since);
             }
             Judgement::Impossible { reason, is_unsafe } => {
-                let insist = if is_unsafe { format!(" (`stria start {} --force` insists)", entry.name()) } else { String::new() };
+                let insist = if is_unsafe {
+                    format!(" (`stria start {} --force` starts it anyway, and may lose data)", entry.name())
+                } else {
+                    String::new()
+                };
                 let why = self.lack(index, &format!("{reason}{insist}"));
                 self.wait(index, why, None);
             }
@@ -732,7 +737,7 @@ impl Work {
         };
         let shown = path.display();
         let Some(membership) = membership else {
-            return refuse(ApiErrorKind::Refused, format!("{shown} is no member of an array"));
+            return refuse(ApiErrorKind::Refused, format!("{shown} is not a member of an array"));
         };
         let owner = self.arrays.iter().position(|entry| entry.array.owns(membership.set, membership.upper));
         let Some(index) = owner else {
@@ -857,7 +862,7 @@ impl Work {
                 }
             }
             Judgement::Impossible { reason, is_unsafe: true } => {
-                Err(ApiError::new(ApiErrorKind::Unsafe, format!("{reason}; --force insists")))
+                Err(ApiError::new(ApiErrorKind::Unsafe, format!("{reason}; --force starts it anyway, and may lose data")))
             }
             Judgement::Impossible { reason, is_unsafe: false } => refuse(reason),
         }

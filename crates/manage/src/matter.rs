@@ -342,8 +342,8 @@ impl Collector<'_> {
             waiting.map(|member| member.path.clone()).collect(),
             format!("the array has not answered for {seconds} s"),
             "a lane waits, most likely for a drive that hangs; requests that need it wait as well",
-            "look at the drives that have requests to answer in the log; a drive that comes back lets everything go on".into(),
-            "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+            "the log names the drives that have unanswered requests: check them; when they answer, everything goes on".into(),
+            "do not kill the process: the requests that clients wait for would fail, and the drive would still hang",
         );
     }
 
@@ -372,7 +372,7 @@ impl Collector<'_> {
             } else {
                 "redundancy is being restored"
             },
-            format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` gives the rebuild more"),
+            format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` speeds it up at the cost of clients"),
             "do not pull or replace another drive, and do not restart the machine without need",
         );
     }
@@ -390,7 +390,7 @@ impl Collector<'_> {
             )
         };
         let (missed, what) = (self.missed(), self.headline());
-        self.push(MatterKind::Paused, missed, what, means, action, "do not leave it paused over night");
+        self.push(MatterKind::Paused, missed, what, means, action, "do not leave it paused overnight");
     }
 
     fn degraded(&mut self) {
@@ -454,7 +454,10 @@ impl Collector<'_> {
             Vec::new(),
             format!("the array takes no writes: the replay after the last crash ended early ({reason})"),
             "clients can read and not write",
-            format!("remove the cause that is named, then `stria stop {name}` and `stria start {name}`"),
+            format!(
+                "remove the cause that is named, then stop the array and serve it again: `stria stop {name}`, `stria start {name}` (without the \
+                 daemon: `stria serve`)"
+            ),
             "do not create, wipe or force anything on its drives",
         );
     }
@@ -526,7 +529,7 @@ impl Collector<'_> {
                     format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
                     "other members are asked where redundancy allows it; writes wait for it",
                     format!("look at the drive, its cable and its slot; {then}"),
-                    "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+                    "do not kill the process: the requests that clients wait for would fail, and the drive would still hang",
                 );
             }
         }
@@ -573,7 +576,7 @@ pub fn of_config(fault: &Condition) -> (&'static str, &'static str, &'static str
 /// The port for metrics.
 const OF_METRICS: (&str, &str, &str) = (
     "Prometheus gets no figures from this machine; the arrays and all other alarms work",
-    "look which program has the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
+    "find the program that uses the port (`ss -ltnp`), and end it, or choose another port at `listen` in [metrics] and `systemctl restart stria`, which \
      is a pause for clients. A port that is free again is taken within seconds",
     "do not silence the alert on missing figures meanwhile: no other alert of Prometheus works without them",
 );
@@ -581,17 +584,17 @@ const OF_METRICS: (&str, &str, &str) = (
 /// The API over TCP.
 const OF_API: (&str, &str, &str) = (
     "other machines cannot reach the API; the arrays are served, and the API on this machine",
-    "make the file that is named good, or free the port: the API is served over TCP within seconds. Or change the configuration, then `systemctl \
+    "repair or replace the file that is named, or free the port: the API is served over TCP within seconds. Or change the configuration, then `systemctl \
      reload stria`; `stria config check` says whether it is good",
-    "do not pass the API on to other machines without TLS in its place: whoever reaches it could read and write",
+    "do not pass the API on to other machines without TLS in its place: any client that reaches the port could read and write",
 );
 
 /// Files for NBD over TCP.
 const OF_NBD: (&str, &str, &str) = (
     "this part of the configuration does not work; the arrays are served without it",
-    "make the file that is named good, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
+    "repair or replace the file that is named, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
      which is a pause for clients",
-    "do not open the port without TLS in its place: whoever reaches it could read and write",
+    "do not open the port without TLS in its place: any client that reaches the port could read and write",
 );
 
 /// Names the link that members of an array share which were lost or fell silent together: only the alarm knows it.

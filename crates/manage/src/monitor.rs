@@ -388,7 +388,7 @@ impl Monitor {
     /// When there is no channel.
     pub fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
         if self.messenger.is_mute() {
-            let words = "no channel for alarms is configured: serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
+            let words = "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
             return Err(ApiError::new(ApiErrorKind::Refused, words));
         }
         let service = self.service.upgrade().ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?;

@@ -18,7 +18,7 @@ pub struct NbdOptions {
     #[arg(long = "nbd", value_name = "ADDRESS")]
     pub listen: Vec<Listen>,
     /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. The default is 0700 (only root and the
-    /// user of the serve), or 0660 with --nbd-group.
+    /// user of the server), or 0660 with --nbd-group.
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub nbd_mode: Option<u32>,
     /// Group of unix sockets for NBD, by name or number.
@@ -226,5 +226,5 @@ pub(crate) fn mode(text: &str) -> Result<u32, String> {
 
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    network.map_err(|_| format!("{text:?} is no address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64"))
+    network.map_err(|_| format!("{text:?} is not an address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64"))
 }

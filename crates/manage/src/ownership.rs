@@ -127,7 +127,7 @@ impl Renamed {
                 _ => ("slots", "the members", "keep"),
             };
             words.push_str(&format!(
-                "; {member} of {slot} {slots}, not here, {keeps} the old name until the array has run without: if the drive comes before that, repeat \
+                "; {member} of {slot} {slots} {keeps} the old name, as it is not here: if it comes back before the array has run without it, repeat \
                  `stria rename {} {new}`",
                 self.uuid
             ));
@@ -194,7 +194,11 @@ pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsReque
         return Ok(None);
     }
     let differs = stria_host::change(&drives(&tree(assemblies, array)), &changes, false)?;
-    Ok(Some(format!("array \"{}\" {}", short_name(&array.name), if differs { "was changed" } else { "is as wanted already" })))
+    Ok(Some(format!(
+        "array \"{}\" {}",
+        short_name(&array.name),
+        if differs { "was changed" } else { "has these settings already: nothing was changed" }
+    )))
 }
 
 /// Writes the settings that are not in the metadata to the configuration at `path`. False: the configuration does not name the array.

@@ -202,7 +202,7 @@ async fn run(
     drop(sockets);
     for drive in held_by() {
         tracing::warn!(
-            "{drive} has a request in the kernel, which only its answer may end: until then process {} may remain, with this drive alone; \
+            "{drive} has not answered a request that waits in the kernel: process {} can end only when it does, and holds this drive alone; \
              its sockets and the other drives are free",
             process::id()
         );

@@ -487,8 +487,8 @@ impl Service {
             block.leave();
             let (path, id, users) = (path.display(), block.id(), users.join(", "));
             format!(
-                "{path} is in use ({users}), so it is left: its requests wait until `stria serve --ublk` serves the array again, and \
-                 `stria ublk remove {id}` gives them up"
+                "{path} is in use ({users}), so it was not removed: its requests wait until `stria serve --ublk` serves the array again; \
+                 `stria ublk remove {id}` removes it, and they fail"
             )
         };
         self.events.push(view::plain_event(&served.name, "warning", text));

@@ -16,7 +16,7 @@ pub fn not_served(array: &AdoptedView) -> String {
     let (name, text) = (shown(&array.name), shown_sentence(&array.text));
     match (array.state, array.again_in_s) {
         (AdoptedState::Stopped, _) => format!("{name}: {text}\n"),
-        (_, Some(seconds)) => format!("{name}: NOT SERVED: {text}; in {seconds} s\n"),
+        (_, Some(seconds)) => format!("{name}: NOT SERVED: {text}; next attempt in {seconds} s\n"),
         (_, None) => format!("{name}: NOT SERVED: {text}\n"),
     }
 }

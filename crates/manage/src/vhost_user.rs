@@ -14,7 +14,7 @@ pub struct VhostUserOptions {
     /// one of them. Repeat for more arrays or more virtual machines: a socket serves one machine at a time.
     #[arg(long = "vhost-user", value_name = "[ARRAY=]PATH")]
     pub sockets: Vec<DiskSocket>,
-    /// Group that may connect to these sockets, by name or number; by default only root and the user of the serve may connect. A
+    /// Group that may connect to these sockets, by name or number; by default only root and the user of the server may connect. A
     /// client of these sockets can end this process.
     #[arg(long, value_name = "GROUP", value_parser = group, requires = "sockets")]
     pub vhost_user_group: Option<u32>,

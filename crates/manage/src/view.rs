@@ -179,14 +179,13 @@ pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) 
         _ if count == 0 => None,
         (Some(set), _) if !differ.is_empty() => {
             let list: Vec<String> = differ.iter().map(|drive| drive.display().to_string()).collect();
-            let (set, found) =
-                if set { ("on", "off") } else { ("off", "on, so what it holds is lost with power unless it was flushed") };
+            let (set, found) = if set { ("on", "off") } else { ("off", "on, so a power cut loses what was not flushed") };
             Some(format!("{set}, as set, except {}: {found}", list.join(", ")))
         }
         (Some(false), _) => Some("off, as set".into()),
-        (Some(true), _) => Some("on, as set: what they hold is lost with power unless it was flushed".into()),
-        (None, 0) => Some("none that loses data with power".into()),
-        (None, on) => Some(format!("on, on {on} of {count} drives: what they hold is lost with power unless it was flushed")),
+        (Some(true), _) => Some("on, as set: a power cut loses what was not flushed".into()),
+        (None, 0) => Some("none that loses data in a power cut".into()),
+        (None, on) => Some(format!("on, on {on} of {count} drives: a power cut loses what was not flushed")),
     }
 }
 
@@ -263,7 +262,7 @@ fn headline(view: &ArrayView) -> String {
         all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
     if let Some(reason) = &view.unreplayed {
         parts.push(format!(
-            "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop and serve it again"
+            "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop the array and serve it again"
         ));
     } else if let Some(reason) = &view.superblock_refused {
         parts.push(format!("WRITES FAIL: no member takes a superblock update ({reason})"));

@@ -34,10 +34,11 @@ impl WipeMeans {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Signatures => {
-                "What lies there cannot be found again afterwards; the rest of its bytes stays. It is no secure erasure."
+                "The superblocks, partition tables and file system signatures are erased. All other data stays on the drive and may be readable: this is not a \
+                 secure erasure."
             }
             Self::Discard => {
-                "All data is lost. The drive may keep it for a while where no host can read it: it is no secure erasure."
+                "All data is lost. The drive may keep it for a while where no host can read it: this is not a secure erasure."
             }
             Self::SecureErase => "All data is lost, for good. It may take hours, and cannot be interrupted.",
             Self::Sanitize => {

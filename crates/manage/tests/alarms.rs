@@ -308,7 +308,7 @@ fn what_cannot_work_is_refused_before_anything_is_served() {
     place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
     let serve = |options: &[&str]| place.run(&[&["serve", &images[0], &images[1]], options].concat());
     serve(&["--alarm-webhook", "example.org"]).refused(2, &["webhook", "no URL"]);
-    serve(&["--alarm-mail", "nobody in particular"]).refused(2, &["mail", "is no address"]);
+    serve(&["--alarm-mail", "nobody in particular"]).refused(2, &["mail", "is not an address"]);
     let file = place.path("alarms.toml");
     std::fs::write(&file, "[alarms]\nwebhok = \"http://x/\"\n").expect("a file");
     serve(&["--alarms", file.to_str().expect("a plain path")]).refused(2, &["alarms.toml:2: unknown field", "webhok"]);

@@ -92,7 +92,7 @@ fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     place.ok(&["incremental", &place.path("d0").display().to_string(), "--plugged-in"]);
     place.ok(&["reload"]);
     assert_eq!(adopted(&place, "tank")["state"], "stopped");
-    assert_eq!(place.run(&["status"]).code, 0, "what was stopped on purpose is no fault");
+    assert_eq!(place.run(&["status"]).code, 0, "what was stopped on purpose is not a fault");
     place.ok(&["start", "tank"]);
     assert!(is_served(&adopted(&place, "tank")));
     assert!(place.ok(&["stop"]).contains("the daemon goes on"));

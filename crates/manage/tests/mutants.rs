@@ -27,7 +27,7 @@ const SEEDS: u64 = 200;
 const SECTORS_MAX: u64 = 1 << 15;
 
 fn asked(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 fn image(place: &Place, index: usize, drive: &MemoryDrive) -> String {

@@ -154,7 +154,7 @@ fn a_read_only_array_changes_no_byte() {
         for command in [
             &["add", "tank", &extra, "--force"][..],
             &["fail", "tank", &images[0], "--force"],
-            &["remove", "tank", &images[0], "--force"],
+            &["remove", "tank", &images[0]],
             &["replace", "tank", &images[0], &extra, "--force"],
             &["scrub", "tank", "--repair", "--force"],
         ] {

@@ -125,7 +125,7 @@ fn an_array_that_cannot_start_for_a_damaged_superblock_names_that_drive() {
     drive.write_all_at(&[0x77], 4096 + 100).expect("a byte");
     let before = contents(&images);
     let serve: Vec<&str> = std::iter::once("serve").chain(images.iter().map(String::as_str)).collect();
-    place.run(&serve).refused(4, &["1 of 4 members", "--force", "d1 is no member", "the md superblock is damaged"]);
+    place.run(&serve).refused(4, &["1 of 4 members", "--force", "d1 is not a member", "the md superblock is damaged"]);
     assert!(before == contents(&images));
 }
 
@@ -364,7 +364,7 @@ fn nonsense_is_refused_with_words() {
         (&["serve", a, b], 1, "no member"),
         (&["serve", "nobody"], 1, "nobody"),
         (&["serve", a, "--nbd", "here"], 2, "unix:PATH"),
-        (&["status", "nobody"], 1, "does it run"),
+        (&["status", "nobody"], 1, "is it running"),
         (&["examine", "/nowhere"], 1, "does not exist"),
         (&["frobnicate"], 2, "unrecognized"),
         (&["create", "x", "--level", "1", "--bitmap", "external", a, b], 2, "internal"),

@@ -288,7 +288,7 @@ fn settings_are_planned_and_kept() {
     assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
     assert!(offer["plan"]["warnings"].to_string().contains("a power cut loses the writes"), "{offer:#}");
     let job = do_it(&place, set(json!({"write": "through"})));
-    assert!(job["state"] == "done" && text(&job).contains("the configuration keeps that"), "{job:#}");
+    assert!(job["state"] == "done" && text(&job).contains("stored in the configuration"), "{job:#}");
     assert_eq!(view()["write"], "through");
     assert!(config().contains("write = \"through\""), "{}", config());
 

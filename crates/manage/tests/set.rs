@@ -49,7 +49,7 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     }
     assert_eq!(place.status("tank")["bitmap"]["chunk_bytes"], 65536);
     let again = place.ok(&["set", "tank", "--bitmap", "internal"]);
-    assert!(again.contains("as wanted already"), "{again}");
+    assert!(again.contains("has these settings already"), "{again}");
     place.run(&["set", "tank", "--bitmap", "internal:1M", "--force"]).refused(1, &["another size", "take it away"]);
     place.run(&["set", "tank", "--integrity", "on", "--force"]).refused(1, &["no space", "--integrity"]);
     assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1), "a refusal stops nothing");
@@ -144,7 +144,7 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     place.ok(&[&["adopt"], &drives[..]].concat());
     let daemon = Daemon::start(&place);
     let told = place.ok(&["set", "tank", "--write", "through", "--read-only", "on", "--force"]);
-    assert!(told.contains("keeps that") && !told.contains("applies when"), "{told}");
+    assert!(told.contains("stored in /") && !told.contains("applies when"), "{told}");
     let config = std::fs::read_to_string(place.config()).expect("a file");
     assert!(config.contains("write = \"through\"") && config.contains("read-only = true"), "{config}");
     assert_eq!(place.status("tank")["state"], "clean, read-only");
@@ -166,7 +166,7 @@ fn the_daemon_keeps_settings_in_its_configuration() {
     place.ok(&["stop", "tank", "--force"]);
     let uuid = status["uuid"].as_str().expect("text").to_owned();
     let told = place.ok(&[&["set", &uuid, "--bitmap", "none", "--write", "through"], &drives[..]].concat());
-    assert!(told.contains("was changed") && told.contains("keeps that"), "{told}");
+    assert!(told.contains("was changed") && told.contains("stored in /"), "{told}");
     place.ok(&["start", "tank"]);
     let status = place.status("tank");
     assert!(status["bitmap"].is_null() && status["write"] == "through", "{status:#}");

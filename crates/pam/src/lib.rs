@@ -70,7 +70,7 @@ pub fn check(login: &Login) -> Verdict {
     // A name in a folder that libpam knows is left to libpam, so that files that it includes are found as in other services.
     let folder = login.service.contains('/').then(|| file.parent().map(Path::to_owned)).flatten();
     let Some(service) = file.file_name().and_then(|name| text(name.to_str()?)) else {
-        return Verdict::Failed(format!("{} is no name of a PAM service", file.display()));
+        return Verdict::Failed(format!("{} is not a name of a PAM service", file.display()));
     };
     let (Some(user), Some(password)) = (text(&login.user), text(&login.password)) else {
         return Verdict::Wrong(format!("a name or password that is longer than {BYTES_MAX} bytes or has a zero byte"));

@@ -158,7 +158,7 @@ fn weekdays(list: &str) -> Result<Set, String> {
     let day = |name: &str| {
         let name = name.to_ascii_lowercase();
         let found = WEEKDAYS.iter().position(|day| *day == name || day[..3] == name);
-        found.map(|day| day as u16).ok_or_else(|| format!("{name:?} is no weekday"))
+        found.map(|day| day as u16).ok_or_else(|| format!("{name:?} is not a weekday"))
     };
     let mut days = Vec::new();
     for item in list.split(',').filter(|item| !item.is_empty()) {
@@ -174,7 +174,7 @@ fn weekdays(list: &str) -> Result<Set, String> {
 fn date(text: &str) -> Result<(Option<Vec<u16>>, Set, Set, bool), String> {
     let (rest, day, from_end) = match text.rsplit_once('~') {
         Some((rest, day)) => (rest, day, true),
-        None => text.rsplit_once('-').map(|(rest, day)| (rest, day, false)).ok_or_else(|| format!("{text:?} is no date"))?,
+        None => text.rsplit_once('-').map(|(rest, day)| (rest, day, false)).ok_or_else(|| format!("{text:?} is not a date"))?,
     };
     let (year, month) = rest.rsplit_once('-').unwrap_or(("*", rest));
     let years = match year {
@@ -206,7 +206,7 @@ fn numbers(text: &str, (least, most): (u16, u16), downwards: bool) -> Result<Vec
     let number = |text: &str| {
         let number = text.parse::<u16>().ok().filter(|number| (least..=most).contains(number));
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        number.filter(|_| digits).ok_or_else(|| format!("{text:?} is no number from {least} to {most}"))
+        number.filter(|_| digits).ok_or_else(|| format!("{text:?} is not a number from {least} to {most}"))
     };
     let mut all = Vec::new();
     for item in text.split(',') {

@@ -40,14 +40,7 @@ pub fn parse_sectors(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size in the largest unit that leaves at most one decimal, or is rounded to one.
-pub fn show(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let unit = (1..UNITS.len()).rev().find(|&unit| bytes >> (10 * unit) > 0).unwrap_or(0);
-    let value = bytes as f64 / (1_u64 << (10 * unit)) as f64;
-    let digits = usize::from(value.fract() != 0.0);
-    format!("{value:.digits$} {}", UNITS[unit])
-}
+pub use stria_block::show_size as show;
 
 /// Seconds as `1 h 02 min`, `3 min 20 s` or `7 s`.
 pub fn show_duration(seconds: u64) -> String {

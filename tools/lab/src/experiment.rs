@@ -119,7 +119,7 @@ pub struct Arrays {
 /// The text of a plain file. A file that is larger than any experiment is read only as far as needed to refuse it.
 fn read(path: &Path) -> std::io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is no plain file"));
+        return Err(std::io::Error::other("it is not a plain file"));
     }
     let mut text = String::new();
     std::fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -166,7 +166,7 @@ impl Experiment {
         }
         let text = read(Path::new(name)).map_err(|error| {
             SchemaError(format!(
-                "\"{name}\" is no shipped experiment (see `stria lab list`) and cannot be read as a file: {error}"
+                "\"{name}\" is not a shipped experiment (see `stria lab list`) and cannot be read as a file: {error}"
             ))
         })?;
         Self::parse(name, &text).map(|experiment| (experiment, text))

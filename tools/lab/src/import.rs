@@ -238,7 +238,7 @@ fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result
 /// The text of a plain file that is not too large to be from fio.
 fn text_of(path: &Path) -> Result<String, String> {
     if !fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
-        return Err("it is no plain file".into());
+        return Err("it is not a plain file".into());
     }
     let mut text = String::new();
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
@@ -320,7 +320,7 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
         "read" | "randread" => 100,
         "write" | "randwrite" | "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => 0,
         "rw" | "readwrite" | "randrw" => u8::try_from(share.min(100)).expect("it is at most 100"),
-        other => return Err(format!("its \"rw\" is \"{other}\", which is no load")),
+        other => return Err(format!("its \"rw\" is \"{other}\", which is not a load")),
     };
     let sizes = of(&["bssplit", "bsrange", "bs", "blocksize"]).unwrap_or("4k");
     let is_mix = sizes.contains([',', ':', '/', '-']);

@@ -51,7 +51,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into();
     if !file.metadata()?.is_file() {
-        return Err(Error::other("it is no plain file, but a trace is read more than once"));
+        return Err(Error::other("it is not a plain file, but a trace is read more than once"));
     }
     Ok(if path.extension().is_some_and(|extension| extension == "gz") {
         let packed = std::rc::Rc::default();
@@ -72,7 +72,7 @@ pub(crate) fn next<'a>(file: &mut dyn BufRead, line: &'a mut Vec<u8>) -> io::Res
     if line.len() > LINE_BYTES_MAX {
         return Err(Error::other(format!("a line is longer than {} KiB", LINE_BYTES_MAX >> 10)));
     }
-    let text = std::str::from_utf8(line).map_err(|_| Error::other("a line is no text"))?;
+    let text = std::str::from_utf8(line).map_err(|_| Error::other("a line is not text"))?;
     Ok(Some(text.trim_end_matches(['\n', '\r'])))
 }
 

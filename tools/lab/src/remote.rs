@@ -33,7 +33,7 @@ say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
 const PURGE: &str = r#"
 refuse() { echo "$PLACE $1" >&2; exit 1; }
 in_use() { refuse "is in use there ($1): unmount it, or stop the array, swap or server that uses it"; }
-case $PLACE in /*) ;; *) refuse "is no whole path" ;; esac
+case $PLACE in /*) ;; *) refuse "is not an absolute path" ;; esac
 [ -e "$PLACE" ] || { echo "nothing is there yet"; exit 0; }
 real=$(readlink -f "$PLACE") && [ -n "$real" ] || refuse "cannot be resolved there"
 name=$(basename "$real")
@@ -46,7 +46,7 @@ if [ -f "$real" ]; then
     done
     bytes=$(stat -c %s "$real") && truncate -s 0 "$real" && truncate -s "$bytes" "$real" && echo "new empty file"; exit
 fi
-[ -e "/sys/class/block/$name/dev" ] || refuse "is no block device there"
+[ -e "/sys/class/block/$name/dev" ] || refuse "is not a block device there"
 mounts=$(cat /proc/self/mountinfo) || refuse "may be mounted there: /proc/self/mountinfo cannot be read"
 for part in "/sys/class/block/$name" "/sys/class/block/$name/$name"*; do
     [ -e "$part/dev" ] || continue
@@ -101,7 +101,7 @@ fn said(mut stream: impl Read) -> String {
 }
 
 fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
-    let machine = machine(host).ok_or_else(|| format!("{host} is no machine that ssh can reach"))?;
+    let machine = machine(host).ok_or_else(|| format!("{host} is not a machine that ssh can reach"))?;
     let mut ssh = Command::new("ssh")
         .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", machine, "sh"])
         .stdin(Stdio::piped())

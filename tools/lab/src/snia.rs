@@ -40,7 +40,7 @@ pub fn stages(kind: SectionKind, choice: Choice, span_bytes: u64, scale: &Scale)
         SectionKind::Dirth => test.dirth(),
         SectionKind::Composite => test.composite(),
         SectionKind::Sweep | SectionKind::States | SectionKind::Raid | SectionKind::FileCopy | SectionKind::Replay => {
-            panic!("{kind:?} is no test of SNIA's")
+            panic!("{kind:?} is not a test of SNIA's")
         }
     }
 }

@@ -94,7 +94,7 @@ impl Amount {
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(percent) = text.trim().strip_suffix('%') else { return parse_size(text).map(Self::Bytes) };
         let percent = percent.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-        percent.map(Self::Percent).ok_or_else(|| format!("\"{text}\" is no share: write a size such as 10GiB, or 0% to 100%"))
+        percent.map(Self::Percent).ok_or_else(|| format!("\"{text}\" is not a share: write a size such as 10GiB, or 0% to 100%"))
     }
 
     /// In whole MiB, which every block size divides.
@@ -141,7 +141,7 @@ impl Part {
         match share >= PART_MIN && offset + share <= bytes {
             true => Ok((offset, share)),
             false => Err(format!(
-                "{} from {} on is no part of {}: at least {} must be left",
+                "{} from {} on is not a part of {}: at least {} must be left",
                 show_size(share),
                 show_size(offset),
                 show_size(bytes),
@@ -300,7 +300,7 @@ impl TargetSpec {
         let metadata = fs::metadata(path).ok();
         if metadata.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             return Err(TargetError::Usage(format!(
-                "{path} is no plain file; write block:{path} for a device, dir:{path} for a folder"
+                "{path} is not a plain file; write block:{path} for a device, dir:{path} for a folder"
             )));
         }
         let found = metadata.map(|metadata| metadata.len());
@@ -317,7 +317,7 @@ impl TargetSpec {
     fn block(spec: &str, path: &str) -> Result<Self, TargetError> {
         let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
         if !is_block {
-            return Err(TargetError::Usage(format!("{path} is no block device; write file:{path} for a file")));
+            return Err(TargetError::Usage(format!("{path} is not a block device; write file:{path} for a file")));
         }
         let bytes = state::size_of(Path::new(path)).map_err(TargetError::Failed)?;
         Ok(Self::new(spec, path, TargetKind::Block, bytes))
@@ -370,7 +370,7 @@ impl TargetSpec {
     pub fn md(level: &str, count: u32, strip: Option<u64>, assume_clean: bool, pool: &Pool) -> Result<Self, TargetError> {
         if !md::LEVELS.contains(&level) {
             let levels = md::LEVELS.join(", ");
-            return Err(TargetError::Usage(format!("the lab makes no md RAID {level}: levels are {levels}")));
+            return Err(TargetError::Usage(format!("the lab cannot make an md RAID {level}: levels are {levels}")));
         }
         if pool.folder.is_some() {
             let words = "md arrays are made of block devices: name them with --drive (losetup --find --show makes one of a file)";

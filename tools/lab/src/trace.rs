@@ -128,7 +128,7 @@ impl Format {
         }
         let names = Self::ALL.map(|(name, _)| name).join(", ");
         Err(format!(
-            "{} is no trace whose format is recognised: put the format first, as in msr:trace.csv; it is one of {names}",
+            "{} is not a trace whose format is recognised: put the format first, as in msr:trace.csv; it is one of {names}",
             path.display()
         ))
     }

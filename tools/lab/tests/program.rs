@@ -408,7 +408,10 @@ fn several_hosts_are_measured_together_purged_and_tell_what_they_are() {
     sshd.into_iter().for_each(|mut sshd| end(&mut sshd));
     assert!(ran.status.success(), "{ran:?}");
     let said = String::from_utf8_lossy(&lonely.stderr);
-    assert!(!lonely.status.success() && said.contains("1 of 2 hosts gave a result"), "a host that is away is no result: {said}");
+    assert!(
+        !lonely.status.success() && said.contains("1 of 2 hosts gave a result"),
+        "a host that is away is not a result: {said}"
+    );
     let told: Vec<_> = records(&place, "run").iter().map(|record| record["host"].as_str().unwrap_or("").to_owned()).collect();
     assert_eq!(told.len(), 3, "each host and all together: {told:?}");
     assert_eq!(told[0], "all");

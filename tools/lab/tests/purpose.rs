@@ -24,7 +24,7 @@ fn of(path: &Path) -> Purpose {
 }
 
 fn refused(name: &str) -> String {
-    purpose::of(name).expect_err("it is no purpose").to_string()
+    purpose::of(name).expect_err("it is not a purpose").to_string()
 }
 
 /// Two random reads of 4 KiB that begin together and take 2 ms each, for each sequential write of 64 KiB, which takes 1 ms alone.

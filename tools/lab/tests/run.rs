@@ -254,7 +254,7 @@ fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
         ),
         (
             "[[section]]\nname = \"s\"\ntest = \"replay\"\ntraces = [\"wrod\"]\n",
-            &["\"wrod\" is no application", "word", "battlefield-3"],
+            &["\"wrod\" is not an application", "word", "battlefield-3"],
         ),
         ("[[section]]\nname = \"s\"\ntest = \"replay\"\n", &["at least one of traces"]),
         ("section = []\n", &["[[section]]"]),

@@ -141,13 +141,13 @@ fn with_source(name: &str, value: Value) -> Result<(Value, Parameter), String> {
         "technology" => Origin::Technology,
         "memory" => Origin::Memory,
         "measured" => Origin::Measured,
-        _ => return Err(format!("{name} has the kind {kind:?}: say sheet, row, calibrated, technology, memory or measured")),
+        _ => return Err(format!("{name} has the kind {kind:?}: use sheet, row, calibrated, technology, memory or measured")),
     };
     if source.is_empty() || (origin == Origin::Calibrated && !source.contains(": ")) {
         return Err(format!("{name} has no source; a calibrated one begins with the published number and a colon"));
     }
     if origin != Origin::Calibrated && source.contains(".text[") {
-        return Err(format!("{name} is taken from a published sentence, and its kind is {kind:?}: say calibrated"));
+        return Err(format!("{name} is taken from a published sentence, and its kind is {kind:?}: use calibrated"));
     }
     let parameter = Parameter { name: name.to_owned(), value: shown(value), origin, source: source.clone() };
     Ok((value.clone(), parameter))
@@ -289,7 +289,7 @@ struct DriveFile {
 fn text_of(what: &str, files: &[(&'static str, &'static str)], key: &str) -> Result<(&'static str, &'static str), ProfileError> {
     files.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).copied().ok_or_else(|| {
         let known: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-        ProfileError { key: key.to_owned(), problem: format!("there is no such {what}: choose of {}", known.join(", ")) }
+        ProfileError { key: key.to_owned(), problem: format!("there is no such {what}: choose one of {}", known.join(", ")) }
     })
 }
 
@@ -470,7 +470,7 @@ mod tests {
                 .contains("begins with the published number")
         );
         let sentence = refusal("name = 'x'\n[platform]\nserial_ns = [5, 'sheet', 'as z87.text[3] says']");
-        assert!(sentence.contains("say calibrated"), "{sentence}");
+        assert!(sentence.contains("use calibrated"), "{sentence}");
         assert!(refusal("name = 'x'\n[platform.ceilings]\nread = [5, 'sheet', '']").contains("ceilings.read has no source"));
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
     }

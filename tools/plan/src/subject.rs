@@ -60,17 +60,20 @@ impl SubjectSpec {
     /// The reason why there is no such subject, if there is none.
     pub fn refusal(&self) -> Option<String> {
         let Shape::Array(level) = self.shape else {
-            return (self.members == 0).then(|| "no drives make nothing".to_owned());
+            return (self.members == 0).then(|| "an array needs at least one drive".to_owned());
         };
         let platform = &self.platform;
         if let Some(refusal) = level.refusal(self.members) {
             Some(refusal)
         } else if level != Level::Single && !platform.config.allows(level) {
-            Some(format!("{} makes no {level}, or nothing is known of it there", platform.name))
+            Some(format!(
+                "{level} cannot be modelled on {}: the platform lacks it, or nothing is published about it",
+                platform.name
+            ))
         } else if matches!(level, Level::Single | Level::Raid1) {
             None
-        } else if !self.strip_bytes.is_power_of_two() || !(4 << 10..=16 << 20).contains(&self.strip_bytes) {
-            Some(format!("invalid strip size {}: a power of two from 4K to 16M", self.strip_bytes))
+        } else if !self.strip_bytes.is_power_of_two() || !(4 << 10..=1 << 20).contains(&self.strip_bytes) {
+            Some(format!("invalid strip size of {} bytes: use a power of two from 4K to 1M", self.strip_bytes))
         } else {
             platform.config.strip_refusal(self.strip_bytes >> 10, &platform.name)
         }
@@ -337,7 +340,7 @@ mod tests {
             Subject::new(spec, 1).map(|_| ()).expect_err("it cannot be")
         };
         assert!(refusal("stria", Level::Raid1, 3, 65_536).contains("at most 2"));
-        assert!(refusal("p4510-host", Level::Raid0, 2, 65_536).contains("makes no RAID 0"));
+        assert!(refusal("p4510-host", Level::Raid0, 2, 65_536).contains("cannot be modelled on"));
         assert!(refusal("stria", Level::Raid0, 2, 48 << 10).contains("invalid strip size"));
         assert!(refusal("a85x", Level::Raid0, 2, 4 << 10).contains("no strips below 64 KiB"));
         assert!(SubjectSpec::new("mars", "p4510", Shape::Apart, 1, 0).is_err_and(|error| error.to_string().contains("mars")));

@@ -294,10 +294,10 @@ fn a_budget_bounds_the_drives() {
     assert!(found.unfit.iter().any(|trial| trial.candidate.members == 6));
     assert!(found.reasons[0].contains("costing at most 2100"), "{:?}", found.reasons);
     let refused = |wish: Wish| advise(&wish, &|_, _| ()).map(|_| ()).expect_err("nothing fits").to_string();
-    assert_eq!(refused(asked(100.0, 4..=4)), "a budget of 100 buys no s3500 at 500 each: say a budget of at least 2000 for 4");
+    assert_eq!(refused(asked(100.0, 4..=4)), "a budget of 100 buys no s3500 at 500 each: use a budget of at least 2000 for 4");
     assert_eq!(
         refused(asked(1_600.0, 4..=4)),
-        "a budget of 1600 buys 3 of s3500 at 500 each, and not 4: say fewer drives, or a budget of at least 2000"
+        "a budget of 1600 buys 3 of s3500 at 500 each, and not 4: use fewer drives, or a budget of at least 2000"
     );
     let without = Wish { price: None, ..asked(100.0, 4..=4) };
     assert!(refused(without).contains("needs the price of a drive"));

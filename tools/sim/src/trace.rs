@@ -59,7 +59,7 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<u64>().ok()?)));
     match ends {
         Some((first, last)) if first <= last && last < u64::MAX => Ok(first..last + 1),
-        _ => Err(format!("\"{text}\" is no range of sectors: name the first and the last, as in 16-23")),
+        _ => Err(format!("\"{text}\" is not a range of sectors: name the first and the last, as in 16-23")),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::member::Slot;
 use crate::{Command, CommandId, Health, MemberConfig, MemberId, MemberState, Refusal, Step};
 use std::rc::Rc;
-use stria_block::Limits;
+use stria_block::{Limits, show_size};
 
 impl Engine {
     /// Gives the engine a command. Its answer is [`Action::CommandDone`].
@@ -93,12 +93,13 @@ impl Engine {
         if !geometry.level().is_redundant() {
             return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
         }
-        if config.data_sectors < geometry.member_sectors(0) {
+        let needed = geometry.member_sectors(0);
+        if config.data_sectors < needed {
             return Err(Refusal(format!(
-                "{} is too small: it has {} sectors for data, {} are needed; use a larger drive",
+                "{} is {} too small: {} are needed for data; use a larger drive",
                 config.name,
-                config.data_sectors,
-                geometry.member_sectors(0)
+                show_size((needed - config.data_sectors).saturating_mul(512)),
+                show_size(needed.saturating_mul(512))
             )));
         }
         let blocks = self.limits().logical_block_bytes;

@@ -23,6 +23,7 @@ use stria_array::{
     ArrayConfig, ArraySector, Geometry, GeometryError, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberConfig, MemberId,
     NEW_DATA_SECTORS_MAX, SlotConfig, Synced,
 };
+use stria_block::show_size;
 use thiserror::Error;
 
 /// The administrator's options for a start.
@@ -107,7 +108,7 @@ pub struct Stranger {
 
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no member of an array: {}", self.name, self.reason)
+        write!(f, "{} is not a member of an array: {}", self.name, self.reason)
     }
 }
 
@@ -423,9 +424,11 @@ impl Sorter<'_> {
             return match header.data_size {
                 // Its superblock would keep this shape in a slot.
                 _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
-                space if space < truth.size => {
-                    unusable(format!("it has space for {space} sectors, and {} are needed; use a larger drive", truth.size))
-                }
+                space if space < truth.size => unusable(format!(
+                    "it is {} too small: {} are needed for data; use a larger drive",
+                    show_size((truth.size - space).saturating_mul(512)),
+                    show_size(truth.size.saturating_mul(512))
+                )),
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
                     unusable("either it or the array has a partial parity log, but not both; add it anew".into())
                 }
@@ -451,8 +454,9 @@ impl Sorter<'_> {
         }
         if header.data_size < truth.size {
             return unusable(format!(
-                "it has space for {} sectors, and {} are needed; use a larger drive",
-                header.data_size, truth.size
+                "it is {} too small: {} are needed for data; use a larger drive",
+                show_size((truth.size - header.data_size).saturating_mul(512)),
+                show_size(truth.size.saturating_mul(512))
             ));
         }
         // A member that is one event behind may have been failed in the update that it missed.
@@ -491,7 +495,8 @@ impl Sorter<'_> {
                     found.map_or("a member", |found| found.candidate.name.as_str())
                 };
                 self.conflict.get_or_insert(format!(
-                    "{} counts {} superblock updates and {} {}, and {why}: one of the two counts was altered; start it without that drive",
+                    "{} counts {} superblock updates and {} {}, and {why}: one of the two counts is wrong; compare both drives with `stria examine`, and start the array without \
+                     the one whose count is wrong",
                     name(self.freshest.header.dev_number),
                     self.freshest.header.events,
                     other.candidate.name,
@@ -681,8 +686,8 @@ impl Sorter<'_> {
         let block_bytes = self.freshest.header.logical_block_size;
         if !options.force && found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
             return Err(unserved(format!(
-                "it has logical blocks of {block_bytes} bytes, and none of the drives that are here has, so that a client would not find \
-                 its partitions: attach the others, serve it under Linux, or in smaller blocks with --force"
+                "the array has logical blocks of {block_bytes} bytes, and all drives that are here have smaller ones, so clients would not find \
+                 their partitions: attach the missing drives, serve it under Linux, or in smaller blocks with --force"
             )));
         }
         for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
@@ -908,7 +913,7 @@ impl Sorter<'_> {
             .iter()
             .filter_map(|found| match &self.verdicts[&found.drive] {
                 Verdict::Away { slot: Some(slot), events_behind, .. } => {
-                    Some(format!("{} (slot {slot}) is {events_behind} events behind", found.candidate.name))
+                    Some(format!("{} (slot {slot}) missed {events_behind} superblock updates", found.candidate.name))
                 }
                 Verdict::Unusable { reason } => Some(format!("{}: {reason}", found.candidate.name)),
                 _ => None,
@@ -917,13 +922,16 @@ impl Sorter<'_> {
         let remedy = if away.is_empty() {
             "attach them".to_owned()
         } else {
-            format!("{}; attach the missing drives, or take stale ones as they are with --force", away.join("; "))
+            format!(
+                "{}; attach the missing drives, or use the stale ones with --force, which loses what was written without them",
+                away.join("; ")
+            )
         };
         AssembleError {
             array: self.freshest.name(),
             kind: AssembleErrorKind::Missing,
             reason: format!(
-                "{} of {} members are missing or incomplete (slots {}), it survives {survives}; {remedy}",
+                "{} of {} members are missing or incomplete (slots {}), and the array survives the loss of {survives}; {remedy}",
                 missing.len(),
                 self.slot_count(),
                 list(missing)

@@ -47,5 +47,5 @@ pub(crate) fn contradiction<'a>(
     // A count that was altered does not make the member's last update younger.
     let is_older = freshest.updated_s() < other.updated_s();
     let lost = is_older && names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
-    lost.then_some("the second had lost the first, which never noticed")
+    lost.then_some("the second had recorded the loss of the first, and the first has no record of it")
 }

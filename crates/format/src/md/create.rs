@@ -13,7 +13,7 @@ use crate::detect::WINDOW_SECTORS;
 use std::ops::Range;
 use stria_array::address::{Sectors, on_drive};
 use stria_array::{ArraySector, DriveSector, Geometry, GeometryError, Layout, Level, MemberSector};
-use stria_block::is_plain;
+use stria_block::{is_plain, show_size};
 use stria_integrity::Region;
 use thiserror::Error;
 
@@ -158,7 +158,7 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
 pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
     if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(name) {
         return Err(CreateError::Usage(format!(
-            "\"{name}\" is no valid array name: use 1 to 31 bytes of visible characters without slashes"
+            "\"{name}\" is not a valid array name: use 1 to 31 bytes of visible characters without slashes"
         )));
     }
     let mut bytes = [0; 32];
@@ -266,9 +266,10 @@ impl Create {
                 Some(space) if space >= 16 => spaces.push(if self.level.is_redundant() { space & !1 } else { space }),
                 _ => {
                     return Err(CreateError::Refused(format!(
-                        "{} is too small: metadata need {data_offset} of its {} sectors \
-                         (the first drive's size decides; name the smallest first)",
-                        drive.name, drive.size_sectors
+                        "{} is too small: metadata need {} of its {} (the first drive's size decides; name the smallest first)",
+                        drive.name,
+                        show_size(data_offset.saturating_mul(512)),
+                        show_size(drive.size_sectors.saturating_mul(512))
                     )));
                 }
             }
@@ -295,7 +296,7 @@ impl Create {
         match self.bitmap {
             BitmapChoice::None => Ok(None),
             BitmapChoice::Internal { .. } if !self.level.is_redundant() => Err(CreateError::Usage(format!(
-                "RAID level {} has no redundancy to resync, so a write-intent bitmap is of no use: leave it out",
+                "RAID level {} has no redundancy to resync, so a write-intent bitmap has no use: leave --bitmap out",
                 self.level
             ))),
             BitmapChoice::Internal { chunk_bytes } => {
@@ -344,15 +345,17 @@ impl Create {
         let smallest = spaces.iter().copied().min().unwrap_or(0);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit > smallest) {
             return Err(CreateError::Refused(format!(
-                "{limit} sectors of each member were asked for, and the smallest has {smallest}: ask for less, or use larger drives"
+                "--size asks for {} of each drive, {} more than the smallest has for data: ask for less, or use larger drives",
+                show_size(limit.saturating_mul(512)),
+                show_size((limit - smallest).saturating_mul(512))
             )));
         }
         let size = self.member_sectors_max.unwrap_or(smallest);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit < unit) {
             return Err(CreateError::Refused(format!(
-                "a size of {} KiB on each member does not hold one strip of {} KiB: ask for at least that, or for a smaller strip",
-                limit / 2,
-                unit / 2
+                "--size asks for {} of each drive, which does not hold one strip of {}: ask for at least that, or for a smaller strip",
+                show_size(limit.saturating_mul(512)),
+                show_size(unit * 512)
             )));
         }
         Ok(size / unit * unit)

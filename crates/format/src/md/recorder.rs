@@ -30,7 +30,7 @@ use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
 use stria_array::{
     ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, Recorder, Refusal, Synced,
 };
-use stria_block::Buffer;
+use stria_block::{Buffer, show_size};
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
 
@@ -355,7 +355,11 @@ impl MdRecorder {
         if data_size < header.size {
             let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
             let needed = header.data_offset + header.size + behind;
-            return Err(format!("it has {} sectors, and a member needs {needed}; use a larger drive", drive.size_sectors));
+            return Err(format!(
+                "it is {} too small: a member needs {}; use a larger drive",
+                show_size(needed.saturating_sub(drive.size_sectors).saturating_mul(512)),
+                show_size(needed.saturating_mul(512))
+            ));
         }
         let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
         let strip = u64::from(header.chunksize);
@@ -464,7 +468,11 @@ impl MdRecorder {
         let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
         let log = if is_known { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) } else { None };
         let Some(log) = log else {
-            return Err(AdoptError(format!("the bad-block log of {} has no space for {} entries", keeper.name, blocks.len())));
+            return Err(AdoptError(format!(
+                "the bad-block log of {} has no space for {} entries: replace the members that have bad blocks, then set the log again",
+                keeper.name,
+                blocks.len()
+            )));
         };
         header.utime = unix_seconds | micros << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
@@ -774,7 +782,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
         return Err("its superblock is of another version than those of the members".into());
     }
     if common.shape() != away.shape() {
-        return Err("the array has another shape since".into());
+        return Err("the array's shape has changed since it left".into());
     }
     away.servable().map_err(|what| what.to_string())?;
     if theirs.data_size < ours.size {
@@ -802,7 +810,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     }
     if theirs.events < bitmap.header.events_cleared {
         return Err(format!(
-            "it left at event {}, and the bitmap remembers from event {} on",
+            "it left at superblock update {}, and the bitmap covers only what was written since update {}",
             theirs.events, bitmap.header.events_cleared
         ));
     }

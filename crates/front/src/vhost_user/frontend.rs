@@ -193,7 +193,7 @@ impl Drop for Frontend {
 fn event(file: File) -> Result<OwnedFd> {
     let link = rustix::fs::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new());
     if !link.is_ok_and(|link| link.to_bytes() == b"anon_inode:[eventfd]") {
-        return Err(refused("a file for notifications is no eventfd"));
+        return Err(refused("a file for notifications is not an eventfd"));
     }
     let nonblocking = rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::NONBLOCK));
     nonblocking.map_err(|error| refused(format!("an eventfd cannot be used: {error}")))?;

@@ -21,5 +21,5 @@ pub struct ConfigFile {
 
 pub fn lanes(text: &str) -> Result<u8, String> {
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.ok_or_else(|| format!("{text:?} is no count of lanes; write 1 to 64"))
+    count.ok_or_else(|| format!("{text:?} is not a count of lanes; write 1 to 64"))
 }

@@ -32,7 +32,7 @@ pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
             if json {
                 print_json(&standing);
             } else if standing.is_empty() {
-                print("no alarm stands\n");
+                print("no alarm is open\n");
             } else {
                 let row = |standing: &StandingView| {
                     let since = UNIX_EPOCH + Duration::from_secs(standing.since_s);

@@ -16,7 +16,7 @@ use stria_terminal::{Failure, absolute};
 
 fn daemon(control: &cli::Control) -> Result<Client, Failure> {
     client::daemon(control.socket.as_deref()).ok_or_else(|| {
-        let what = "`systemctl start stria` starts it; `stria serve` serves one array without it";
+        let what = "`systemctl start stria` starts it; `stria serve` serves arrays without it";
         Failure::Failed(format!("no daemon runs: {what}"))
     })
 }

@@ -53,11 +53,11 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
         (false, _) => {}
         (true, true) => {
             tell_daemon(socket)?;
-            notes.push(format!("{} keeps that", path.display()));
+            notes.push(format!("stored in {}", path.display()));
         }
         (true, false) if served.is_some() => {
             notes.push(format!(
-                "it holds until the array stops: `stria adopt {name}`, or the same option of `stria serve`, keeps it"
+                "the setting is lost when the array stops: to store it, `stria adopt {name}`, or give `stria serve` the same option"
             ));
         }
         (true, false) => {

@@ -34,7 +34,7 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
             let is_name =
                 !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_alphanumeric() || "._-@+".contains(c));
             if !is_name {
-                return Err(Failure::Usage(format!("{name:?} is no name for a token: use letters, digits and ._-@+")));
+                return Err(Failure::Usage(format!("{name:?} is not a name for a token: use letters, digits and ._-@+")));
             }
             if lines.iter().any(|line| line.name == *name) {
                 return Err(Failure::Failed(format!("there is a token {name} already: `stria token remove {name}` first")));

@@ -28,7 +28,7 @@ pub fn ublk(command: Ublk, json: bool) -> Result<u8, Failure> {
                 let state = match entry.pid {
                     Some(pid) => format!("served by process {pid}"),
                     None => format!(
-                        "LEFT BEHIND by a dead server: `stria serve --ublk` goes on with it, `stria ublk remove {id}` gives it up"
+                        "LEFT BEHIND by a dead server: `stria serve --ublk` goes on with it, `stria ublk remove {id}` removes it, and its requests fail"
                     ),
                 };
                 let (side, copied) = match entry.copier {

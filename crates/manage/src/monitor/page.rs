@@ -24,7 +24,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    text.parse().map_err(|_| format!("{text:?} is no address; write 9877, 127.0.0.1:9877 or [::1]:9877"))
+    text.parse().map_err(|_| format!("{text:?} is not an address; write 9877, 127.0.0.1:9877 or [::1]:9877"))
 }
 
 /// Listens at an address.

@@ -188,6 +188,6 @@ mod tests {
         silent.members.clear();
         assert_eq!(told(&mut watch, &silent), ["c"], "it was never seen since");
         replaced.members[3].role = "failed".into();
-        assert_eq!(told(&mut watch, &replaced), [""; 0], "it is no member any more");
+        assert_eq!(told(&mut watch, &replaced), [""; 0], "it is not a member any more");
     }
 }

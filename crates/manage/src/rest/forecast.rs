@@ -117,7 +117,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
     let invalid = |text: String| ApiError::new(ApiErrorKind::Invalid, text);
     let purpose = wish.purpose.as_deref().unwrap_or("vm");
     if !["database", "vm", "media", "backup", "desktop"].contains(&purpose) {
-        return Err(invalid(format!("{purpose:?} is no purpose: database, vm, media, backup or desktop")));
+        return Err(invalid(format!("{purpose:?} is not a purpose: database, vm, media, backup or desktop")));
     }
     if wish.drives.is_empty() || wish.drives.len() > DRIVES_MAX || wish.spares > DRIVES_MAX {
         return Err(invalid(format!("a forecast is for 1 to {DRIVES_MAX} drives")));

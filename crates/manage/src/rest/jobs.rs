@@ -541,7 +541,7 @@ fn set(machine: &Machine, array: &str, request: &SettingsRequest) -> Result<Stri
     }
     if request.is_kept() && ownership::keep(&machine.config_path, uuid, request).map_err(failed)? {
         machine.keeper.reload()?;
-        notes.push("the configuration keeps that".into());
+        notes.push("stored in the configuration".into());
     }
     Ok(notes.join("; "))
 }

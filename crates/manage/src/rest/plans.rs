@@ -488,7 +488,7 @@ fn plan_locate(machine: &Machine, action: &Action, drive: &Path, on: bool) -> Re
     let known = drives::paths(&machine.config()?.daemon);
     let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
     if !known.iter().any(|path| path == drive) && !machine.entries(false).iter().any(is_member) {
-        return Err(refused(format!("{} is no drive of this machine: GET /api/v1/drives lists them", drive.display())));
+        return Err(refused(format!("{} is not a drive of this machine: GET /api/v1/drives lists them", drive.display())));
     }
     let title = format!("Switch the light of {} {}.", drive.display(), if on { "on" } else { "off" });
     Ok(Draft::new(action, Role::Operate, title).done("light"))

@@ -623,7 +623,7 @@ impl Server {
         };
         match self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             true => Ok(()),
-            false => Err(forbidden(format!("{host:?} is no name of this machine: a proxy's name stands in [api] hosts"))),
+            false => Err(forbidden(format!("{host:?} is not a name of this machine: a proxy's name stands in [api] hosts"))),
         }
     }
 

@@ -172,7 +172,7 @@ impl Service {
             return refuse(ApiErrorKind::Invalid, format!("the range is not aligned to blocks of {block} bytes: round it"));
         }
         if !request.force {
-            let what = format!("trim destroys what lies in {length} bytes at {start} of \"{name}\"; --force insists");
+            let what = format!("trim destroys what lies in {length} bytes at {start} of \"{name}\"; --force trims them anyway");
             return refuse(ApiErrorKind::Unsafe, format!("{what} (a mounted file system trims its free space with fstrim)"));
         }
         if limits.discard_granularity_bytes == 0 {

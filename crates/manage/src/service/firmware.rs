@@ -89,18 +89,18 @@ fn check_others(
     let path = path.display();
     let users = match users {
         Ok(users) if users.is_empty() => return Ok(()),
-        Ok(users) => users.join(", "),
-        Err(why) => format!("it is unknown which ({why})"),
+        Ok(users) => format!("they are in use: {}", users.join(", ")),
+        Err(why) => format!("whether they are in use is unknown ({why})"),
     };
     match activate {
         FirmwareActivation::Reset => Err(refused(format!(
-            "a reset of {path} takes the other namespaces and partitions of its NVM subsystem away as well, and they are in use: {users}; end that \
+            "a reset of {path} takes the other namespaces and partitions of its NVM subsystem away as well, and {users}; end their use \
              first, or use --activate later; nothing was changed"
         ))),
         FirmwareActivation::Now if !force => Err(ApiError::new(
             ApiErrorKind::Unsafe,
             format!(
-                "new firmware of {path} runs for the other namespaces and partitions of its NVM subsystem as well, and they are in use: {users}; \
+                "new firmware of {path} runs for the other namespaces and partitions of its NVM subsystem as well, and {users}; \
                  nothing was changed; --force goes on"
             ),
         )),

@@ -63,7 +63,7 @@ impl Service {
             done.push(format!("the write caches of {} drives are {}", drives.len(), if on { "on" } else { "off" }));
         }
         if done.is_empty() {
-            done.push(format!("array \"{name}\" is as wanted already"));
+            done.push(format!("array \"{name}\" has these settings already: nothing was changed"));
         }
         let message = done.join("; ");
         self.events.push(view::plain_event(name, "changed", message.clone()));

@@ -107,7 +107,7 @@ impl Arrays {
     fn check(&self) -> Result<(), String> {
         const LEVELS: [&str; 9] = ["0", "1", "4", "5", "6", "10", "50", "60", "jbod"];
         if let Some(level) = self.levels.iter().find(|level| !LEVELS.contains(&level.as_str())) {
-            return Err(format!("arrays.levels: \"{level}\" is no level: allowed are {}", LEVELS.join(", ")));
+            return Err(format!("arrays.levels: \"{level}\" is not a level: allowed are {}", LEVELS.join(", ")));
         }
         let product = [self.levels.len(), self.members.len(), self.strips.len(), self.spans.len()];
         let arrays = product.iter().fold(1_usize, |product, count| product.saturating_mul(*count));
@@ -159,7 +159,7 @@ impl SectionSpec {
         }
         if let Some(name) = self.traces.iter().find(|name| Application::named(name).is_none()) {
             let names = APPLICATIONS.map(|application| application.name).join(", ");
-            return Err(key(&format!("traces: \"{name}\" is no application: there are {names}")));
+            return Err(key(&format!("traces: \"{name}\" is not an application: there are {names}")));
         }
         if (self.test == SectionKind::FileCopy) == self.copy.is_empty() {
             return Err(key("file-copy needs at least one copy, and no other test has any"));

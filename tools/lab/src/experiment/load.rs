@@ -118,7 +118,7 @@ fn split<T>(text: &str, form: &str, part: impl Fn(&str) -> Option<(T, f64)>) -> 
     let parts: Option<Vec<(T, f64)>> = text.split(':').take(SPLIT_PARTS_MAX + 1).map(part).collect();
     match parts {
         Some(parts) if parts.len() <= SPLIT_PARTS_MAX => Ok(parts),
-        _ => Err(format!("\"{text:.100}\" is no list of shares: write {form}, at most {SPLIT_PARTS_MAX} of them")),
+        _ => Err(format!("\"{text:.100}\" is not a list of shares: write {form}, at most {SPLIT_PARTS_MAX} of them")),
     }
 }
 

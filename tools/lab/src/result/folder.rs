@@ -42,7 +42,7 @@ impl Run {
         let manifest: Manifest = inside::read_json(folder, "manifest.json").map_err(|error| match error {
             ResultError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 let problem = match folder.exists() {
-                    true => "is no run's folder, as it has no manifest.json; name a folder that `stria lab run`, `replay` or `import` wrote",
+                    true => "is not a run's folder, as it has no manifest.json; name a folder that `stria lab run`, `replay` or `import` wrote",
                     false => "there is no such folder; name one that `stria lab run`, `replay` or `import` wrote",
                 };
                 ResultError::Content { path: folder.to_path_buf(), problem: problem.into() }

@@ -59,7 +59,7 @@ fn open(folder: &Path, name: &str, flags: OFlags) -> Result<File, ResultError> {
     let file: File = openat(&at, parts[parts.len() - 1].as_os_str(), flags, Mode::from_raw_mode(0o644)).map_err(failed)?.into();
     match file.metadata().map_err(io_error(&path))?.is_file() {
         true => Ok(file),
-        false => Err(content(&path, "is no plain file".into())),
+        false => Err(content(&path, "is not a plain file".into())),
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn read_lines<T: DeserializeOwned>(folder: &Path, name: &str) -> Resu
 fn sound<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if let Some(number) = impossible(&value) {
-        return Err(format!("{number} is no figure of a measurement: figures are at most 10^18"));
+        return Err(format!("{number} is not a figure of a measurement: figures are at most 10^18"));
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
@@ -130,7 +130,7 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Resul
     let path = folder.join(name);
     let within = path.parent().unwrap_or(folder);
     if within != folder && fs::symlink_metadata(within).is_ok_and(|metadata| !metadata.is_dir()) {
-        return Err(content(within, "is no folder of this run's own".into()));
+        return Err(content(within, "is not a folder of this run's own".into()));
     }
     let write = || {
         let mut file = tempfile::Builder::new()
@@ -164,7 +164,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), ResultError> {
     let mut seen = 0;
     for within in [folder.to_path_buf(), folder.join("raw"), folder.join("series")] {
         if within != folder && fs::symlink_metadata(&within).map_or(true, |metadata| !metadata.is_dir()) {
-            return Err(content(&within, "is no folder of this run's own: the run cannot continue".into()));
+            return Err(content(&within, "is not a folder of this run's own: the run cannot continue".into()));
         }
         for entry in fs::read_dir(&within).map_err(io_error(&within))? {
             let path = entry.map_err(io_error(&within))?.path();

@@ -241,7 +241,7 @@ pub(super) fn impossible(load: &Load, target: &Target, site: Site) -> Option<Str
         IoMode::Sparse if site == Site::Hosts => {
             Some(format!("Sparse is left out: {name} is on other hosts, where no sparse file can be made"))
         }
-        IoMode::Sparse if target.info.kind != TargetKind::File => Some(format!("Sparse is left out: {name} is no file")),
+        IoMode::Sparse if target.info.kind != TargetKind::File => Some(format!("Sparse is left out: {name} is not a file")),
         IoMode::Direct | IoMode::DirectSync | IoMode::WriteThrough | IoMode::Cached | IoMode::Sparse => None,
     }
 }

@@ -24,7 +24,7 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         }
         let number = |text: Option<&&str>, what: &str| -> Result<u64, TraceError> {
             let text = text.ok_or_else(|| bad(index + 1, format!("{what} is missing")))?;
-            text.parse().map_err(|_| bad(index + 1, format!("{what} \"{text}\" is no whole number")))
+            text.parse().map_err(|_| bad(index + 1, format!("{what} \"{text}\" is not a whole number")))
         };
         if version == 3 {
             now_ns = number(fields.first(), "time")?.saturating_mul(1000);

@@ -9,7 +9,7 @@ const SECTOR: u64 = 512;
 /// A field that must be a number.
 fn number(field: Option<&str>, what: &str) -> Result<u64, String> {
     let text = field.ok_or_else(|| format!("{what} is missing"))?.trim();
-    text.parse().map_err(|_| format!("{what} \"{text}\" is no whole number"))
+    text.parse().map_err(|_| format!("{what} \"{text}\" is not a whole number"))
 }
 
 fn product(value: u64, factor: u64) -> Result<u64, String> {
@@ -18,7 +18,7 @@ fn product(value: u64, factor: u64) -> Result<u64, String> {
 
 /// Decimal seconds or milliseconds, to nanoseconds without rounding through a float.
 fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
-    let bad = || format!("time \"{text}\" is no number");
+    let bad = || format!("time \"{text}\" is not a number");
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 18 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(bad());

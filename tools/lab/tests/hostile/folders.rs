@@ -56,7 +56,9 @@ fn a_folder_without_a_run_is_named_with_what_to_name_instead() {
     let place = tempfile::tempdir().expect("a folder");
     let (run, empty, missing) = (folder(place.path()), place.path().join("empty"), place.path().join("missing"));
     std::fs::create_dir(&empty).expect("a folder");
-    for (folder, problem) in [(&empty, "is no run's folder, as it has no manifest.json"), (&missing, "there is no such folder")] {
+    for (folder, problem) in
+        [(&empty, "is not a run's folder, as it has no manifest.json"), (&missing, "there is no such folder")]
+    {
         let words = format!("{}: {problem}; name", folder.display());
         let said = [
             report::write(folder, &place.path().join("x.html")).expect_err("no run").to_string(),

@@ -127,10 +127,10 @@ impl Purpose {
             return Err(format!("requests of {block_bytes} bytes are not modelled: take a multiple of 4K, at most 4M"));
         }
         if !(0.0..=1.0).contains(&read_share) {
-            return Err(format!("{} % reads cannot be: say 0 to 100", read_share * 100.0));
+            return Err(format!("{} % reads are not possible: use 0 to 100", read_share * 100.0));
         }
         if !(1..=DEPTH_MAX).contains(&depth) {
-            return Err(format!("{depth} requests under way are not modelled: say 1 to 4096"));
+            return Err(format!("{depth} requests under way are not modelled: use 1 to 4096"));
         }
         let kind = if pattern == Pattern::Random { "at random" } else { "in order" };
         let name = format!("{}K {kind}, {:.0} % reads, {depth} under way", block_bytes >> 10, read_share * 100.0);
@@ -237,7 +237,7 @@ impl Purpose {
     /// A sentence, where that is not modelled.
     pub fn with_depth(mut self, depth: u32) -> Result<Self, String> {
         if !(1..=DEPTH_MAX).contains(&depth) {
-            return Err(format!("{depth} requests under way are not modelled: say 1 to {DEPTH_MAX}"));
+            return Err(format!("{depth} requests under way are not modelled: use 1 to {DEPTH_MAX}"));
         }
         self.parts.iter_mut().for_each(|part| (part.depth, part.threads) = (depth, 1));
         self.about += &format!("; {depth} requests under way, as --depth says");

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 pub const DRIVES_MAX: usize = 64;
 
 /// All strips: KiB.
-pub const STRIP_KIB: RangeInclusive<u64> = 4..=16_384;
+pub const STRIP_KIB: RangeInclusive<u64> = 4..=1024;
 
 /// The strips that are tried if none is named: KiB.
 pub const STRIPS_KIB: [u64; 3] = [16, 64, 256];
@@ -122,10 +122,10 @@ pub fn parse_drives(text: &str) -> Result<(RangeInclusive<usize>, &str), String>
         return Err(wrong());
     }
     if least == 0 || most > DRIVES_MAX {
-        return Err(format!("{} drives are not modelled: say 1 to {DRIVES_MAX}", counts.trim()));
+        return Err(format!("{} drives are not modelled: use 1 to {DRIVES_MAX}", counts.trim()));
     }
     if least > most {
-        return Err(format!("{} drives are no range: say {most}-{least}", counts.trim()));
+        return Err(format!("{} drives are not a range: use {most}-{least}", counts.trim()));
     }
     Ok((least..=most, drive))
 }
@@ -150,7 +150,7 @@ impl Wish {
     /// A sentence, if several counts are asked for, or no drive is left beside the spares.
     pub fn members(&self) -> Result<usize, String> {
         if self.counts.start() != self.counts.end() {
-            return Err(format!("{} drives are several arrays: say one count", self.counts_text()));
+            return Err(format!("{} drives are several arrays: give one count", self.counts_text()));
         }
         self.counts.end().checked_sub(self.spares).filter(|members| *members > 0).ok_or_else(|| {
             format!("{} drives with {} spares make no array: take more drives or fewer spares", self.counts.end(), self.spares)
@@ -172,12 +172,15 @@ impl Wish {
         if let Some(refusal) = level.refusal(members) {
             Some(refusal)
         } else if !platform.config.allows(level) {
-            Some(format!("{} makes no {level}, or nothing is known of it there", platform.name))
+            Some(format!(
+                "{level} cannot be modelled on {}: the platform lacks it, or nothing is published about it",
+                platform.name
+            ))
         } else if !redundant && spares > 0 {
             Some(format!("spares are of no use to {level}"))
         } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
             // On a level without strips as well: the layout divides by it.
-            Some(format!("invalid strip size {strip_kib}K: a power of two from 4K to 16M"))
+            Some(format!("invalid strip size {strip_kib}K: use a power of two from 4K to 1M"))
         } else if !candidate.has_strips() {
             None
         } else {
@@ -209,12 +212,12 @@ impl Wish {
         let least = *self.counts.start();
         (self.cost(least)? > budget).then(|| match (budget / price) as usize {
             0 => format!(
-                "a budget of {budget} buys no {} at {price} each: say a budget of at least {} for {least}",
+                "a budget of {budget} buys no {} at {price} each: use a budget of at least {} for {least}",
                 self.drive.key,
                 price * least as f64
             ),
             bought => format!(
-                "a budget of {budget} buys {bought} of {} at {price} each, and not {least}: say fewer drives, or a budget of at least {}",
+                "a budget of {budget} buys {bought} of {} at {price} each, and not {least}: use fewer drives, or a budget of at least {}",
                 self.drive.key,
                 price * least as f64
             ),
@@ -228,10 +231,10 @@ impl Wish {
     pub fn candidates(&self) -> Result<Vec<Candidate>, String> {
         let platform = &self.platform.config;
         if self.budget.is_some() && self.price.is_none() {
-            return Err("a budget needs the price of a drive: say it with --price, or in the profile".to_owned());
+            return Err("a budget needs the price of a drive: give it with --price, or in the profile".to_owned());
         }
         if let Some(strip) = self.strips_kib.iter().find(|strip| !strip.is_power_of_two() || !STRIP_KIB.contains(*strip)) {
-            return Err(format!("invalid strip size {strip}K: a power of two from 4K to 16M"));
+            return Err(format!("invalid strip size {strip}K: use a power of two from 4K to 1M"));
         }
         let refusal = |strip: &u64| platform.strip_refusal(*strip, &self.platform.name);
         let mut strips: Vec<u64> = self.strips_kib.iter().copied().filter(|strip| refusal(strip).is_none()).collect();

@@ -78,7 +78,7 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
         let application = Application::named(&origin.trace).ok_or_else(|| {
             let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
             Failure::Usage(format!(
-                "\"{}\" is no application: add --format for a trace file, or name one of {}",
+                "\"{}\" is not an application: add --format for a trace file, or name one of {}",
                 origin.trace,
                 names.join(", ")
             ))

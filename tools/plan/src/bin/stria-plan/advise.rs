@@ -71,7 +71,7 @@ pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
         && !folder.is_dir()
     {
         let sentence =
-            format!("cannot write {}: {} is no folder; make it, or name another file", path.display(), folder.display());
+            format!("cannot write {}: {} is not a folder; make it, or name another file", path.display(), folder.display());
         return Err(Failure::Usage(sentence));
     }
     let (wish, advice) = answer(command, as_json)?;

@@ -62,7 +62,7 @@ impl Job {
             Self::Reproduce(_) => return Ok(job),
         };
         match asked.of_this_machine() {
-            Some(option) => Err(format!("{option} is another answer on each machine: name the drives and the platform")),
+            Some(option) => Err(format!("the answer to {option} depends on the machine: name the drives and the platform")),
             None if writes => Err(WRITES.to_owned()),
             None => Ok(job),
         }
@@ -112,7 +112,7 @@ pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
     let mine = match command.task {
         None => &jobs[..],
         Some(task) if (1..=jobs.len()).contains(&task) => &jobs[task - 1..task],
-        Some(task) => return Err(Failure::Usage(format!("--task {task} is no job: say 1 to {}", jobs.len()))),
+        Some(task) => return Err(Failure::Usage(format!("there is no job {task}: use 1 to {}", jobs.len()))),
     };
     let bar = steps_bar(as_json);
     let ended = |ended, count| {

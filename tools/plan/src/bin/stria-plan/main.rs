@@ -126,7 +126,7 @@ struct Figure(&'static str, f64, &'static str);
 fn positive(name: &str, value: f64) -> Result<(), String> {
     match value {
         1e-30..=1e30 => Ok(()),
-        _ => Err(format!("{name} is {}: say a number above 0, and at most 1e30", wish::number(value))),
+        _ => Err(format!("{name} is {}: use a number above 0, and at most 1e30", wish::number(value))),
     }
 }
 
@@ -163,7 +163,7 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
         Calc::Afr { percent } => {
             positive("the rate", percent)?;
             if percent >= 100.0 {
-                return Err(format!("a rate of {percent} % leaves no drive: say less than 100"));
+                return Err(format!("a rate of {percent} % leaves no drive: use less than 100"));
             }
             Ok(vec![Figure("mean time between failures", calc::mtbf_of_rate(percent / 100.0), "hours")])
         }
@@ -173,7 +173,7 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             positive("--bits-per-error", bits_per_error)?;
             if bits_per_error < 1.0 {
                 return Err(format!(
-                    "--bits-per-error is {}: say how many bits are read for each error, 1 at least",
+                    "--bits-per-error is {}: give how many bits are read for each error, 1 at least",
                     wish::number(bits_per_error)
                 ));
             }

@@ -22,7 +22,7 @@ pub fn purpose(name: &str) -> Result<Purpose, Failure> {
     if !path(name).exists() {
         let presets = purpose::NAMES.join(", ");
         return Err(Failure::Usage(format!(
-            "there is no purpose {name}: choose of {presets}, or name a trace or the folder of a run"
+            "there is no purpose {name}: choose one of {presets}, or name a trace or the folder of a run"
         )));
     }
     let lab = program::find("stria-lab");
@@ -32,7 +32,7 @@ pub fn purpose(name: &str) -> Result<Purpose, Failure> {
             "a trace or a run is read by {lab}, which does not start ({error}): install it beside stria-plan"
         ))
     })?;
-    let failed = |sentence: &str| Failure::Usage(format!("{name} is no purpose: {sentence}"));
+    let failed = |sentence: &str| Failure::Usage(format!("{name} is not a purpose: {sentence}"));
     if !output.status.success() {
         let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         let sentence = told.as_ref().and_then(|told| told["error"]["message"].as_str());

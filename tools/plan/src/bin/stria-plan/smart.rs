@@ -47,6 +47,6 @@ pub fn drives() -> Result<String, Failure> {
             "no drive of this machine is in the catalogue ({}): name one alike, or describe it in a profile",
             unknown.join(", ")
         ))),
-        several => Err(Failure::Usage(format!("this machine has {}: say one of them with --drives", several.join(" and ")))),
+        several => Err(Failure::Usage(format!("this machine has {}: name one of them with --drives", several.join(" and ")))),
     }
 }

@@ -39,7 +39,7 @@ pub fn answer(command: &WhatIf, quiet: bool) -> Result<(Wish, Vec<Variant>), Fai
     if !command.asked.names_strips() {
         wish.strips_kib = vec![wish.platform.config.strip_kib_min.max(64)];
     } else if wish.strips_kib.len() > 1 {
-        return Err(Failure::Usage("several strips are several arrays: say one --strip".to_owned()));
+        return Err(Failure::Usage("several strips are several arrays: give one --strip".to_owned()));
     }
     let bar = steps_bar(quiet);
     let variants = what_if(&wish, command.level.level(command.spans), &|tried, count| {

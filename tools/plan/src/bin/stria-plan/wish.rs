@@ -86,7 +86,7 @@ fn is_path(name: &str) -> bool {
 fn read(name: &str) -> Result<String, Failure> {
     std::fs::read_to_string(name).map_err(|error| {
         Failure::Usage(format!(
-            "cannot read the profile {name} ({error}): name a file of TOML, or choose of `stria plan catalogue`"
+            "cannot read the profile {name} ({error}): name a file of TOML, or choose one of `stria plan catalogue`"
         ))
     })
 }
@@ -119,7 +119,7 @@ fn kept(drive: &str, platform: &str) -> Result<Calibration, Failure> {
         ))
     })?;
     let found: Calibration = serde_json::from_str(&text)
-        .map_err(|error| Failure::Usage(format!("{} is no calibration ({error}): measure it again", path.display())))?;
+        .map_err(|error| Failure::Usage(format!("{} is not a calibration ({error}): measure it again", path.display())))?;
     match found.factors.iter().find(|factor| !factor.is_sound()) {
         Some(factor) => Err(Failure::Usage(format!(
             "{} has a factor of {}, and none beyond a thousand or a thousandth is used: measure it again",
@@ -147,7 +147,7 @@ fn up_to(option: &str, value: f64, most: f64) -> Result<f64, Failure> {
     if (0.0..=most).contains(&value) {
         return Ok(value);
     }
-    Err(Failure::Usage(format!("{option} is {}: say 0 to {most}", number(value))))
+    Err(Failure::Usage(format!("{option} is {}: use 0 to {most}", number(value))))
 }
 
 /// An amount of money.
@@ -157,7 +157,7 @@ fn up_to(option: &str, value: f64, most: f64) -> Result<f64, Failure> {
 pub fn amount(option: &str, value: Option<f64>) -> Result<Option<f64>, Failure> {
     match value {
         Some(value) if value.is_nan() || value <= 0.0 || value > PRICE_MAX => {
-            Err(Failure::Usage(format!("{option} is {}: say a number above 0, and at most {PRICE_MAX}", number(value))))
+            Err(Failure::Usage(format!("{option} is {}: use a number above 0, and at most {PRICE_MAX}", number(value))))
         }
         value => Ok(value),
     }
@@ -172,7 +172,7 @@ impl WishArgs {
         let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
         let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
         if self.threads == 0 {
-            return Err(Failure::Usage("--threads is 0: say 1 or more".to_owned()));
+            return Err(Failure::Usage("--threads is 0: use 1 or more".to_owned()));
         }
         let purpose = match (&self.purpose, self.block) {
             (Some(name), _) => match (Purpose::preset(name), self.depth) {
@@ -194,10 +194,10 @@ impl WishArgs {
             }
         };
         if self.spares > DRIVES_MAX {
-            return Err(Failure::Usage(format!("{} spares are more than the drives: say fewer", self.spares)));
+            return Err(Failure::Usage(format!("{} spares are more than the drives: use fewer", self.spares)));
         }
         if let Some(strip) = self.strip.iter().find(|strip| *strip % 1024 != 0) {
-            return Err(Failure::Usage(format!("invalid strip size {strip}: a power of two from 4K to 16M")));
+            return Err(Failure::Usage(format!("invalid strip size of {strip} bytes: use a power of two from 4K to 1M")));
         }
         if self.written_a_day == Some(0) {
             return Err(Failure::Usage("--written-a-day is 0: leave it out if nothing is known".to_owned()));

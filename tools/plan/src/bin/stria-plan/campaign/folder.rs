@@ -67,7 +67,7 @@ fn read(path: &Path, bytes_max: u64) -> std::io::Result<String> {
     let mut text = String::new();
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is no plain file"));
+        return Err(std::io::Error::other("it is not a plain file"));
     }
     file.take(bytes_max + 1).read_to_string(&mut text)?;
     match text.len() as u64 > bytes_max {
