@@ -15,9 +15,9 @@ export async function browser() {
 /** A tab that notes every fault; `faults` must stay empty. */
 export async function open(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-GB", timezoneId: "Europe/Berlin", ...options });
-  // A daemon that was built before a change of the page can still be tested with it.
+  // A daemon that was built before a change of the page can still be tested with it. Cockpit has the package's own copy, below another path.
   if (process.env.STRIA_BUNDLE) {
-    await context.route(/\/(page\.(js|css)|icon\.svg)?$/, async (route) => {
+    await context.route(({ pathname }) => /^\/(page\.(js|css)|icon\.svg)?$/.test(pathname), async (route) => {
       const name = new URL(route.request().url()).pathname.slice(1) || "index.html";
       await route.fulfill({ path: new URL(`../../crates/manage/page/${name}`, import.meta.url).pathname });
     });
