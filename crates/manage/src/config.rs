@@ -291,16 +291,16 @@ impl Config {
         }
     }
 
-    /// Parses and checks a configuration. The error is the first fault, and begins with the line, if one is to blame, for the file's name to
-    /// precede it.
+    /// Parses and checks a configuration. The error begins with the line of the first fault, if one is to blame, for the file's name to precede
+    /// it.
     ///
     /// # Errors
-    /// The fault, and the remedy.
+    /// Every fault that can be found, and its remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (config, faults) = faults::of_text(text);
         match (config, &faults[..]) {
             (Some(config), []) => Ok(config),
-            (_, faults) => Err(faults.first().map(Fault::after_name).unwrap_or_default()),
+            (_, faults) => Err(Fault::all_after_name(faults)),
         }
     }
 

@@ -18,6 +18,7 @@ mod measure;
 mod page;
 mod parts;
 mod plans;
+mod reading;
 mod reports;
 mod route;
 mod routes;

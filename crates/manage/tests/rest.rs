@@ -193,6 +193,9 @@ fn what_was_planned_is_done_and_nothing_else() {
     let faults: Vec<&str> = verdict["faults"].as_array().expect("a list").iter().filter_map(|f| f["text"].as_str()).collect();
     assert_eq!((faults.len(), &verdict["good"]), (2, &json!(false)), "{verdict:#}");
     assert!(faults[0].contains("clients") && faults[1].contains("daemn"), "{verdict:#}");
+    let refused = put(json!({"text": faulty, "tag": config["tag"]}));
+    let told = refused.body["error"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(refused.kind() == (400, "invalid") && faults.iter().all(|fault| told.contains(fault)), "{refused:?}");
     let text = format!("# a comment\n{}", config["text"].as_str().expect("text"));
     assert_eq!(put(json!({"text": text, "tag": "0"})).kind(), (409, "plan_changed"));
     assert_eq!(put(json!({"text": text, "tag": config["tag"]})).status, 200);
@@ -1012,4 +1015,37 @@ fn schedules_that_somebody_else_has_changed_are_read_again_first() {
     again["self_test"] = json!("weekly");
     assert_eq!(set(&again).status, 200);
     assert_eq!((&read()["hours"], &read()["self_test"]), (&json!("22:00-06:00"), &json!("weekly")));
+    // All that makes no sense is told at once.
+    let mut odd = read();
+    (odd["scrub"], odd["hours"]) = (json!("at some time"), json!("whenever"));
+    let refused = set(&odd);
+    let told = refused.body["error"]["message"].as_str().unwrap_or_default();
+    assert!(refused.kind() == (400, "invalid") && told.contains("at some time") && told.contains("whenever"), "{refused:?}");
+}
+
+/// A client that stopped reading kept its connection, and the daemon the answer, for ever.
+#[test]
+fn clients_that_do_not_read_are_cut_off_and_the_others_are_served_meanwhile() {
+    let (place, _) = machine("");
+    let daemon = Daemon::start(&place);
+    let ask_much = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(200);
+    let begun = Instant::now();
+    let silent: Vec<UnixStream> = (0..24)
+        .map(|_| {
+            let mut stream = UnixStream::connect(socket(&place)).expect("it listens");
+            stream.write_all(&ask_much).expect("the requests are small");
+            stream
+        })
+        .collect();
+    assert_eq!(ask(&place, "", None).status, 200);
+    // Its end is seen by a write, which takes nothing from what waits to be read.
+    let is_open = |mut stream: &UnixStream| stream.write_all(b"\r\n").is_ok();
+    while silent.iter().any(is_open) {
+        assert!(begun.elapsed() < PATIENCE, "they are open for ever");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(begun.elapsed() > Duration::from_secs(10), "a client may be slow");
+    assert_eq!(ask(&place, "", None).status, 200);
+    daemon.signal("-TERM");
+    daemon.ended_well();
 }

@@ -28,6 +28,13 @@ impl Fault {
         let line = self.line.map_or_else(String::new, |line| format!(":{line}"));
         format!("{line}: {}", self.text)
     }
+
+    /// All of them in one line, as it follows the name of the file.
+    pub fn all_after_name(faults: &[Self]) -> String {
+        let place = |fault: &Self| fault.line.map_or_else(String::new, |line| format!("line {line}: "));
+        let others = faults.iter().skip(1).map(|fault| format!("; {}{}", place(fault), fault.text));
+        faults.iter().take(1).map(Self::after_name).chain(others).collect()
+    }
 }
 
 /// The key to blame: its part, the number of that part if there may be several, and its name there.

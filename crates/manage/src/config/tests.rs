@@ -77,6 +77,13 @@ fn all_faults_are_told_at_once() {
     for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
         assert!(*line == Some(expected_line) && text.contains(words), "{expected_line} {words}: {found:#?}");
     }
+    // Who saves it is told all of them as well, but for those of the machine.
+    let told = Config::parse(&text).expect_err("it has faults");
+    assert!(told.starts_with(":3: [daemon] degraded-aftr"), "{told}");
+    for (line, words) in &expected[1..expected.len() - 1] {
+        assert!(told.contains(&format!("; line {line}: ")) && told.contains(words), "{line} {words}: {told}");
+    }
+    assert!(!told.contains("no such group"), "{told}");
     // What is left of it is what could be read.
     let names: Vec<Option<String>> = config.expect("it is TOML").arrays.into_iter().map(|array| array.name).collect();
     assert_eq!(names, [Some("tank".into()), Some("tank".into())]);

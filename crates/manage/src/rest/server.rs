@@ -9,6 +9,7 @@
 use super::accounts::Refusal;
 use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
 use super::parts::Rest;
+use super::reading::{Read, Waiting};
 use super::route::{RawCall, Route};
 use super::routes::{document, routes};
 use super::stream::{self, Seen};
@@ -114,6 +115,8 @@ struct Server {
     orders: Mutex<Refusals>,
     /// The threads on which callers are looked up.
     callers: Handle,
+    /// Answers that clients have yet to read.
+    waiting: Waiting,
 }
 
 /// Refusals that have an event, or orders, counted by origin.
@@ -193,6 +196,7 @@ async fn serve(
         refusals: Mutex::default(),
         orders: Mutex::default(),
         callers,
+        waiting: Waiting::default(),
         rest,
     });
     let mut tasks = Vec::new();
@@ -263,7 +267,7 @@ async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watc
             continue;
         }
         let is_known = Arc::<AtomicBool>::default();
-        let task = tokio::spawn(connection(Arc::clone(&server), stream, peer, Arc::clone(&is_known), over.clone()));
+        let task = tokio::spawn(connection(Arc::clone(&server), Read::new(stream), peer, Arc::clone(&is_known), over.clone()));
         connections.0.push_back(Connection { origin, is_known, task: task.abort_handle() });
     }
 }
@@ -294,7 +298,7 @@ async fn listen_tls(
         let is_known = Arc::<AtomicBool>::default();
         let (server, acceptor, known, over) = (Arc::clone(&server), acceptor.clone(), Arc::clone(&is_known), over.clone());
         let task = tokio::spawn(async move {
-            let Ok(Ok(stream)) = timeout(REQUEST_TIMEOUT, acceptor.accept(stream)).await else { return };
+            let Ok(Ok(stream)) = timeout(REQUEST_TIMEOUT, acceptor.accept(Read::new(stream))).await else { return };
             let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let peer = Peer::Tls { address, certificate: certificate.map(|certificate| sha256(certificate)) };
             connection(server, stream, peer, known, over).await;
@@ -314,7 +318,9 @@ async fn connection(
         let (server, peer, is_known) = (Arc::clone(&server), peer.clone(), Arc::clone(&is_known));
         async move {
             let is_secure = matches!(peer, Peer::Tls { .. });
+            let waiting = server.waiting.clone();
             let response = server.answer(request, peer, &is_known).await;
+            let response = waiting.count(response).await.unwrap_or_else(|| unread().into_response());
             Ok::<_, Infallible>(guarded(response, is_secure))
         }
     });
@@ -402,6 +408,12 @@ fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
     Err(ApiError::new(ApiErrorKind::Invalid, "a body is JSON: content-type: application/json"))
 }
 
+/// The refusal of an answer for which there is no memory.
+fn unread() -> ApiError {
+    let text = "too many answers wait for clients that do not read them: ask again in a minute, and end clients that hang";
+    ApiError::new(ApiErrorKind::TooMany, text)
+}
+
 /// Carries out a request and writes its record, also if the client leaves before the answer. Without this, hyper would drop both then.
 async fn to_the_end(work: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
     let failed =
@@ -463,12 +475,13 @@ impl Server {
                 "/api/v1/openapi.json" => return json(self.document.clone()),
                 "/api/v1/stream" => {
                     let last = text(&head.headers, "last-event-id");
-                    let feed = stream::Feed { seen: self.seen.subscribe(), callers: self.callers.clone() };
                     let rest = Arc::clone(&self.rest);
                     let state = match blocking(move || Ok(rest.state())).await {
-                        Ok(state) => state,
+                        Ok(state) => serde_json::to_string(&state).expect("a state is plain data"),
                         Err(error) => return error.into_response(),
                     };
+                    let Some(held) = self.waiting.hold(stream::memory_of(&state)) else { return unread().into_response() };
+                    let feed = stream::Feed { seen: self.seen.subscribe(), callers: self.callers.clone(), held };
                     return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, feed, &state, last);
                 }
                 path if path.starts_with("/api/v1/reports/") => {

@@ -5,7 +5,7 @@
 
 use super::auth::{Caller, Peer, Shown};
 use super::parts::Rest;
-use super::types::State;
+use super::reading::Held;
 use crate::api::EventView;
 use crate::clock::now_ms;
 use axum::response::sse::{Event, Sse};
@@ -26,6 +26,10 @@ const EVERY: Duration = Duration::from_secs(1);
 const GLANCE_EVERY: Duration = Duration::from_millis(200);
 /// Events that are sent to a listener that is new or was away.
 const MISSED_MAX: usize = 1000;
+/// Events that wait for a listener at a time: the log has the others.
+const QUEUED_MAX: usize = 100;
+/// The memory of these, each of some 400 bytes.
+const QUEUED_BYTES: usize = 40 << 10;
 
 /// The last look, as it is sent.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +76,13 @@ pub struct Feed {
     pub seen: watch::Receiver<Seen>,
     /// The threads on which callers are looked up.
     pub callers: Handle,
+    /// Its part of the memory of answers.
+    pub held: Held,
+}
+
+/// The memory of a listener: a state that is being sent, the next one, and events.
+pub fn memory_of(state: &str) -> usize {
+    2 * state.len() + QUEUED_BYTES
 }
 
 /// A listener.
@@ -90,19 +101,20 @@ struct Listener {
     version: u64,
     /// The threads on which callers are looked up.
     callers: Handle,
+    _held: Held,
 }
 
-/// The answer to `GET /api/v1/stream`. `state`: that of now, which comes first. `last`: the last event that the listener had.
+/// The answer to `GET /api/v1/stream`. `state`: that of now as JSON, which comes first. `last`: the last event that the listener had.
 pub fn answer(
     rest: Arc<Rest>,
     peer: Peer,
     shown: Shown,
     caller: Caller,
-    Feed { seen, callers }: Feed,
-    state: &State,
+    Feed { seen, callers, held }: Feed,
+    state: &str,
     last: Option<&str>,
 ) -> Response {
-    let state = Event::default().event("state").json_data(state).expect("a state is plain data");
+    let state = Event::default().event("state").data(state);
     let mut queue = VecDeque::from([state]);
     let log = rest.machine.service.events();
     let newest = log.sequence();
@@ -127,7 +139,7 @@ pub fn answer(
         }
     };
     let over = rest.machine.service.shutdown().subscribe();
-    let listener = Listener { rest, peer, shown, caller, seen, over, queue, sequence, version: 0, callers };
+    let listener = Listener { rest, peer, shown, caller, seen, over, queue, sequence, version: 0, callers, _held: held };
     Sse::new(stream(listener)).into_response()
 }
 
@@ -166,7 +178,7 @@ impl Listener {
         }
     }
 
-    /// Queues the events since the last one.
+    /// Queues the first events since the last one.
     fn events(&mut self) {
         let log = self.rest.machine.service.events();
         if log.sequence() == self.sequence {
@@ -176,7 +188,7 @@ impl Listener {
         if events.first().is_some_and(|first| first.sequence != self.sequence + 1) {
             self.queue.push_back(Event::default().event("reset").data(json!({"boot": self.rest.boot}).to_string()));
         }
-        for event in events {
+        for event in events.into_iter().take(QUEUED_MAX) {
             let EventView { sequence, .. } = event;
             self.sequence = sequence;
             let id = format!("{}.{sequence}", self.rest.boot);
