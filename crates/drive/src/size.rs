@@ -15,7 +15,8 @@
 //! - A loop device has a file behind it, and its own size says nothing about that file: without direct I/O it reads zeros
 //!   behind the file's end. That file is checked as well.
 //! - Other block devices do not grow by writes, and reads behind their end are short or fail. So their size is checked only
-//!   when a request fails, and once a second.
+//!   when a request fails, and once a second. So is their entry in sysfs, which goes with a drive that is pulled: an idle array would otherwise notice
+//!   that with its next request.
 
 use crate::info::Sysfs;
 use crate::{DriveInfo, DriveKind};
@@ -23,6 +24,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags, statx};
 use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,6 +61,8 @@ pub(crate) struct Size {
     file: Option<Backing>,
     /// The size of a block device, in bytes.
     device_bytes: Option<u64>,
+    /// The entry of a block device in sysfs, if there was one when it was opened. No other device gets its number while this one is open.
+    entry: Option<PathBuf>,
     /// The numbers of operations that free space: begun and ended.
     releases_begun: AtomicU64,
     releases_ended: AtomicU64,
@@ -89,19 +93,22 @@ struct Seen {
 impl Size {
     /// The size of a drive that was just opened.
     pub(crate) fn of(info: &DriveInfo, file: &File, metadata: &Metadata) -> Self {
-        let (backing, device_bytes) = match info.kind {
+        let (backing, device_bytes, entry) = match info.kind {
             DriveKind::File => {
                 let tells_space = info.direct && counts_exactly(file);
-                (Some(Backing { other: None, bytes: metadata.len(), tells_space }), None)
+                (Some(Backing { other: None, bytes: metadata.len(), tells_space }), None, None)
             }
             DriveKind::BlockDevice => {
                 let bytes = info.limits.size_sectors * SECTOR_BYTES as u64;
-                (behind_loop_device(file, metadata.rdev()), Some(bytes))
+                let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+                let entry = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+                (behind_loop_device(file, metadata.rdev()), Some(bytes), entry.exists().then_some(entry))
             }
         };
         Self {
             file: backing,
             device_bytes,
+            entry,
             releases_begun: AtomicU64::new(0),
             releases_ended: AtomicU64::new(0),
             lost: OnceLock::new(),
@@ -171,9 +178,13 @@ impl Size {
         }
     }
 
-    /// Checks a block device itself.
+    /// Checks a block device itself; waits for no drive.
     pub(crate) fn look_at_device(&self, own: &File, name: impl std::fmt::Display) {
         let Some(bytes) = self.device_bytes else { return };
+        let is_gone = |entry: &PathBuf| std::fs::metadata(entry).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if self.entry.as_ref().is_some_and(is_gone) {
+            return self.lose(format!("member {name} is gone: it was pulled, or its controller or cable has failed"));
+        }
         if let Ok(now) = rustix::fs::seek(own, SeekFrom::End(0))
             && now < bytes
         {
@@ -269,6 +280,30 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Before, an idle array noticed that a drive was pulled with its next request, and a drive that came back in between waited for that.
+    #[test]
+    fn a_block_device_that_has_left_sysfs_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (device, entry) = (folder.path().join("device"), folder.path().join("8:16"));
+        std::fs::write(&device, [0; 4096]).expect("a file");
+        std::fs::write(&entry, "").expect("a file");
+        let file = File::open(&device).expect("a file");
+        let size = Size {
+            file: None,
+            device_bytes: Some(4096),
+            entry: Some(entry.clone()),
+            releases_begun: AtomicU64::new(0),
+            releases_ended: AtomicU64::new(0),
+            lost: OnceLock::new(),
+        };
+        size.look_at_device(&file, "/dev/sdb");
+        assert!(size.lost().is_none());
+        std::fs::remove_file(entry).expect("a file");
+        size.look_at_device(&file, "/dev/sdb");
+        let lost = size.lost().expect("it is gone");
+        assert!(lost.kind == ErrorKind::Gone && lost.context.contains("/dev/sdb is gone"), "{lost}");
+    }
 
     /// An image on XFS that had been copied by reference was taken for cut short, because reserves of the file system went away when
     /// it was full.
