@@ -207,7 +207,7 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
       ? { ...regular("config", { todo: ["do_free_port"], avoid: ["not_silence"] }), means: "config_metrics_means" }
       : matter.reason?.startsWith("[api]")
         ? { ...regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }), means: "config_api_means" }
-        : regular("config", { todo: ["do_good_file_restart"], avoid: ["not_without_tls"] }),
+        : regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }),
   Unreadable: { stem: "unreadable", todo: ["do_restore"], avoid: ["not_pull_any"] },
 };
 

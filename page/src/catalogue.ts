@@ -394,11 +394,6 @@ export const catalogue = of({
     "Nach einer Änderung der Konfiguration: sie neu laden.",
     "После изменения конфигурации перезагрузите её.",
   ],
-  do_good_file_restart: [
-    "Repair or replace the file that is named, then restart the service, which is a pause for clients.",
-    "Die genannte Datei in Ordnung bringen, dann den Dienst neu starten: für Clients eine Pause.",
-    "Исправьте названный файл, затем перезапустите службу: для клиентов это пауза.",
-  ],
   do_free_port: [
     "End the program that uses the port, or choose another port and restart the service. A port that is free again is taken within seconds.",
     "Das Programm beenden, das den Port hat, oder einen anderen Port wählen und den Dienst neu starten. Ein freier Port wird in Sekunden genommen.",

@@ -317,7 +317,7 @@ test("a fault of the configuration has its own words, by its part", async () => 
   for (const [reason, words] of [
     ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Repair or replace the file that is named", "without TLS"]],
     ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that uses the port", "Do not silence the alert"]],
-    ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "then restart the service", "without TLS"]],
+    ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "follows within seconds", "without TLS"]],
   ]) {
     SCENES.fault = () => ({ ...SCENES.well(), matters: [matter("", "ConfigFault", "critical", { drives: [], reason, remedies: [] })] });
     await on("fault", async (page) => {

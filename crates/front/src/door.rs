@@ -61,6 +61,17 @@ pub enum Inherited {
 }
 
 impl Inherited {
+    /// Another handle to it.
+    ///
+    /// # Errors
+    /// When the process has too many files.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
+            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
+        }
+    }
+
     /// # Errors
     /// When the system does not tell its address.
     pub(crate) fn close(self) -> io::Result<Closed> {

@@ -10,8 +10,9 @@ use crate::export::{Export, Facts};
 use crate::handshake::Security;
 use crate::options::Options;
 use crate::talk::Talk;
+use crate::tls::TlsConfig;
 use crate::wire::STRING_BYTES_MAX;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use stria_block::RemoteDevice;
 
@@ -33,6 +34,8 @@ struct Registry {
 /// What the server's threads share.
 pub(crate) struct Shared {
     pub options: Options,
+    /// That of the options, or as it came later.
+    tls: OnceLock<TlsConfig>,
     pub talk: Talk,
     budget: Arc<Budget>,
     registry: Mutex<Registry>,
@@ -44,10 +47,21 @@ impl Shared {
         Self {
             budget: Budget::new(options.bytes_max / 2),
             talk: Talk::default(),
+            tls: options.tls.clone().map_or_else(OnceLock::new, OnceLock::from),
             options,
             registry: Mutex::default(),
             connection_ended: Condvar::new(),
         }
+    }
+
+    /// How connections are encrypted, if they can be.
+    pub fn tls(&self) -> Option<&TlsConfig> {
+        self.tls.get()
+    }
+
+    /// From now on connections can be encrypted. What holds already stays.
+    pub fn set_tls(&self, tls: TlsConfig) {
+        let _ = self.tls.set(tls);
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -71,7 +85,7 @@ impl Shared {
 
     /// Whether this client may use TLS, or must. A local client never must: the mode of the socket's file decides which users connect.
     pub fn security(&self, peer: &Peer) -> Security {
-        match (&self.options.tls, peer.origin) {
+        match (self.tls(), peer.origin) {
             (None, _) => Security::Plain,
             (Some(tls), Origin::Address(_)) if tls.required => Security::Required,
             (Some(_), _) => Security::Offered,

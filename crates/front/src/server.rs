@@ -10,6 +10,7 @@ use crate::export::Export;
 use crate::listener::Listener;
 use crate::options::Options;
 use crate::registry::Shared;
+use crate::tls::TlsConfig;
 use crate::{FrontError, client, nbd_uri};
 use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,8 +19,12 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts servers.
 #[derive(Debug)]
@@ -48,26 +53,33 @@ impl Server {
         options.check()?;
         let wake = Wake::new().map_err(|source| FrontError::System { action: "make an eventfd", source })?;
         let acceptor = Arc::new(Acceptor { shared: Arc::new(Shared::new(options)), stop: AtomicBool::new(false), wake });
-        let own = listeners.iter().map(Closed::prepare);
-        let unnamed = |source| FrontError::System { action: "ask for the address of a socket that was passed to it", source };
-        let passed = inherited.into_iter().map(|socket| socket.close().map_err(unnamed));
-        let closed = own.chain(passed).collect::<Result<Vec<_>, _>>()?;
-        let listeners = closed.iter().map(Closed::listener).collect();
-        Ok(ServerHandle { acceptor, listeners, doors: Mutex::new(Doors { closed, thread: None }) })
+        let server = ServerHandle { acceptor, listeners: Mutex::default(), doors: Mutex::default() };
+        server.keep(closed(&listeners, inherited)?);
+        Ok(server)
     }
+}
+
+/// Checks and reserves addresses.
+fn closed(listeners: &[Listener], inherited: Vec<Inherited>) -> Result<Vec<Closed>, FrontError> {
+    let own = listeners.iter().map(Closed::prepare);
+    let unnamed = |source| FrontError::System { action: "ask for the address of a socket that was passed to it", source };
+    let passed = inherited.into_iter().map(|socket| socket.close().map_err(unnamed));
+    own.chain(passed).collect()
 }
 
 /// A server, running once it listens. Dropping it stops it.
 pub struct ServerHandle {
     acceptor: Arc<Acceptor>,
-    listeners: Vec<Listener>,
+    listeners: Mutex<Vec<Listener>>,
     doors: Mutex<Doors>,
 }
 
-/// Addresses that are not open yet, and the thread that accepts on those that are.
+/// Addresses that are not open yet, and the threads that accept on those that are: one for each time that some were opened.
+#[derive(Default)]
 struct Doors {
     closed: Vec<Closed>,
-    thread: Option<thread::JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
+    is_listening: bool,
 }
 
 impl ServerHandle {
@@ -80,7 +92,8 @@ impl ServerHandle {
     /// # Errors
     /// An address cannot be listened on; then none is.
     pub fn listen(&self) -> Result<(), FrontError> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doors = lock(&self.doors);
+        doors.is_listening = true;
         if doors.closed.is_empty() || self.acceptor.stop.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -90,7 +103,7 @@ impl ServerHandle {
             let acceptor = Arc::clone(&self.acceptor);
             move || acceptor.accept(&open)
         });
-        doors.thread = Some(thread.map_err(|source| FrontError::System { action: "start a thread", source })?);
+        doors.threads.push(thread.map_err(|source| FrontError::System { action: "start a thread", source })?);
         Ok(())
     }
 
@@ -98,21 +111,50 @@ impl ServerHandle {
     pub fn close(&self) {
         self.acceptor.stop.store(true, Ordering::SeqCst);
         self.acceptor.wake.ring();
-        let thread = self.doors.lock().unwrap_or_else(PoisonError::into_inner).thread.take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            log::error!("the NBD accept thread panicked");
+        let threads = std::mem::take(&mut lock(&self.doors).threads);
+        for _ in threads.into_iter().filter_map(|thread| thread.join().err()) {
+            log::error!("an NBD accept thread panicked");
         }
     }
 
     /// The addresses, with the ports that the system chose.
-    pub fn listeners(&self) -> &[Listener] {
-        &self.listeners
+    pub fn listeners(&self) -> Vec<Listener> {
+        lock(&self.listeners).clone()
+    }
+
+    /// Adds addresses, from now on with encryption if there was none. If clients may connect already, they may connect there at once.
+    ///
+    /// # Errors
+    /// When an address is invalid or taken; then none is added.
+    pub fn add_listeners(
+        &self,
+        listeners: &[Listener],
+        inherited: Vec<Inherited>,
+        tls: Option<TlsConfig>,
+    ) -> Result<(), FrontError> {
+        let closed = closed(listeners, inherited)?;
+        tls.into_iter().for_each(|tls| self.shared().set_tls(tls));
+        let added: Vec<Listener> = closed.iter().map(Closed::listener).collect();
+        self.keep(closed);
+        if !lock(&self.doors).is_listening {
+            return Ok(());
+        }
+        let listening = self.listen();
+        if listening.is_err() {
+            lock(&self.listeners).retain(|listener| !added.contains(listener));
+        }
+        listening
+    }
+
+    fn keep(&self, closed: Vec<Closed>) {
+        lock(&self.listeners).extend(closed.iter().map(Closed::listener));
+        lock(&self.doors).closed.extend(closed);
     }
 
     /// How clients reach an export, one URI for each listener.
     pub fn uris(&self, export: &str) -> Vec<String> {
-        let requires_tls = self.shared().options.tls.as_ref().is_some_and(|tls| tls.required);
-        self.listeners.iter().map(|listener| nbd_uri(listener, export, requires_tls)).collect()
+        let requires_tls = self.shared().tls().is_some_and(|tls| tls.required);
+        self.listeners().iter().map(|listener| nbd_uri(listener, export, requires_tls)).collect()
     }
 
     /// Names of the exports, the default first.

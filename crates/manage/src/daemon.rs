@@ -8,6 +8,7 @@
 //! else is as in `serve`.
 
 mod api;
+mod nbd;
 mod notify;
 
 use crate::config::edit::Edit;
@@ -18,12 +19,13 @@ use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::matter::{API, NBD};
 use crate::monitor::{Monitor, MonitorPlan};
-use crate::nbd::NbdOptions;
+use crate::nbd::{LateTcp, NbdOptions};
 use crate::rest::{self, Rest, Tcp};
 use crate::routine::Routine;
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, event_file, sockets, view};
+use nbd::NbdOverTcp;
 use notify::Supervisor;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -68,7 +70,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         None => sockets::for_daemon()?,
     };
     sockets::check(&socket)?;
-    let NewService { service, event_file, ledger, no_tls } = new_service(&config, &socket)?;
+    let NewService { service, event_file, ledger, late_nbd } = new_service(&config, &socket)?;
     let control = sockets::listen(&socket)?;
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
@@ -78,7 +80,8 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
     let monitor = Monitor::start(&service, watching);
-    no_tls.into_iter().for_each(|text| monitor.stand(NBD, text));
+    let (nbd, nbd_over_tcp) = NbdOverTcp::new(late_nbd, &config.nbd);
+    nbd_over_tcp.fault().into_iter().for_each(|text| monitor.stand(NBD, text));
     let routine = Routine::start(&service, &monitor, &ledger, &config);
     let followed = Arc::clone(&routine);
     let first_look_ends = move || {
@@ -89,6 +92,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let reloaded_tcp = Arc::clone(&api_on_tcp);
     let reloaded = move |config: &Config| {
         followed.reload(config);
+        nbd.set(config.nbd.clone());
         if let Some(tcp) = reloaded_tcp.get() {
             tcp.set(config.api.clone());
         }
@@ -108,7 +112,6 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         // The daemon serves arrays also without the port for metrics.
         tokio::spawn(Arc::clone(&monitor).listen_when_free(address, service.shutdown().subscribe()));
     }
-    let files_of = path.clone();
     let machine = rest::Machine {
         service: Arc::clone(&service),
         keeper: Arc::clone(&keeper),
@@ -123,12 +126,13 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         let _ = api_on_tcp.set(rest.tcp());
     }
 
-    let watched = Arc::downgrade(&monitor);
+    let watched = (Arc::downgrade(&monitor), Arc::downgrade(&service));
+    let mut nbd_over_tcp = nbd_over_tcp;
     let follow = move || {
         let mut mended = Vec::new();
-        while let Some(monitor) = watched.upgrade() {
-            follow_files(&monitor, &files_of, api_on_tcp.get(), &mut mended);
-            drop(monitor);
+        while let (Some(monitor), Some(service)) = (watched.0.upgrade(), watched.1.upgrade()) {
+            follow_files(&monitor, &service, api_on_tcp.get(), &mut nbd_over_tcp, &mut mended);
+            drop((monitor, service));
             std::thread::sleep(FILES_EVERY);
         }
     };
@@ -157,8 +161,8 @@ struct NewService {
     service: Arc<Service>,
     event_file: EventFile,
     ledger: Arc<Ledger>,
-    /// Why NBD clients on TCP are not served although they should be.
-    no_tls: Option<String>,
+    /// NBD over TCP, if it is not served although it should be.
+    late_nbd: Option<LateTcp>,
 }
 
 /// A service without arrays, which stores its events and remembers arrays over restarts.
@@ -168,7 +172,7 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
         Err(error) => (None, Some(error)),
     };
     let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
-    let (server, no_tls) = options.server_anyhow(&socket.with_extension("nbd"))?;
+    let (server, late_nbd) = options.server_anyhow(&socket.with_extension("nbd"))?;
     let service = Service::new(server);
     watchdog::start(&service);
     service.stay();
@@ -179,7 +183,7 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
-    Ok(NewService { service, event_file, ledger, no_tls })
+    Ok(NewService { service, event_file, ledger, late_nbd })
 }
 
 /// A daemon that has begun, and obeys signals.
@@ -275,9 +279,14 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
     }
 }
 
-/// Ends the alarms about files of the configuration when it names good ones: by another configuration, or as the files have changed. The API is
-/// then served over TCP.
-fn follow_files(monitor: &Monitor, path: &Path, api: Option<&Arc<Tcp>>, mended: &mut Vec<&'static str>) {
+/// Opens the API and NBD over TCP as soon as that is possible, and ends the alarms about them.
+fn follow_files(
+    monitor: &Monitor,
+    service: &Service,
+    api: Option<&Arc<Tcp>>,
+    nbd: &mut NbdOverTcp,
+    mended: &mut Vec<&'static str>,
+) {
     // An alarm ends one round after its text has changed, so that the message of its end has the new text.
     mended.drain(..).for_each(|part| monitor.holds(part));
     let mut mend = |part, text: &str| {
@@ -292,12 +301,10 @@ fn follow_files(monitor: &Monitor, path: &Path, api: Option<&Arc<Tcp>>, mended: 
         }
         Some(Ok(())) | None => {}
     }
-    let nbd_holds =
-        || Config::read(path).is_ok_and(|config| config.nbd.options().is_ok_and(|options| options.check_for_daemon().is_ok()));
-    if monitor.is_faulty(NBD) && nbd_holds() {
-        let text = "the files that the configuration names are good now; what it serves over TCP applies when the daemon restarts \
-                    (`systemctl restart stria`, a pause for clients)";
-        mend(NBD, text);
+    match nbd.try_again(service) {
+        None => {}
+        Some(Err(fault)) => monitor.stand(NBD, fault),
+        Some(Ok(text)) => mend(NBD, text),
     }
 }
 

@@ -589,11 +589,11 @@ const OF_API: (&str, &str, &str) = (
     "do not pass the API on to other machines without TLS in its place: any client that reaches the port could read and write",
 );
 
-/// Files for NBD over TCP.
+/// NBD over TCP.
 const OF_NBD: (&str, &str, &str) = (
-    "this part of the configuration does not work; the arrays are served without it",
-    "repair or replace the file that is named, or change the configuration; `stria config check` says whether it is good. Then `systemctl restart stria`, \
-     which is a pause for clients",
+    "clients of NBD over TCP cannot connect; the arrays are served without it",
+    "repair or replace the file that is named, or free the port: NBD is served over TCP within seconds. Or change the configuration, then `systemctl reload \
+     stria`; `stria config check` says whether it is good",
     "do not open the port without TLS in its place: any client that reaches the port could read and write",
 );
 

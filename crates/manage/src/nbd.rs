@@ -4,10 +4,11 @@ use crate::directory::group;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use listenfd::ListenFd;
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use stria_front::{Inherited, Listener, Options, Server, ServerHandle, SocketAccess, TlsConfig};
+use stria_front::{FrontError, Inherited, Listener, Options, Server, ServerHandle, SocketAccess, TlsConfig};
 use stria_terminal::{Failure, absolute, size};
 
 /// How arrays are served over NBD.
@@ -96,7 +97,7 @@ impl NbdOptions {
     /// The option or file that is wrong.
     pub fn check_for_daemon(&self) -> Result<(), Failure> {
         self.check_keys()?;
-        let told = |failure| Failure::Failed(format!("[nbd]: {failure}: {} and the daemon restarts", no_tls("NBD")));
+        let told = |failure| Failure::Failed(format!("[nbd]: {failure}: {}", no_tls("NBD")));
         self.tls_config().map(|_| ()).map_err(told)
     }
 
@@ -156,39 +157,93 @@ impl NbdOptions {
     /// # Errors
     /// When it cannot listen.
     pub fn server(&self, own: &Path) -> Result<ServerHandle, Failure> {
-        self.server_on(own, inherited()?)
-    }
-
-    /// The same for a process that serves arrays all the same if certificate, key or authorities cannot be used: then it has no TCP clients, as
-    /// they would connect without encryption. Returns also what that is to be told by.
-    ///
-    /// # Errors
-    /// When it cannot listen.
-    pub fn server_anyhow(&self, own: &Path) -> Result<(ServerHandle, Option<String>), Failure> {
-        let Err(failure) = self.tls_config() else { return Ok((self.server(own)?, None)) };
-        let mut local = Self { tls_cert: None, tls_key: None, tls_ca: None, tls: None, ..self.clone() };
-        local.listen.retain(|listen| matches!(listen.0, Listener::Unix(_)));
-        let inherited = inherited()?.into_iter().filter(|socket| matches!(socket, Inherited::Unix(_)));
-        let server = local.server_on(own, inherited.collect())?;
-        Ok((server, Some(format!("{failure}: {} and the daemon restarts", no_tls("NBD")))))
-    }
-
-    fn server_on(&self, own: &Path, inherited: Vec<Inherited>) -> Result<ServerHandle, Failure> {
+        let inherited = inherited()?;
         let listeners = match self.listen.is_empty() {
             true if inherited.is_empty() => vec![Listener::Unix(own.to_owned())],
             _ => self.listen.iter().map(|listen| listen.0.clone()).collect(),
         };
+        self.server_on(listeners, inherited, self.tls_config()?)
+    }
+
+    /// The same for a process that serves arrays all the same if it cannot serve TCP clients: because of certificate, key or authorities, without which
+    /// they would connect without encryption, or because another program has the port. Returns also what is left to be opened later.
+    ///
+    /// # Errors
+    /// When it cannot listen on unix sockets.
+    pub fn server_anyhow(&self, own: &Path) -> Result<(ServerHandle, Option<LateTcp>), Failure> {
+        let (tcp, inherited): (Vec<Inherited>, Vec<Inherited>) =
+            inherited()?.into_iter().partition(|socket| matches!(socket, Inherited::Tcp(_)));
+        let address = |socket: &Inherited| match socket {
+            Inherited::Tcp(socket) => socket.local_addr().ok().map(Listener::Tcp),
+            Inherited::Unix(_) => None,
+        };
+        self.check_insecure(tcp.iter().filter_map(address).collect::<Vec<_>>().iter())?;
+        let has_others = !self.listen.is_empty() || !tcp.is_empty() || !inherited.is_empty();
+        let unix: Vec<Listener> = if has_others { self.listeners(false) } else { vec![Listener::Unix(own.to_owned())] };
+        let server = self.server_on(unix, inherited, None)?;
+        let mut late = LateTcp { listeners: self.listeners(true), inherited: tcp, why: None };
+        if late.listeners.is_empty() && late.inherited.is_empty() && self.tls_cert.is_none() {
+            return Ok((server, None));
+        }
+        late.open(self, |listeners, inherited, tls| server.add_listeners(listeners, inherited, tls));
+        if late.why.is_some() && server.listeners().is_empty() {
+            // Clients of this machine have a way at least.
+            server.add_listeners(&[Listener::Unix(own.to_owned())], Vec::new(), None).map_err(Failure::failed)?;
+        }
+        let is_late = late.why.is_some();
+        Ok((server, is_late.then_some(late)))
+    }
+
+    /// The addresses of the options: those on TCP, or unix sockets.
+    fn listeners(&self, tcp: bool) -> Vec<Listener> {
+        let is_tcp = |listener: &&Listen| matches!(listener.0, Listener::Tcp(_));
+        self.listen.iter().filter(|listener| is_tcp(listener) == tcp).map(|listen| listen.0.clone()).collect()
+    }
+
+    fn server_on(
+        &self,
+        listeners: Vec<Listener>,
+        inherited: Vec<Inherited>,
+        tls: Option<TlsConfig>,
+    ) -> Result<ServerHandle, Failure> {
         let alone = SocketAccess::default().mode;
         let mode = self.nbd_mode.unwrap_or(if self.nbd_group.is_some() { 0o660 } else { alone });
         let options = Options {
             socket_access: SocketAccess { mode, group: self.nbd_group },
-            tls: self.tls_config()?,
+            tls,
             allow: self.nbd_allow.clone(),
             ..Options::sized(self.nbd_clients, usize::try_from(self.nbd_memory).unwrap_or(usize::MAX))
         };
         let server = Server::prepare(listeners, inherited, options).map_err(Failure::failed)?;
         self.check_insecure(server.listeners().iter())?;
         Ok(server)
+    }
+}
+
+/// Addresses on TCP that could not be opened yet.
+pub struct LateTcp {
+    listeners: Vec<Listener>,
+    inherited: Vec<Inherited>,
+    /// Why not; `None`: they are open.
+    pub why: Option<String>,
+}
+
+impl LateTcp {
+    /// Tries to open them with the files that `options` name.
+    pub fn open(
+        &mut self,
+        options: &NbdOptions,
+        add: impl FnOnce(&[Listener], Vec<Inherited>, Option<TlsConfig>) -> Result<(), FrontError>,
+    ) {
+        self.why = match options.tls_config() {
+            Err(failure) => Some(format!("{failure}: {}", no_tls("NBD"))),
+            Ok(tls) => {
+                let inherited = self.inherited.iter().map(Inherited::try_clone).collect::<io::Result<Vec<_>>>();
+                let added = inherited.map_err(|error| error.to_string());
+                let added = added.and_then(|inherited| add(&self.listeners, inherited, tls).map_err(|error| error.to_string()));
+                added.err().map(|error| format!("{error}; it is tried again, and arrays are served without NBD over TCP"))
+            }
+        };
     }
 }
 

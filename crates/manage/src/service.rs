@@ -31,7 +31,9 @@ use std::time::{Duration, Instant};
 use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
-use stria_front::{Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
+use stria_front::{
+    Export, FrontError, Inherited, Listener, ServerHandle, SocketAccess, TlsConfig, VhostUserDisk, VhostUserServer,
+};
 use stria_host::{ArrayLanes, HostError, Notice, OpenOptions, PlannedArray};
 use tokio::sync::watch;
 
@@ -141,6 +143,19 @@ impl Service {
     pub fn listen(&self) -> Result<(), FrontError> {
         self.nbd.listen()?;
         self.all().iter().flat_map(|served| served.disks()).try_for_each(|disk| disk.listen())
+    }
+
+    /// Adds addresses for NBD clients that could not be used at the start, with their encryption.
+    ///
+    /// # Errors
+    /// When one of the addresses cannot be listened on; then none is added.
+    pub fn add_nbd_listeners(
+        &self,
+        listeners: &[Listener],
+        inherited: Vec<Inherited>,
+        tls: Option<TlsConfig>,
+    ) -> Result<(), FrontError> {
+        self.nbd.add_listeners(listeners, inherited, tls)
     }
 
     /// Stops accepting clients, for good; when this returns, their socket files are gone.
