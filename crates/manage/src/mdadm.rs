@@ -2,7 +2,7 @@
 //!
 //! mdadm assembles at boot, and when a drive comes, whatever it is not told to ignore. A marked block in `mdadm.conf` says `ARRAY <ignore>` for every
 //! array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put into comments, and come back when the
-//! array is released. The functions on text are pure; [`update`] applies them to the file.
+//! array is released. The functions on text are pure; [`keep_away`] applies them to the file.
 
 use crate::atomic_file::replace;
 use crate::config::{Config, Uuid};
@@ -23,11 +23,17 @@ pub fn conf(config: &Config) -> Option<PathBuf> {
     usual.into_iter().find(|path| path.exists()).map(Path::to_owned)
 }
 
-/// Makes mdadm's configuration say what Stria's does. Returns the file if it changed.
+/// A text for mdadm's configuration, which is not written yet.
+struct Change {
+    path: PathBuf,
+    text: String,
+}
+
+/// What mdadm's configuration has to become so that it says what Stria's does. `None`: it says that already, or mdadm is not here.
 ///
 /// # Errors
-/// When it cannot be read or written, or a person has damaged the block.
-pub fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
+/// When it cannot be read, or a person has damaged the block.
+fn change(config: &Config) -> Result<Option<Change>, Failure> {
     let Some(path) = conf(config) else { return Ok(None) };
     let before = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -36,11 +42,48 @@ pub fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
     };
     let arrays: Vec<(String, Vec<Uuid>)> =
         config.arrays.iter().map(|array| (array.title(), [&[array.uuid], &array.spans[..]].concat())).collect();
-    let after = with_block(&before, &arrays).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
-    if after == before {
-        return Ok(None);
+    let text = with_block(&before, &arrays).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    Ok((text != before).then_some(Change { path, text }))
+}
+
+/// Refuses a file that could not follow `config`, before anything else is done.
+///
+/// # Errors
+/// It cannot be read or written, or a person has damaged the block.
+pub fn refuse_unless_it_follows(config: &Config) -> Result<(), Failure> {
+    match change(config).map_err(|failure| nothing_done(&failure.to_string()))? {
+        Some(change) => refuse_unwritable_folder(&change.path),
+        None => Ok(()),
     }
-    replace(&path, &after)?;
+}
+
+/// Refuses a file that could not be changed, before anything else is done that it is to follow.
+///
+/// # Errors
+/// As [`refuse_unless_it_follows`].
+pub fn refuse_unwritable(config: &Config) -> Result<(), Failure> {
+    change(config).map_err(|failure| nothing_done(&failure.to_string()))?;
+    conf(config).map_or(Ok(()), |path| refuse_unwritable_folder(&path))
+}
+
+fn refuse_unwritable_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or(path);
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(|error| {
+        let (folder, path) = (folder.display(), path.display());
+        nothing_done(&format!(
+            "{folder} cannot be written ({error}), so {path} cannot tell mdadm whose the array is: make it writable, or name another file as `conf` of [mdadm]"
+        ))
+    })
+}
+
+fn nothing_done(text: &str) -> Failure {
+    Failure::Failed(format!("{text}; nothing was done"))
+}
+
+/// Makes mdadm's configuration say what Stria's does. Returns the file if it changed.
+fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
+    let Some(Change { path, text }) = change(config)? else { return Ok(None) };
+    replace(&path, &text)?;
     Ok(Some(path))
 }
 
@@ -113,6 +156,9 @@ fn array_uuid(line: &str) -> Option<Uuid> {
 }
 
 /// Makes mdadm's configuration follow Stria's. Says what was done.
+///
+/// # Errors
+/// It cannot be read or replaced, or a person has damaged the block.
 pub fn keep_away(config: &Config) -> Result<Vec<String>, Failure> {
     let Some(changed) = update(config)? else { return Ok(Vec::new()) };
     let mut notes = vec![format!("{} was changed, so that mdadm leaves the array alone", changed.display())];

@@ -5,7 +5,7 @@
 
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};
-use crate::mdadm::keep_away;
+use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{drives, drives_of, tree};
 use crate::settings::SettingsRequest;
 use crate::sockets::once_free;
@@ -18,7 +18,7 @@ use stria_host::{OpenOptions, find, short_name};
 use stria_terminal::Failure;
 
 /// How an array is to be served. What is not given stays as the configuration has it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Terms {
     /// Its name here; its own if the configuration has none either.
     pub name: Option<String>,
@@ -45,6 +45,22 @@ pub struct Adopted {
 /// # Errors
 /// When a file cannot be changed, or another array has the name.
 pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Terms) -> Result<Adopted, Failure> {
+    let (edit, name, drives) = adoption(path, assemblies, array, terms)?;
+    let mut notes = keep_away(&edit.save()?)?;
+    notes.extend(take_from_linux(&drives));
+    Ok(Adopted { name, notes })
+}
+
+/// The locked configuration with the array in it, the array's name here and its drives. Nothing is written yet.
+///
+/// # Errors
+/// Those of [`adopt`].
+fn adoption(
+    path: &Path,
+    assemblies: &[Assembly],
+    array: &Assembly,
+    terms: Terms,
+) -> Result<(Edit, String, Vec<PathBuf>), Failure> {
     let uuid = Uuid(array.uuid);
     let parts = tree(assemblies, array);
     let spans = parts.iter().filter(|one| one.uuid != array.uuid).map(|one| Uuid(one.uuid)).collect();
@@ -61,9 +77,9 @@ pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Term
     entry.lanes = terms.lanes.or(entry.lanes);
     edit.put(&entry)?;
     edit.search(drives.iter().filter(|path| path.is_file()))?;
-    let mut notes = keep_away(&edit.save()?)?;
-    notes.extend(take_from_linux(&drives));
-    Ok(Adopted { name: entry.title(), notes })
+    refuse_unless_it_follows(&edit.check()?)?;
+    edit.refuse_unwritable()?;
+    Ok((edit, entry.title(), drives))
 }
 
 /// The name that a foreign array gets here: `wanted`, or its own.
@@ -94,11 +110,16 @@ pub fn import_renames(array: &Assembly, name: &str, read_only: bool) -> bool {
 /// # Errors
 /// Those of [`rename`] and [`adopt`].
 pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str, terms: Terms) -> Result<Adopted, Failure> {
+    let terms = Terms { name: Some(name.to_owned()), ..terms };
     let renamed = match import_renames(array, name, terms.read_only) {
-        true => Some(rename(path, assemblies, array, name)?),
+        true => {
+            // Before a drive is written. The lock ends here, as the rename takes it.
+            drop(adoption(path, assemblies, array, terms.clone())?);
+            Some(rename(path, assemblies, array, name)?)
+        }
         false => None,
     };
-    let mut adopted = adopt(path, assemblies, array, Terms { name: Some(name.to_owned()), ..terms })?;
+    let mut adopted = adopt(path, assemblies, array, terms)?;
     adopted.notes.splice(0..0, renamed.map(|renamed| renamed.words(name)));
     Ok(adopted)
 }
@@ -147,7 +168,8 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
     let edit = match edit_of(path, uuid)? {
         Some((mut edit, known)) => {
             edit.put(&Array { name: Some(new.to_owned()), ..known })?;
-            edit.check()?;
+            refuse_unless_it_follows(&edit.check()?)?;
+            edit.refuse_unwritable()?;
             Some(edit)
         }
         None => None,

@@ -86,3 +86,41 @@ fn udev_is_told_whose_a_drive_is() {
     place.run(&["incremental", "--if-running", &images[0]]).refused(0, &[]);
     place.run(&["incremental", &images[0]]).refused(1, &["no daemon runs"]);
 }
+
+/// Before, the array was in the configuration by then, an import had its new name on its drives, and a destroyed array was gone.
+#[test]
+fn nothing_is_written_where_mdadm_could_not_be_kept_away() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(4, 64 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.ok(&["create", "pool", "--level", "1", "--assume-clean", &images[2], &images[3]]);
+    place.ok(&["adopt", &images[2], &images[3]]);
+    let good = fs::read_to_string(place.config()).expect("a configuration");
+    let conf = place.path("mdadm.conf");
+    let text = fs::read_to_string(&conf).expect("mdadm's configuration");
+    let missing = place.path("nowhere/mdadm.conf");
+    let elsewhere = good.replace(&format!("{:?}", conf.display().to_string()), &format!("{:?}", missing.display().to_string()));
+    assert_ne!(good, elsewhere);
+    let damaged = text.replace("# END stria\n", "");
+    assert_ne!(text, damaged);
+    let contents = || support::contents(&images);
+    let before = contents();
+    // Where there is no file, an array that goes needs no word there.
+    for (config, block, word, count) in [(&elsewhere, &text, "[mdadm]", 3), (&good, &damaged, "END stria", 5)] {
+        fs::write(place.config(), config).expect("a file");
+        fs::write(&conf, block).expect("a file");
+        let commands: [&[&str]; 5] = [
+            &["adopt", &images[0], &images[1]],
+            &["import", "tank", "--name", "lake", &images[0], &images[1]],
+            &["rename", "pool", "puddle", &images[2], &images[3]],
+            &["release", "pool"],
+            &["destroy", "pool", "--force", &images[2], &images[3]],
+        ];
+        for command in &commands[..count] {
+            place.run(command).refused(1, &[word, "nothing was done"]);
+            assert_eq!(&fs::read_to_string(place.config()).expect("a configuration"), config, "{command:?}");
+            assert!(contents() == before, "{command:?} has written to a drive");
+        }
+    }
+}

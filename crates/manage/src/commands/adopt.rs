@@ -6,7 +6,7 @@ use crate::client;
 use crate::config::edit::Edit;
 use crate::config::{self, Block, Config, Fault, Uuid};
 use crate::keeper::count_of;
-use crate::mdadm::keep_away;
+use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{chosen, look};
 use crate::ownership::{self, Adopted, Terms};
 use crate::rest::auth::read_tokens;
@@ -67,6 +67,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("array \"{name}\" is served: `stria stop {name}` first, then release it")));
     }
     edit.remove(uuid)?;
+    refuse_unless_it_follows(&edit.check()?)?;
     let config = edit.save()?;
     let mut notes = keep_away(&config)?;
     notes.push(tell_daemon(socket)?);

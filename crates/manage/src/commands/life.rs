@@ -3,7 +3,7 @@
 use super::adopt::tell_daemon;
 use crate::config::edit::Edit;
 use crate::config::{self, Config, Uuid};
-use crate::mdadm::keep_away;
+use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{chosen, drives, look, tree};
 use crate::wipe::{self, WipeMeans};
 use crate::{cli, client, ownership};
@@ -60,18 +60,27 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let (paths, uuids): (_, Vec<[u8; 16]>) = (drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
     let (name, list) = (short_name(&array.name), paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     confirm(&format!("Destroying array \"{name}\" ({uuid}) loses all its data, on {}.", list.join(", ")), command.force)?;
-    stria_host::destroy(&paths, &uuids)?;
     let path = config::path(command.config.config.as_deref());
     let mut notes = String::new();
-    if Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid) {
-        let mut edit = Edit::open(&path)?;
-        edit.remove(uuid)?;
+    let is_known = Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid);
+    let edit = is_known.then(|| without(&path, uuid)).transpose()?;
+    stria_host::destroy(&paths, &uuids)?;
+    if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
         notes = format!("; {}", tell_daemon(socket)?);
     }
     let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::in_words(list.len(), WipeMeans::Signatures));
     say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list}));
     Ok(())
+}
+
+/// The locked configuration without an array, which can be written, and mdadm's can follow.
+fn without(path: &Path, uuid: Uuid) -> Result<Edit, Failure> {
+    let mut edit = Edit::open(path)?;
+    edit.remove(uuid)?;
+    refuse_unless_it_follows(&edit.check()?)?;
+    edit.refuse_unwritable()?;
+    Ok(edit)
 }
 
 /// Removes signatures from drives.

@@ -13,7 +13,7 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::mdadm::keep_away;
+use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
 use crate::mounts::awaited;
 use crate::ownership::{self, Adopted, Terms};
@@ -492,6 +492,7 @@ fn check_config(machine: &Machine) -> Result<(), ApiError> {
 
 fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outcome, ApiError> {
     check_config(machine)?;
+    refuse_unwritable(&machine.config()?).map_err(failed)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
     // The plan was made anew when the job began, so these are the drives that it names.
     let overwrite = match force {
@@ -554,12 +555,18 @@ fn pool_changed(machine: &Machine, changed: &Changed, what: &str) -> Result<Stri
 /// Takes an array out of the configuration.
 fn release(machine: &Machine, uuid: &str) -> Result<String, ApiError> {
     let uuid: Uuid = uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
-    let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
-    edit.remove(uuid).map_err(failed)?;
-    let config = edit.save().map_err(failed)?;
+    let config = without(machine, uuid)?.save().map_err(failed)?;
     let mut notes = keep_away(&config).map_err(failed)?;
     notes.push(machine.keeper.reload()?);
     Ok(notes.join("; "))
+}
+
+/// The locked configuration without an array, which can be written, and mdadm's can follow.
+fn without(machine: &Machine, uuid: Uuid) -> Result<Edit, ApiError> {
+    let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
+    edit.remove(uuid).map_err(failed)?;
+    refuse_unless_it_follows(&edit.check().map_err(failed)?).map_err(failed)?;
+    Ok(edit)
 }
 
 fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
@@ -568,6 +575,8 @@ fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
     let (assemblies, _) = machine.assemblies()?;
     let arrays = meant::tree(&assemblies, assembly(&assemblies, &entry.uuid)?);
     let (paths, uuids): (_, Vec<[u8; 16]>) = (meant::drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
+    let uuid = entry.uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
+    without(machine, uuid).map(drop)?;
     stria_host::destroy(&paths, &uuids)?;
     let notes = release(machine, &entry.uuid)?;
     let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
