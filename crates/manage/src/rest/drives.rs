@@ -85,7 +85,7 @@ fn blank(path: &Path) -> DrivePage {
 fn of_member(array: &ArrayEntry, member: &MemberView) -> DrivePage {
     let path = Path::new(&member.path);
     DrivePage {
-        kind: Some(kind(path, path.starts_with("/dev"))),
+        kind: Some(kind_of(path)),
         model: member.model.clone(),
         serial: member.serial.clone(),
         size_bytes: member.size_bytes,
@@ -125,6 +125,11 @@ fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage
         users,
         ..blank(path)
     }
+}
+
+/// The kind of a member, by its path.
+pub fn kind_of(path: &Path) -> String {
+    kind(path, path.starts_with("/dev"))
 }
 
 fn kind(path: &Path, is_device: bool) -> String {

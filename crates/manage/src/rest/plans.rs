@@ -234,6 +234,14 @@ impl Draft {
         self.plan.warnings.push(text.into());
     }
 
+    /// A drive that is to join these members, and is unlike them.
+    fn warn_of_unlike(&mut self, view: &ArrayView, path: &str, kind: Option<&str>, size_bytes: Option<u64>) {
+        let peers = all_members(view).into_iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some());
+        let peers: Vec<Peer> =
+            peers.map(|member| (drives::kind_of(Path::new(&member.path)), member.size_bytes.unwrap_or(0))).collect();
+        unlike(path, kind, size_bytes, &peers).into_iter().for_each(|text| self.warn(text));
+    }
+
     /// A gap that no spare of the array fills.
     fn warn_of_pool(&mut self, machine: &Machine) -> Result<(), ApiError> {
         if !machine.config()?.spares.drives.is_empty() {
@@ -250,6 +258,41 @@ impl Draft {
         }
         Based { plan: self.plan, basis: self.basis }
     }
+}
+
+/// The kind and the size of a member.
+type Peer = (String, u64);
+
+/// What a drive of this kind and size would cost an array with these members, in sentences.
+fn unlike(path: &str, kind: Option<&str>, size_bytes: Option<u64>, peers: &[Peer]) -> Vec<String> {
+    let words = |kind: &str| match kind {
+        "hdd" => "a hard disk",
+        "file" => "an image file",
+        _ => "an SSD",
+    };
+    let mut warnings = Vec::new();
+    let other = kind.and_then(|kind| peers.iter().map(|(peer, _)| peer.as_str()).find(|peer| *peer != kind));
+    match (kind, other) {
+        (Some("hdd"), Some(other)) => {
+            warnings.push(format!("{path} is a hard disk beside {}: every write waits for the slower drive", words(other)));
+        }
+        (Some("file"), Some(other)) => warnings.push(format!(
+            "{path} is an image file beside a member that is {}: it fails with the disk that it lies on, and shares its speed with others",
+            words(other)
+        )),
+        (Some(_), Some(other)) => warnings
+            .push(format!("{path} is an SSD beside a member that is {}: the array stays as slow as that member", words(other))),
+        (_, None) | (None, _) => {}
+    }
+    let largest = peers.iter().map(|(_, size)| *size).max();
+    if let (Some(size), Some(largest)) = (size_bytes, largest)
+        && largest > 0
+        && size > largest.saturating_add(largest / 4)
+    {
+        let (size, largest) = (size::show(size), size::show(largest));
+        warnings.push(format!("{path} has {size}, and the largest member {largest}: what is more stays unused"));
+    }
+    warnings
 }
 
 /// The state of an array that a plan depends on: all but counters and progress.
@@ -422,6 +465,7 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
         let _ = write!(draft.basis, "{page:?} ");
         draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
     } else {
+        draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
         let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
         draft.overwrites(
             &[page],
@@ -443,9 +487,11 @@ fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
         let spare = member(&view, new)?;
+        draft.warn_of_unlike(&view, &spare.path, Some(&drives::kind_of(new)), spare.size_bytes);
         draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
     } else {
         let page = candidate(machine, &entry, &view, new)?;
+        draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
         draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
     }
     Ok(draft.done(&entry.name))
@@ -980,6 +1026,25 @@ mod tests {
         assert!(lacks_spares(&bare, None), "one spare fills one gap of two");
         let whole = view("tank-1", 1, &[], &members[..2], vec![]);
         assert_eq!(written(&of(view("tank", 0, &[], &[], vec![whole])), None), [""; 0]);
+    }
+
+    /// Before, a hard disk joined SSDs, and 4 TB joined 1 TB, without a word.
+    #[test]
+    fn a_drive_that_is_unlike_the_members_is_warned_of() {
+        let peers = |list: &[(&str, u64)]| list.iter().map(|(kind, size)| ((*kind).to_owned(), *size)).collect::<Vec<Peer>>();
+        let warned = |kind: &str, size: u64, list: &[(&str, u64)]| unlike("/dev/x", Some(kind), Some(size), &peers(list));
+        let gib = |count: u64| count << 30;
+        assert_eq!(warned("ssd", gib(110), &[("ssd", gib(100)), ("ssd", gib(90))]), [""; 0]);
+        assert_eq!(warned("ssd", gib(80), &[]), [""; 0], "nothing is known of the members");
+        let slow = warned("hdd", gib(100), &[("ssd", gib(100)), ("ssd", gib(100))]);
+        assert!(slow.len() == 1 && slow[0].contains("a hard disk beside an SSD"), "{slow:?}");
+        let fast = warned("ssd", gib(100), &[("hdd", gib(100))]);
+        assert!(fast.len() == 1 && fast[0].contains("an SSD beside a member that is a hard disk"), "{fast:?}");
+        let file = warned("file", gib(100), &[("ssd", gib(100))]);
+        assert!(file.len() == 1 && file[0].contains("an image file beside a member that is an SSD"), "{file:?}");
+        let large = warned("ssd", gib(400), &[("ssd", gib(100)), ("ssd", gib(120))]);
+        assert!(large.len() == 1 && large[0].contains("has 400 GiB, and the largest member 120 GiB"), "{large:?}");
+        assert_eq!(warned("hdd", gib(400), &[("ssd", gib(100))]).len(), 2);
     }
 
     /// RAID 50: one span is bare, the other has all its redundancy.
