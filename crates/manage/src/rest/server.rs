@@ -141,6 +141,26 @@ impl Refusals {
     }
 }
 
+/// Lets the members of a second group connect to a unix socket, by an access control list (acl(5)).
+fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
+    // linux/posix_acl_xattr.h: version 2, then entries in this order: a tag, permissions, and who is meant.
+    const UNDEFINED: u32 = u32::MAX;
+    const READ_WRITE: u16 = 6;
+    let [owner, own_group, other_group, mask, others] = [0x01_u16, 0x04, 0x08, 0x10, 0x20];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in [
+        (owner, READ_WRITE, UNDEFINED),
+        (own_group, READ_WRITE, UNDEFINED),
+        (other_group, READ_WRITE, group),
+        (mask, READ_WRITE, UNDEFINED),
+        (others, 0, UNDEFINED),
+    ] {
+        list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    Ok(rustix::fs::setxattr(socket, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())?)
+}
+
 /// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
 pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
     let warn = |text: String| rest.machine.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
@@ -148,6 +168,13 @@ pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &P
         SocketAccess { mode: if options.group.is_some() || options.admin_group.is_some() { 0o660 } else { 0o600 }, group: None };
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
     let unix = SocketFile::listen(socket, access).map_err(|error| warn(format!("{}: {error}", socket.display()))).ok();
+    // A file has one group. Members of the other one would not reach the socket, whatever they may do behind it.
+    if let (Some(socket), Some(group), Some(admins)) = (&unix, options.group, options.admin_group)
+        && group != admins
+        && let Err(error) = let_in(socket.path(), admins)
+    {
+        warn(format!("{} cannot be opened to admin-group: {error}; add its members to `group` too", socket.path().display()));
+    }
     if let Err(fault) = options.check_service() {
         warn(fault);
     }
