@@ -10,7 +10,7 @@ use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
 use stria_format::detect::{detect, wipes_in_turn};
-use stria_format::md::Candidate;
+use stria_format::md::{Candidate, uuid_text};
 
 /// 256 KiB: how much is zeroed, or checked for zeros, at once.
 const ZERO_SECTORS: u64 = 512;
@@ -25,15 +25,22 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// True if a drive is this one, and carries what this one carried. A drive that was plugged in may get the path and the number of one that left.
-    fn is_still(&self, info: &DriveInfo, candidate: &Candidate) -> bool {
-        let drive = |info: &DriveInfo| (info.path.clone(), info.identity, info.serial.clone(), info.model.clone());
-        let carries = |candidate: &Candidate| {
-            let header = candidate.found.as_ref().ok().map(|member| &member.superblock.header);
-            (candidate.size_sectors, header.map(|header| (header.set_uuid, header.device_uuid)), candidate.carries.clone())
-        };
-        drive(&self.info) == drive(info) && carries(&self.candidate) == carries(candidate)
+    /// A text that names the drive and what it carries, equal as long as both are the same: an order that was confirmed holds for no other. A drive
+    /// that was plugged in may get the path and the number of one that left.
+    pub fn mark(&self) -> String {
+        mark_of(&self.info, &self.candidate)
     }
+}
+
+/// See [`Examined::mark`].
+pub(crate) fn mark_of(info: &DriveInfo, candidate: &Candidate) -> String {
+    let uuids = candidate.found.as_ref().ok().map(|member| {
+        let header = &member.superblock.header;
+        (uuid_text(&header.set_uuid), uuid_text(&header.device_uuid))
+    });
+    let carries: Vec<String> = candidate.carries.iter().map(ToString::to_string).collect();
+    let (path, identity, sectors) = (&info.path, info.identity, candidate.size_sectors);
+    format!("{path:?} {identity:?} {:?} {:?} {sectors} {uuids:?} {carries:?}", info.serial, info.model)
 }
 
 /// Inspects drives. The result is an error if a drive cannot be opened or does not answer. Read errors are noted in the
@@ -48,11 +55,15 @@ pub(crate) fn refuse_others<'a>(
     seen: &[Examined],
     mut drives: impl Iterator<Item = (&'a DriveInfo, &'a Candidate)>,
 ) -> Result<(), HostError> {
-    match drives.find(|(info, candidate)| !seen.iter().any(|seen| seen.is_still(info, candidate))) {
-        None => Ok(()),
-        Some((_, candidate)) => {
-            Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed"))
-        }
+    let marks: Vec<String> = seen.iter().map(Examined::mark).collect();
+    drives.try_for_each(|(info, candidate)| refuse_other(&marks, info, candidate))
+}
+
+/// Refuses a drive that none of these marks names ([`Examined::mark`]).
+pub(crate) fn refuse_other(marks: &[String], info: &DriveInfo, candidate: &Candidate) -> Result<(), HostError> {
+    match marks.contains(&mark_of(info, candidate)) {
+        true => Ok(()),
+        false => Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed")),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::HostError;
 use crate::answers::{ANSWERS_WITHIN, not_in_time};
 use crate::candidate::candidate_of;
 use crate::checked::{ReadyDrive, prepare_drive};
-use crate::examine::{allocate, wipe};
+use crate::examine::{allocate, refuse_other, wipe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,15 @@ impl OpenedDrive {
             let new = FoundDrive { identity, candidate, adopt };
             Ok(Self { drive, path, new: Arc::new(new) })
         })
+    }
+
+    /// Refuses a drive that is another, or carries something else, than was confirmed. `mark`: that of [`Examined`](crate::Examined). The drive is locked
+    /// here, so what was compared is what is overwritten.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn refuse_unless(&self, mark: &str) -> Result<(), HostError> {
+        refuse_other(&[mark.to_owned()], self.drive.info(), &self.new.candidate)
     }
 
     pub(crate) fn found(&self) -> Arc<FoundDrive> {
