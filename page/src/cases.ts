@@ -181,6 +181,7 @@ const STATES: Record<MatterKind, Wording> = {
   members_silent: { stem: "members_silent", todo: ["do_common_cause"], avoid: ["not_fail_silent", "not_kill"] },
   no_space: { stem: "no_room", todo: ["do_room"], avoid: ["not_delete_image"] },
   replaced: { stem: "replaced", todo: ["do_take_out"], avoid: ["not_reuse"] },
+  left_alone: { stem: "left_alone", todo: ["do_step_named"], avoid: ["not_overwrite_unknown"] },
 };
 
 /** What an alarm means depends on its array: while that lacks redundancy, the array comes first. */

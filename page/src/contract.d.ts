@@ -1390,6 +1390,8 @@ export interface components {
             last_scrub?: components["schemas"]["ScrubView"] | null;
             /** @description In mdadm's words; `plain` if a level has only one. */
             layout: string;
+            /** @description Drives that came back while it was served, and were left as they are. */
+            left_alone?: components["schemas"]["LeftAloneView"][];
             /** @description `jbod`, `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60`. */
             level: string;
             /** @description The write log; null: there is none. */
@@ -2194,6 +2196,13 @@ export interface components {
              */
             slow_count: number;
         };
+        /** @description A drive that came back to an array, and that the daemon left as it is. */
+        LeftAloneView: {
+            /** @description Its path. */
+            path: string;
+            /** @description Why, and what to do. */
+            text: string;
+        };
         /** @description What one level makes of the drives. */
         LevelForecast: {
             /**
@@ -2308,7 +2317,7 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced" | "left_alone";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */

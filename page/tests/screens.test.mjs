@@ -298,6 +298,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
     ["superblock_refused", { drives: [], reason: "write protected" }, { ...whole, superblock_refused: "write protected" }, "Array tank cannot be written.", ["write protected", "asked again every second", "superblocks are older"], null],
     ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
     ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],
+    ["left_alone", { reason: "/dev/nvme2n1 came back and needs a full rebuild: `stria add tank /dev/nvme2n1` begins it" }, whole, "Drive nvme2n1 came back to array tank, and was left as it is.", ["`stria add tank /dev/nvme2n1` begins it", "Take the step that is named above."], null],
     ["members_silent", { drives: ["/dev/nvme1n1", "/dev/nvme2n1"] }, whole, "2 drives of array tank do not answer.", ["controller, cable, enclosure, power", "Do not fail any of them"], null],
   ];
   for (const [kind, more, change, title, words, button] of table) {

@@ -170,6 +170,9 @@ pub struct ArrayView {
     /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superblock_refused: Option<String>,
+    /// Drives that came back while it was served, and were left as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<LeftAloneView>,
     /// True if clients may trim, and trimmed ranges read as zeros. False: some drive cannot zero and unmap at once.
     #[serde(default)]
     pub trim_zeroes: bool,
@@ -527,6 +530,15 @@ pub struct Done {
     pub sequence: u64,
 }
 
+/// A drive that came back to an array, and that the daemon left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftAloneView {
+    /// Its path.
+    pub path: String,
+    /// Why, and what to do.
+    pub text: String,
+}
+
 /// See the table above.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopRequest {
@@ -553,6 +565,9 @@ pub struct AddRequest {
     /// Overwrite what it carries.
     #[serde(default)]
     pub force: bool,
+    /// Overwrite what it carries as long as that, and the drive, are what was confirmed: `stria_host::Examined::mark`.
+    #[serde(default)]
+    pub confirmed: Option<String>,
     /// It has come back by itself: it returns to what it was in the array, or is left as it is.
     #[serde(default)]
     pub return_only: bool,
@@ -598,6 +613,9 @@ pub struct ReplaceRequest {
     /// Overwrite what it carries.
     #[serde(default)]
     pub force: bool,
+    /// As for [`AddRequest`].
+    #[serde(default)]
+    pub confirmed: Option<String>,
 }
 
 /// See the table above.

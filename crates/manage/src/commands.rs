@@ -29,7 +29,7 @@ use hyper::Method;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
@@ -136,20 +136,26 @@ fn remove(member: &cli::Remove, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends a command that overwrites a drive, and asks before that loses what the drive carries. `may_ask`: as for [`write_array`].
+/// Sends a command that overwrites `drive`, and asks before that loses what the drive carries. `body`: the command, with what was confirmed. `may_ask`: as
+/// for [`write_array`].
 fn overwrite<B: Serialize>(
     client: &Client,
     path: &str,
-    body: impl Fn(bool) -> B,
-    force: bool,
+    drive: &Path,
+    body: impl Fn(Option<String>) -> B,
     may_ask: bool,
 ) -> Result<Done, Failure> {
-    match client.send(Method::POST, path, &body(force)) {
-        Err(Failure::Unsafe(sentence)) if may_ask && output::can_ask() => {
+    if !(may_ask && output::can_ask()) {
+        return client.send(Method::POST, path, &body(None));
+    }
+    // Before the look whose findings are told, as in `write_array`. A drive that cannot be read is refused anyhow.
+    let seen = stria_host::examine(&[drive.to_owned()]).into_iter().flatten().next();
+    match (client.send(Method::POST, path, &body(None)), seen) {
+        (Err(Failure::Unsafe(sentence)), Some(seen)) => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;
-            client.send(Method::POST, path, &body(true))
+            client.send(Method::POST, path, &body(Some(seen.mark())))
         }
-        sent => sent,
+        (sent, _) => sent,
     }
 }
 
@@ -157,8 +163,9 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
     let mut first = None;
     for path in &add.drives {
-        let body = |force| AddRequest { path: absolute(path), span: add.span.clone(), force, return_only: false };
-        let answer = overwrite(&client, &array_path(&array.name, "/members"), body, add.force, !add.yes)?;
+        let (path, force) = (absolute(path), add.force);
+        let body = |confirmed| AddRequest { path: path.clone(), span: add.span.clone(), force, confirmed, return_only: false };
+        let answer = overwrite(&client, &array_path(&array.name, "/members"), &path, body, !add.yes)?;
         first.get_or_insert(answer.sequence);
         done(&answer, json);
     }
@@ -171,8 +178,9 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
 fn replace(replace: &cli::Replace, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
     let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
-    let body = |force| ReplaceRequest { old: old.clone(), new: absolute(&replace.new), force };
-    let answer = overwrite(&client, &array_path(&array.name, "/members/replace"), body, replace.force, !replace.yes)?;
+    let (new, force) = (absolute(&replace.new), replace.force);
+    let body = |confirmed| ReplaceRequest { old: old.clone(), new: new.clone(), force, confirmed };
+    let answer = overwrite(&client, &array_path(&array.name, "/members/replace"), &new, body, !replace.yes)?;
     done(&answer, json);
     if replace.wait {
         progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;

@@ -9,6 +9,8 @@
 
 mod drives;
 mod judge;
+mod left;
+mod mark;
 mod opening;
 mod spares;
 mod watch;
@@ -16,14 +18,16 @@ mod watch;
 pub use drives::{files, is_mapped};
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
-use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, Obstacle};
+use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LeftAloneView, Obstacle};
 use crate::config::{self, Config, Uuid};
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
 use crate::view;
 use drives::Drives;
 use judge::{Judgement, judge};
+use left::Left;
 use opening::{Opened, Refused, add_disks, of_group, open};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -39,8 +43,10 @@ use watch::Watch;
 /// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 6;
-/// The pause between two looks at the pool of spares without a cause, and while an array needs a spare that it did not get.
+/// The pause between two looks at the pool of spares without a cause.
 const LOOK_AT_POOL_EVERY: Duration = Duration::from_secs(3600);
+/// While an array needs a spare that it did not get: the pause between two looks for changes, which open no drive that rests, and that before the first
+/// look without one. That pause doubles each time, as something may have passed that does not show.
 const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
 /// The time in which a drive shows whether it is in use.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -111,7 +117,9 @@ impl Keeper {
             held: Vec::new(),
             in_need: Vec::new(),
             needs_at: Instant::now(),
+            seen: None,
             returning: Vec::new(),
+            left: Vec::new(),
             watch: Watch::new(wishes.clone()),
             wishes: wishes.clone(),
             released: Vec::new(),
@@ -331,8 +339,12 @@ struct Work {
     in_need: Vec<String>,
     /// The time of the next look at the pool without another cause.
     needs_at: Instant,
+    /// What was seen of the pool while an array is in need, and the time and the pause of the next look although nothing has changed.
+    seen: Option<(spares::Seen, Instant, Duration)>,
     /// Drives that came back while their array still counted them as members.
     returning: Vec<(Uuid, PathBuf)>,
+    /// Drives that came back and were left as they are.
+    left: Vec<Left>,
     /// Drives that did not answer.
     watch: Watch,
     /// Its own queue.
@@ -344,7 +356,7 @@ struct Work {
 impl Work {
     fn run(&mut self, asked: &Receiver<(Wish, Sender<Answer>)>) {
         loop {
-            let again = (!self.returning.is_empty()).then(|| Instant::now() + AGAIN_AFTER);
+            let again = (!self.returning.is_empty() || !self.left.is_empty()).then(|| Instant::now() + AGAIN_AFTER);
             let next = self.arrays.iter().filter_map(Entry::deadline).chain(again).min();
             let next = next.map_or(self.needs_at, |at| at.min(self.needs_at));
             match asked.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -356,8 +368,9 @@ impl Work {
                 Err(RecvTimeoutError::Timeout) => {
                     self.time_is_up();
                     self.try_returning();
+                    self.follow_left();
                     if self.needs_at <= Instant::now() {
-                        self.give_spares();
+                        self.look_in_need();
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -398,8 +411,25 @@ impl Work {
         }
     }
 
+    /// Looks at the pool again if something has changed, or nothing was looked at for long.
+    fn look_in_need(&mut self) {
+        let Some((seen, at, pause)) = &self.seen else { return self.give_spares() };
+        let longer = (*pause * 2).min(LOOK_AT_POOL_EVERY);
+        if seen.has_changed(&self.service) {
+            self.give_spares();
+        } else if *at <= Instant::now() {
+            self.give_spares();
+            if let Some((_, at, pause)) = &mut self.seen {
+                (*at, *pause) = (Instant::now() + longer, longer);
+            }
+        } else {
+            self.needs_at = Instant::now() + LOOK_IN_NEED_EVERY;
+        }
+    }
+
     /// Spares of the pool go to arrays that lack members. The others are locked, so that no other program takes them.
     fn give_spares(&mut self) {
+        self.seen = None;
         self.held.clear();
         self.needs_at = Instant::now() + LOOK_AT_POOL_EVERY;
         if self.ending.load(Ordering::SeqCst) {
@@ -412,9 +442,12 @@ impl Work {
             pool
         };
         let is_met = spares::give(&self.service, policy, &mut self.in_need, look);
-        self.held = spares::hold(&look());
+        let pool = look();
+        self.held = spares::hold(&pool);
         if !is_met {
+            let seen = spares::Seen::of(&self.service, &pool, &self.held, |path| self.watch.is_silent(path));
             self.needs_at = Instant::now() + LOOK_IN_NEED_EVERY;
+            self.seen = Some((seen, self.needs_at, LOOK_IN_NEED_EVERY));
         }
     }
 
@@ -436,6 +469,7 @@ impl Work {
 
     fn show(&mut self) {
         self.note_stops();
+        self.show_left();
         *lock(&self.shown) = self.arrays.iter().map(Entry::view).collect();
     }
 
@@ -735,6 +769,8 @@ impl Work {
                 return refuse(ApiErrorKind::Failed, error.to_string());
             }
         };
+        // It is judged anew, and told of anew.
+        self.left.retain(|left| left.path != path);
         let shown = path.display();
         let Some(membership) = membership else {
             return refuse(ApiErrorKind::Refused, format!("{shown} is not a member of an array"));
@@ -769,51 +805,91 @@ impl Work {
         let (uuid, name) = (entry.array.uuid, opened.name.clone());
         let how = OpenOptions { read_only: true, ..entry.array.how() };
         let shown = path.display().to_string();
-        let is_known = self.returning.iter().any(|(_, known)| known == path);
         self.returning.retain(|(_, known)| known != path);
+        let known = self.left.extract_if(.., |left| left.path == path).next();
         let found = match self.find(index, how) {
             None => return,
             Some(Ok(found)) => found,
-            Some(Err(error)) => return self.event(&name, "warning", format!("{shown} came back and cannot be read: {error}")),
+            Some(Err(error)) => return self.leave(index, path, format!("{shown} came back and cannot be read: {error}"), known),
         };
         let verdicts = found.assemblies.into_iter().flat_map(|assembly| assembly.drives);
         let verdict = verdicts.filter(|drive| Path::new(&drive.name) == path).map(|drive| drive.verdict).next();
-        match verdict {
+        let why = match verdict {
             Some(Verdict::Away { obstacle: None, .. }) => self.rejoin(&name, path),
             Some(Verdict::Spare) if !is_in_use(path) => self.rejoin(&name, path),
             // The array has open what was at this path before, and has not missed it yet.
             Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. }) if !is_in_use(path) => {
                 self.returning.push((uuid, path.to_owned()));
-                if !is_known {
-                    let text = format!(
-                        "{shown} came back while \"{name}\" still counts it as a member: it returns once the array has noticed that it was away"
-                    );
-                    self.event(&name, "warning", text);
-                }
+                Some(format!(
+                    "{shown} came back while \"{name}\" still counts it as a member: it returns once the array has noticed that it was away"
+                ))
             }
             Some(Verdict::Away { obstacle: Some(why), .. }) => {
-                let text = format!("{shown} came back and needs a full rebuild ({why}): `stria add {name} {shown}` begins it");
-                self.event(&name, "warning", text);
+                Some(format!("{shown} came back and needs a full rebuild ({why}): `stria add {name} {shown}` begins it"))
             }
-            Some(Verdict::Unusable { reason }) => {
-                self.event(&name, "warning", format!("{shown} came back and stays out of \"{name}\": {reason}"));
-            }
+            Some(Verdict::Unusable { reason }) => Some(format!("{shown} came back and stays out of \"{name}\": {reason}")),
             Some(Verdict::Faulty) => {
-                let text =
-                    format!("{shown} came back and stays out of \"{name}\": `stria add {name} {shown}` makes it a new spare");
-                self.event(&name, "warning", text);
+                Some(format!("{shown} came back and stays out of \"{name}\": `stria add {name} {shown}` makes it a new spare"))
             }
-            Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) | None => {}
+            Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) | None => {
+                None
+            }
+        };
+        if let Some(why) = why {
+            self.leave(index, path, why, known);
         }
     }
 
-    /// Lets a drive return to what it was in its array. If it cannot, it stays as it is.
-    fn rejoin(&self, name: &str, path: &Path) {
-        let request = AddRequest { path: path.to_owned(), span: None, force: false, return_only: true };
-        match self.service.add(name, request) {
-            Ok(done) => self.event(name, "member_returned", done.message),
-            Err(error) => self.event(name, "warning", format!("{} came back and does not join: {error}", path.display())),
+    /// Leaves a drive that came back as it is, and tells so until that changes. `known`: what was told of it before.
+    fn leave(&mut self, index: usize, path: &Path, text: String, known: Option<Left>) {
+        let entry = &self.arrays[index];
+        let (array, name) = (entry.array.uuid, entry.name());
+        if known.is_none_or(|known| known.text != text) {
+            self.event(&name, "warning", text.clone());
         }
+        self.left.push(Left::new(array, path, text));
+    }
+
+    /// Lets a drive return to what it was in its array. If it cannot, it stays as it is: the reason.
+    fn rejoin(&self, name: &str, path: &Path) -> Option<String> {
+        let request = AddRequest { path: path.to_owned(), span: None, force: false, confirmed: None, return_only: true };
+        match self.service.add(name, request) {
+            Ok(done) => {
+                self.event(name, "member_returned", done.message);
+                None
+            }
+            Err(error) => Some(format!("{} came back and does not join: {error}", path.display())),
+        }
+    }
+
+    /// Looks again at drives that were left as they are, if they have changed since.
+    fn follow_left(&mut self) {
+        let changed = self.left.iter().filter(|left| left.has_changed()).map(|left| left.path.clone());
+        for path in changed.collect::<Vec<_>>() {
+            let looked = if path.exists() { self.drives.look(&path).ok() } else { None };
+            let owner = looked.and_then(|(path, membership)| {
+                let membership = membership?;
+                let index = self.arrays.iter().position(|entry| entry.array.owns(membership.set, membership.upper))?;
+                Some((index, path))
+            });
+            match owner {
+                Some((index, path)) => self.take_back(index, &path),
+                None => self.left.retain(|left| left.path != path),
+            }
+        }
+    }
+
+    /// Tells of them with their arrays, while these are served.
+    fn show_left(&mut self) {
+        let mut views: BTreeMap<String, Vec<LeftAloneView>> = BTreeMap::new();
+        let arrays = &self.arrays;
+        self.left.retain(|left| {
+            let entry = arrays.iter().find(|entry| entry.array.uuid == left.array);
+            let Some(State::Served(opened)) = entry.map(|entry| &entry.state) else { return false };
+            views.entry(opened.name.clone()).or_default().push(left.view());
+            true
+        });
+        self.service.set_left_alone(views);
     }
 
     fn start(&mut self, name: &str, force: bool) -> Answer {

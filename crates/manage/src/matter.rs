@@ -61,6 +61,8 @@ pub enum MatterKind {
     NoSpace,
     /// A failed member was replaced, and is still listed.
     Replaced,
+    /// A drive came back, and was left as it is.
+    LeftAlone,
 }
 
 /// One matter of one array.
@@ -118,14 +120,15 @@ impl MatterKind {
             | Self::MemberSilent
             | Self::Mismatch
             | Self::NoSpace
-            | Self::Replaced => RANK_LAST,
+            | Self::Replaced
+            | Self::LeftAlone => RANK_LAST,
         }
     }
 
     /// The urgency. `is_bare`: the next failure loses data.
     fn urgency(self, is_bare: bool) -> Urgency {
         match self {
-            Self::Replaced => Urgency::Notice,
+            Self::Replaced | Self::LeftAlone => Urgency::Notice,
             Self::Rebuilding if !is_bare => Urgency::Warning,
             Self::Mismatch => Urgency::Warning,
             Self::NotServed
@@ -228,6 +231,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     of_this.silent_members();
     of_this.members_without_space();
     of_this.replaced_members();
+    of_this.drives_left_alone();
     array.spans.iter().for_each(|span| collect(span, root, matters));
 }
 
@@ -283,6 +287,9 @@ impl Collector<'_> {
         match kind {
             MatterKind::ReadOnly => self.array.unreplayed.clone(),
             MatterKind::SuperblockRefused => self.array.superblock_refused.clone(),
+            MatterKind::LeftAlone => {
+                self.array.left_alone.iter().find(|left| drives.contains(&left.path)).map(|left| left.text.clone())
+            }
             MatterKind::Silent => {
                 self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
             }
@@ -549,6 +556,19 @@ impl Collector<'_> {
         }
     }
 
+    fn drives_left_alone(&mut self) {
+        for drive in &self.array.left_alone {
+            self.push(
+                MatterKind::LeftAlone,
+                vec![drive.path.clone()],
+                drive.text.clone(),
+                "the array runs without the drive; Stria overwrites no drive by itself",
+                format!("do what is named above, if a step is; `stria examine {}` shows what the drive carries", drive.path),
+                "do not add, wipe or force anything on it before you know whether it holds what the array lacks",
+            );
+        }
+    }
+
     fn replaced_members(&mut self) {
         let (array, name) = (self.array, self.name);
         for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
@@ -613,7 +633,8 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
             | MatterKind::SuperblockRefused
             | MatterKind::Mismatch
             | MatterKind::NoSpace
-            | MatterKind::Replaced => continue,
+            | MatterKind::Replaced
+            | MatterKind::LeftAlone => continue,
         };
         if let Some(alarm) = alarms.clone().filter(is_of_link).find(|alarm| alarm.event == event) {
             matter.reason = Some(alarm.text.clone());

@@ -294,7 +294,7 @@ impl Work {
             if let Some(view) = view.filter(|view| tree(view).iter().any(|view| view.sweep.is_some())) {
                 let _ = self.interrupt(service, view);
             }
-            let request = ReplaceRequest { old: member.clone().into(), new: spare.clone().into(), force: false };
+            let request = ReplaceRequest { old: member.clone().into(), new: spare.clone().into(), force: false, confirmed: None };
             match service.replace(&array, request) {
                 Ok(_) => {
                     let text = format!(

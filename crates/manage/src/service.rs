@@ -13,7 +13,7 @@ pub mod watchdog;
 
 pub use caches::Held;
 
-use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, ServiceView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, LeftAloneView, ServiceView};
 use crate::event_log::EventLog;
 use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
@@ -76,6 +76,8 @@ pub struct Service {
     pausing: Mutex<BTreeSet<String>>,
     /// Arrays that were stopped to be changed and did not start again, by their names.
     unstarted: Mutex<BTreeMap<String, Unstarted>>,
+    /// Drives that came back to arrays and were left as they are, by the names of these.
+    left_alone: Mutex<BTreeMap<String, Vec<LeftAloneView>>>,
     /// Wakes the keeper, which starts those again; a `serve` has none.
     waker: OnceLock<Waker>,
     /// Held while the firmware of a member is updated: one member at a time.
@@ -115,6 +117,7 @@ impl Service {
             finder: OnceLock::new(),
             pausing: Mutex::default(),
             unstarted: Mutex::default(),
+            left_alone: Mutex::default(),
             waker: OnceLock::new(),
             updating: Mutex::default(),
             failure: Mutex::default(),
@@ -314,6 +317,11 @@ impl Service {
         let _ = self.waker.set(Box::new(waker));
     }
 
+    /// The drives that came back to arrays and were left as they are, by the names of these.
+    pub fn set_left_alone(&self, drives: BTreeMap<String, Vec<LeftAloneView>>) {
+        *lock(&self.left_alone) = drives;
+    }
+
     /// Why an array that was stopped to be changed did not start again; `None`: it was stopped by a command, or is served.
     pub fn unstarted(&self, name: &str) -> Option<Unstarted> {
         lock(&self.unstarted).get(name).cloned()
@@ -419,6 +427,9 @@ impl Service {
         if let Some(ledger) = self.ledger.get() {
             ledger.fill(&mut view);
         }
+        let left = lock(&self.left_alone).get(&served.name).cloned().unwrap_or_default();
+        let is_used = |path: &str| view::all_members(&view).iter().any(|member| member.path == path && member.role != "failed");
+        view.left_alone = left.into_iter().filter(|drive| !is_used(&drive.path)).collect();
         let held = *lock(&served.held);
         view.write = Some(held.write);
         view.speed = Some(lock(&served.bounds).clone());

@@ -75,6 +75,11 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
             let _ = writeln!(text, "{indent}  {line}");
         }
     }
+    for drive in &view.left_alone {
+        for line in paragraphs(width - 2, vec![vec![drive.text.clone()]]).lines() {
+            let _ = writeln!(text, "{indent}  {line}");
+        }
+    }
     for span in &view.spans {
         describe(text, span, &format!("{indent}  "), verbose);
     }

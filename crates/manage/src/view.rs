@@ -41,6 +41,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
             let of_span = || spans.iter().find_map(|span| span.superblock_refused.clone());
             status.superblock_refused.clone().or_else(of_span)
         },
+        left_alone: Vec::new(),
         trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
         measuring: false,
@@ -131,6 +132,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         read_only: false,
         unreplayed: None,
         superblock_refused: None,
+        left_alone: Vec::new(),
         trim_zeroes: false,
         paused: false,
         measuring: false,

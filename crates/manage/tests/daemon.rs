@@ -5,9 +5,12 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use stria_testkit::certificates::Authority;
 use support::daemon::Daemon;
 use support::{Place, noise, run_tool, same};
 
@@ -414,6 +417,80 @@ fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
     assert!(orders.contains("ordered: reload of the configuration; done") && !orders.contains("/v1/"), "{orders}");
 }
 
+/// Before, the socket belonged to `group` alone, so members of `admin-group` could not connect.
+#[test]
+fn both_groups_of_the_api_reach_its_socket() {
+    if !rustix::process::geteuid().is_root() {
+        return support::may_skip("a program cannot take other groups", "run as root");
+    }
+    let (place, ..) = machine();
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    fs::write(place.config(), format!("{text}\n[api]\ngroup = \"54322\"\nadmin-group = \"54323\"\n")).expect("a file");
+    // Others must be able to enter the folder, as they can enter /run/stria.
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).expect("its own folder");
+    let daemon = Daemon::start(&place);
+    let socket = place.path("control.api").display().to_string();
+    let asked = |group: &str| {
+        let user = ["--reuid", "65534", "--regid", group, "--clear-groups"];
+        let curl = ["curl", "-sS", "--unix-socket", &socket, "http://localhost/api/v1"];
+        let asked = std::process::Command::new("setpriv").args(user).args(curl).output().expect("setpriv is part of util-linux");
+        String::from_utf8_lossy(&[asked.stdout, asked.stderr].concat()).into_owned()
+    };
+    assert!(asked("54322").contains("\"role\":\"operate\""), "{}", asked("54322"));
+    assert!(asked("54323").contains("\"role\":\"admin\""), "{}", asked("54323"));
+    assert!(!asked("54324").contains("role"), "{}", asked("54324"));
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// Before, NBD over TCP stayed away until a restart, and a port that another program had kept the daemon from starting.
+#[test]
+fn nbd_over_tcp_is_served_once_its_files_are_good_and_its_port_is_free() {
+    let (place, ..) = machine();
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let keys = place.path("keys");
+    let file = |name: &str| format!("{:?}", keys.join(name).display().to_string());
+    let [cert, key, authority] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(file);
+    let nbd = format!("[nbd]\nlisten = [\"tcp:127.0.0.1:{port}\"]\ntls-cert = {cert}\ntls-key = {key}\ntls-ca = {authority}\n");
+    fs::write(place.config(), format!("{text}\n{nbd}")).expect("a file");
+    let daemon = Daemon::start(&place);
+    wait_for(&place, "tank", "its start", is_served);
+    let exports = |place: &Place| place.status("tank")["exports"].clone();
+    assert!(exports(&place)[0].as_str().is_some_and(|uri| uri.starts_with("nbd+unix:")), "{}", exports(&place));
+    let wait_for_alarm = |words: &str| {
+        let end = Instant::now() + support::PATIENCE;
+        while !support::unwrapped(&place.ok(&["alarm"])).contains(words) {
+            assert!(Instant::now() < end, "{words} is not in {}", place.ok(&["alarm"]));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    wait_for_alarm("server-cert.pem");
+    Authority::with_both(&keys);
+    wait_for_alarm(&format!("127.0.0.1:{port}"));
+    drop(taken);
+    let uri = format!("nbds://127.0.0.1:{port}/tank");
+    let end = Instant::now() + support::PATIENCE;
+    while !exports(&place).as_array().expect("a list").contains(&uri.as_str().into()) {
+        assert!(Instant::now() < end, "{} lacks {uri}; {}", exports(&place), place.ok(&["events"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let end = Instant::now() + support::PATIENCE;
+    while place.ok(&["alarm"]).contains("ConfigFault") {
+        assert!(Instant::now() < end, "{}", place.ok(&["alarm"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // A client with a certificate is served, and one without encryption is not.
+    let uri = format!("{uri}?tls-certificates={}", keys.display());
+    if run_tool("nbdinfo", &["--size", &uri]).is_some() {
+        let plain = std::process::Command::new("nbdinfo").args(["--size", &format!("nbd://127.0.0.1:{port}/tank")]).output();
+        assert!(plain.is_ok_and(|plain| !plain.status.success()));
+    }
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// Waits for an event whose text has these words.
 fn wait_for_event(place: &Place, words: &[&str]) {
     let end = Instant::now() + support::PATIENCE;
@@ -458,6 +535,36 @@ fn a_former_member_whose_slot_is_taken_is_not_overwritten_when_it_is_plugged_in(
     wait_for(&place, "tank", "the spare", |view| {
         view["members"].as_array().expect("a list").iter().any(|member| member["path"] == *tank[2] && member["role"] == "spare")
     });
+}
+
+/// Before, an event was the only trace of such a drive.
+#[test]
+fn a_drive_that_is_left_alone_is_told_of_until_it_is_gone_or_carries_something_else() {
+    let (place, tank, _) = machine();
+    let _daemon = Daemon::start(&place);
+    place.ok(&["fail", "tank", &tank[2], "--force"]);
+    place.ok(&["remove", "tank", &tank[2]]);
+    unplug(&place, &tank[2]);
+    place.ok(&["add", "tank", &image(&place, "added")]);
+    wait_for(&place, "tank", "the spare", is_served);
+    assert!(place.ok(&["explain", "tank"]).contains("nothing is wrong"));
+    for ends_by_a_wipe in [false, true] {
+        plug_in(&place, &tank[2]);
+        place.ok(&["incremental", &tank[2], "--plugged-in"]);
+        wait_for(&place, "tank", "the word about it", |view| view["left_alone"][0]["path"] == *tank[2]);
+        let told = support::unwrapped(&place.ok(&["status", "tank"]));
+        assert!(told.contains(&format!("{} came back and", tank[2])), "{told}");
+        let explained = place.run(&["--json", "explain", "tank"]);
+        let matters: Value = serde_json::from_str(&explained.stdout).expect("JSON");
+        assert_eq!((explained.code, &matters[0]["kind"], &matters[0]["urgency"]), (3, &"left_alone".into(), &"notice".into()));
+        assert!(matters[0]["what"].as_str().is_some_and(|what| what.contains("stria add tank")), "{matters:#}");
+        match ends_by_a_wipe {
+            true => drop(place.ok(&["wipe", "--force", &tank[2]])),
+            false => unplug(&place, &tank[2]),
+        }
+        wait_for(&place, "tank", "its end", |view| view["left_alone"].is_null());
+        assert!(place.ok(&["explain", "tank"]).contains("nothing is wrong"));
+    }
 }
 
 /// Before, a drive that came back before the array had noticed its loss stayed out for good.

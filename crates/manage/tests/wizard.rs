@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use support::{Place, stria};
 
@@ -64,4 +64,48 @@ fn what_is_not_confirmed_is_not_done() {
     assert!(support::contents(&images) == before, "nothing was written");
     // Without a terminal the command asks nothing.
     place.run(&["create"]).refused(2, &["--level", "NAME"]);
+}
+
+/// Before, the answer to a question about one content overwrote another that had come meanwhile, as only `create` compared the two.
+#[test]
+fn a_drive_that_has_changed_since_the_question_is_not_overwritten() {
+    let place = Place::new();
+    let images = place.images(7, 64 * MIB);
+    for (name, drives) in [("tank", &images[..3]), ("old", &images[3..5]), ("dear", &images[5..])] {
+        let made =
+            [&["create", name, "--level", "1", "--assume-clean"], &drives.iter().map(String::as_str).collect::<Vec<_>>()[..]];
+        place.ok(&made.concat());
+    }
+    let _serve = place.serve(&[&images[0], &images[1], &images[2]]);
+    let dear = std::fs::read(&images[5]).expect("an image");
+    for command in [format!("add tank {}", images[3]), format!("replace tank {} {}", images[0], images[3])] {
+        std::fs::copy(&images[4], &images[3]).expect("an image");
+        let mut terminal = place.command_line("script", &["-qec", &format!("{} {command}", stria().display()), "/dev/null"]);
+        let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script is part of util-linux");
+        let (mut input, mut output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        let mut shown = Vec::new();
+        while !String::from_utf8_lossy(&shown).contains("Overwrite?") {
+            let mut byte = [0];
+            assert_eq!(output.read(&mut byte).expect("it speaks"), 1, "{}", String::from_utf8_lossy(&shown));
+            shown.push(byte[0]);
+        }
+        assert!(String::from_utf8_lossy(&shown).contains("\"old\""), "{}", String::from_utf8_lossy(&shown));
+        std::fs::write(&images[3], &dear).expect("an image");
+        writeln!(input, "y").expect("the terminal takes it");
+        output.read_to_end(&mut shown).expect("it ends");
+        let (code, shown) = (child.wait().expect("it ends").code(), String::from_utf8_lossy(&shown).into_owned());
+        drop(input);
+        assert!(code == Some(1) && shown.contains("than what was confirmed"), "{code:?} {shown}");
+        assert!(std::fs::read(&images[3]).expect("an image") == dear, "{command}: it was overwritten");
+    }
+    // What has not changed is overwritten.
+    std::fs::copy(&images[4], &images[3]).expect("an image");
+    let mut terminal =
+        place.command_line("script", &["-qec", &format!("{} add tank {}", stria().display(), images[3]), "/dev/null"]);
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script is part of util-linux");
+    let mut input = child.stdin.take().expect("a pipe");
+    writeln!(input, "y").expect("the terminal takes it");
+    let output = child.wait_with_output().expect("it ends");
+    drop(input);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

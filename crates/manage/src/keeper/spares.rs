@@ -4,6 +4,7 @@
 //! So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is in the pool, and a drive
 //! that is prepared and did not join is found as a spare of its array at the next start.
 
+use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
 use crate::service::Service;
@@ -187,6 +188,55 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
     Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
 }
 
+/// The pool as it was last looked at, and what arrays needed then. While nothing has changed no drive is opened: every look would wake a disk that
+/// sleeps.
+#[derive(Default)]
+pub struct Seen {
+    needs: Vec<Need>,
+    drives: Vec<SeenDrive>,
+}
+
+struct SeenDrive {
+    path: PathBuf,
+    mark: Option<Mark>,
+    /// It is free, and another program has locked it.
+    is_busy: bool,
+}
+
+impl Seen {
+    /// `held`: the free drives that are locked here. Those that are known not to answer (`is_silent`) report themselves.
+    pub fn of(service: &Service, pool: &[(PathBuf, PoolState)], held: &[SyncDrive], is_silent: impl Fn(&Path) -> bool) -> Self {
+        let is_held = |path: &Path| held.iter().any(|drive| drive.info().path == path);
+        let seen = |(path, state): &(PathBuf, PoolState)| {
+            let real = real_path_within(path, RESOLVE_WITHIN);
+            let is_busy = if let PoolState::Free(info) = state { !is_held(&info.path) } else { false };
+            let rests = matches!(state, PoolState::Free(_)) && !is_busy;
+            (!rests && !is_silent(&real)).then(|| SeenDrive { mark: Mark::of(&real), path: path.clone(), is_busy })
+        };
+        Self { needs: needs_now(service), drives: pool.iter().filter_map(seen).collect() }
+    }
+
+    /// True if an array needs something else, a drive that is not held here has changed, or one that another program had locked is free.
+    pub fn has_changed(&self, service: &Service) -> bool {
+        let is_free = |path: &Path| {
+            let path = path.to_owned();
+            matches!(within(RESOLVE_WITHIN, move || SyncDrive::open(&path, Access::Exclusive).map(drop)), Ok(Ok(())))
+        };
+        needs_now(service) != self.needs || self.drives.iter().any(|drive| drive.has_changed(is_free))
+    }
+}
+
+impl SeenDrive {
+    fn has_changed(&self, is_free: impl Fn(&Path) -> bool) -> bool {
+        let real = real_path_within(&self.path, RESOLVE_WITHIN);
+        Mark::of(&real) != self.mark || self.is_busy && is_free(&real)
+    }
+}
+
+fn needs_now(service: &Service) -> Vec<Need> {
+    service.arrays().iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect()
+}
+
 /// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got none. `look`: looks at
 /// the pool. Returns false if an array got none, and may get one later.
 pub fn give(
@@ -199,10 +249,8 @@ pub fn give(
         reported.clear();
         return true;
     }
-    let arrays = service.arrays();
-    let needs: Vec<Need> = arrays.iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect();
     let mut said = Vec::new();
-    for need in needs {
+    for need in needs_now(service) {
         // Looked at again for each: the last array may have taken one.
         let outcome = suitable(&need, &look(), policy).and_then(|paths| join(service, &need, &paths));
         let (name, whom) = (&need.array, need.span.as_deref().unwrap_or(&need.array));
@@ -227,7 +275,8 @@ pub fn give(
 fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), String> {
     let mut reasons = Vec::new();
     for path in paths {
-        let request = AddRequest { path: path.clone(), span: need.span.clone(), force: false, return_only: false };
+        let request =
+            AddRequest { path: path.clone(), span: need.span.clone(), force: false, confirmed: None, return_only: false };
         match service.add(&need.array, request) {
             Ok(done) => return Ok((path.clone(), done.message)),
             Err(error) => reasons.push(error.to_string()),
@@ -247,6 +296,38 @@ pub fn hold(pool: &[(PathBuf, PoolState)]) -> Vec<SyncDrive> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Before, every free drive of the pool was opened for writing every 30 s while a need was unmet, so no disk among them slept.
+    #[test]
+    fn a_drive_of_the_pool_is_opened_again_only_if_it_has_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("drive");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        let opened = std::cell::Cell::new(0);
+        let has_changed = |drive: &SeenDrive, is_free: bool| {
+            drive.has_changed(|_| {
+                opened.set(opened.get() + 1);
+                is_free
+            })
+        };
+        let seen = |is_busy| SeenDrive { path: path.clone(), mark: Mark::of(&path), is_busy };
+        let drive = seen(false);
+        assert!(!has_changed(&drive, true) && opened.get() == 0, "nothing has changed, and nothing was opened");
+        std::fs::write(&path, [0; 8192]).expect("a file");
+        assert!(has_changed(&drive, true) && opened.get() == 0, "it was written to");
+        let gone = seen(false);
+        std::fs::remove_file(&path).expect("a file");
+        assert!(has_changed(&gone, true));
+        let absent = seen(false);
+        assert!(!has_changed(&absent, true));
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        assert!(has_changed(&absent, true), "it is here again");
+        let locked = seen(true);
+        assert!(
+            !has_changed(&locked, false) && has_changed(&locked, true) && opened.get() == 2,
+            "its lock shows by an open alone"
+        );
+    }
 
     fn member(role: &str, size_bytes: Option<u64>) -> serde_json::Value {
         serde_json::json!({"slot": 0, "path": "/d", "role": role, "direct": true, "direct_note": null, "model": null, "serial": null,

@@ -425,12 +425,18 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Remove { array, drive } => service.remove(&name(array)?, drive.clone()).map(Outcome::from),
         Action::Add { array, drive, span } => {
             let name = name(array)?;
-            let done = service.add(&name, AddRequest { path: drive.clone(), span: span.clone(), force, return_only: false })?;
+            let done = {
+                let (path, span, confirmed) = (drive.clone(), span.clone(), confirmed(drive, force)?);
+                service.add(&name, AddRequest { path, span, force: false, confirmed, return_only: false })?
+            };
             Ok(follows(&name, done, &["rebuild"]))
         }
         Action::Replace { array, old, new } => {
             let name = name(array)?;
-            let done = service.replace(&name, ReplaceRequest { old: old.clone(), new: new.clone(), force })?;
+            let done = {
+                let (old, confirmed, new) = (old.clone(), confirmed(new, force)?, new.clone());
+                service.replace(&name, ReplaceRequest { old, new, force: false, confirmed })?
+            };
             Ok(follows(&name, done, &["rebuild"]))
         }
         Action::Firmware { array, drive, image, slot, activate, force } => {
@@ -474,6 +480,15 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
 
 fn outcome(text: String) -> Outcome {
     Outcome { text, follows: None }
+}
+
+/// What the drive carries now, if the plan names what is lost: the plan was made anew when the job began, so that is what was confirmed.
+fn confirmed(drive: &Path, is_lost: bool) -> Result<Option<String>, ApiError> {
+    if !is_lost {
+        return Ok(None);
+    }
+    let seen = examine(&[drive.to_owned()]).pop().expect("one drive has one answer")?;
+    Ok(Some(seen.mark()))
 }
 
 /// Refuses an action, before drives are written, if the configuration could not be written afterwards.

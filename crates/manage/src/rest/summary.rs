@@ -101,6 +101,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
         }
         MatterKind::NoSpace => (last(&["no_room"]), &[Event::NoSpace], vec![]),
+        MatterKind::LeftAlone => (None, &[], vec![]),
         MatterKind::Replaced => (last(&["member_in_sync"]), &[], matter.drives.iter().map(remove).collect()),
     };
     let stands = alarms.iter().filter(|alarm_| is_here(&alarm_.cause.array) && alarm.contains(&alarm_.cause.event));

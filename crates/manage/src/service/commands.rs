@@ -1,6 +1,6 @@
 //! Commands to a running array: its members, its sweeps, and trim.
 
-use super::served::{full_name, is_failed_here, lock, open_new, set_speed};
+use super::served::{full_name, is_failed_here, lock, open_confirmed, set_speed};
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
 use crate::view;
@@ -60,10 +60,11 @@ impl Service {
         if is_failed_here(&served.lanes.report()?, &request.path) {
             served.lanes.remove(request.path.clone())?;
         }
-        let AddRequest { path, span, force, return_only } = request;
+        let AddRequest { path, span, force, confirmed, return_only } = request;
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
-        let open = || open_new(&served, &path);
-        let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, force)? };
+        let open = || open_confirmed(&served, &path, confirmed.as_deref());
+        let may_overwrite = force || confirmed.is_some();
+        let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? };
         self.set_held_cache(&served, &path);
         self.done(sequence, self.joined(message, &path))
     }
@@ -74,8 +75,9 @@ impl Service {
         if let Some(message) = served.lanes.replace_by_spare(request.old.clone(), request.new.clone())? {
             return self.done(sequence, message);
         }
-        let new = open_new(&served, &request.new)?;
-        let message = served.lanes.replace(request.old, new, request.force)?;
+        let new = open_confirmed(&served, &request.new, request.confirmed.as_deref())?;
+        let may_overwrite = request.force || request.confirmed.is_some();
+        let message = served.lanes.replace(request.old, new, may_overwrite)?;
         self.set_held_cache(&served, &request.new);
         self.done(sequence, self.joined(message, &request.new))
     }

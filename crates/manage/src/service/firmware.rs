@@ -366,7 +366,8 @@ impl Steps for OfService<'_> {
     }
 
     fn come_back(&self) -> Result<String, String> {
-        let request = AddRequest { path: self.path.to_owned(), span: None, force: false, return_only: self.return_only };
+        let request =
+            AddRequest { path: self.path.to_owned(), span: None, force: false, confirmed: None, return_only: self.return_only };
         self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.message)
     }
 

@@ -165,6 +165,13 @@ pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> 
     })
 }
 
+/// The same, unless it is another drive, or carries something else, than was `confirmed`.
+pub fn open_confirmed(served: &Served, path: &Path, confirmed: Option<&str>) -> Result<OpenedDrive, HostError> {
+    let drive = open_new(served, path)?;
+    confirmed.map_or(Ok(()), |mark| drive.refuse_unless(mark))?;
+    Ok(drive)
+}
+
 fn is_same(known: &Path, path: &Path) -> bool {
     // Does not wait for a file system that hangs.
     let real = |path: &Path| real_path_within(path, STATUS_WITHIN);

@@ -1,0 +1,30 @@
+//! Drives that came back to an array that is served, and were left as they are. Each is told of until it is gone, used, or carries something else.
+
+use super::mark::Mark;
+use crate::api::LeftAloneView;
+use crate::config::Uuid;
+use std::path::{Path, PathBuf};
+
+/// Such a drive.
+pub struct Left {
+    pub array: Uuid,
+    pub path: PathBuf,
+    /// Why, and what to do.
+    pub text: String,
+    mark: Option<Mark>,
+}
+
+impl Left {
+    pub fn new(array: Uuid, path: &Path, text: String) -> Self {
+        Self { array, path: path.to_owned(), text, mark: Mark::of(path) }
+    }
+
+    /// True if it was written to since, or is gone.
+    pub fn has_changed(&self) -> bool {
+        Mark::of(&self.path) != self.mark
+    }
+
+    pub fn view(&self) -> LeftAloneView {
+        LeftAloneView { path: self.path.display().to_string(), text: self.text.clone() }
+    }
+}
