@@ -27,7 +27,7 @@ is_alone() { shows "ds:UpToDate/DUnknown" && ! shows cs:Connected; }
 join() { drbdsetup connect tank ipv4:$ours:7788 ipv4:$theirs:7788 --protocol=C; }
 load() { # NAME SECONDS
     fio --name="$1" --filename="/mnt/tank/$1" --rw=randwrite --bs=4k --size=8m --iodepth=8 --ioengine=libaio --direct=1 --verify=crc32c \
-        --verify_fatal=1 --randseed=18 --time_based --runtime="$2" --minimal >>/tmp/fio.log 2>&1 &
+        --verify_backlog=64 --verify_fatal=1 --randseed=18 --time_based --runtime="$2" --minimal >>/tmp/fio.log 2>&1 &
     fio=$!
 }
 written() { # SECTORS
@@ -86,7 +86,8 @@ alpha-true)
     synced_kib=$(dmesg | sed -n 's/.*drbd0: Began resync as SyncSource (will sync \([0-9]*\) KB.*/\1/p' | tail -n 1)
     size_kib=$(($(cat /sys/block/drbd0/size) / 2))
     say "beta is back; $synced_kib KiB of $size_kib were copied"
-    [ "$synced_kib" -gt 0 ] && [ "$synced_kib" -lt $((size_kib / 2)) ]
+    [ "$synced_kib" -gt 0 ]
+    [ "$synced_kib" -lt $((size_kib / 2)) ]
     sha256sum /mnt/tank/first >/mnt/tank/sum
     sync
     load second 600

@@ -35,7 +35,7 @@ mkdir /mnt/tank
 mount -t ext4 /dev/drbd0 /mnt/tank
 load() { # SECONDS
     fio --name=load --filename=/mnt/tank/load --rw=randwrite --bs=4k --size=8m --iodepth=8 --ioengine=libaio --direct=1 --verify=crc32c \
-        --verify_fatal=1 --randseed=18 --time_based --runtime="$1" --minimal >>/tmp/fio.log 2>&1 &
+        --verify_backlog=64 --verify_fatal=1 --randseed=18 --time_based --runtime="$1" --minimal >>/tmp/fio.log 2>&1 &
     fio=$!
 }
 written() { # SECTORS: so much has been written to the left array since the guest began
@@ -73,7 +73,8 @@ wait_for "two sides that are the same" shows 0 "ds:UpToDate/UpToDate"
 synced_kib=$(dmesg | sed -n 's/.*drbd1: Began resync as SyncTarget (will sync \([0-9]*\) KB.*/\1/p' | tail -n 1)
 size_kib=$(($(cat /sys/block/drbd0/size) / 2))
 say "the right side is back; $synced_kib KiB of $size_kib were copied"
-[ "$synced_kib" -gt 0 ] && [ "$synced_kib" -lt $((size_kib / 2)) ]
+[ "$synced_kib" -gt 0 ]
+[ "$synced_kib" -lt $((size_kib / 2)) ]
 
 # The left side is lost in turn: the right one has everything.
 sha256sum /mnt/tank/load >/tmp/before

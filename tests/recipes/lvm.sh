@@ -21,7 +21,7 @@ mount -t ext4 /dev/pool/data /mnt/data
 lvm pvs
 say "volumes are there"
 fio --name=load --filename=/mnt/data/load --rw=randwrite --bs=4k --size=16m --iodepth=16 --ioengine=libaio --direct=1 --verify=crc32c \
-    --verify_fatal=1 --time_based --runtime=10 --minimal >/tmp/fio.log 2>&1 &
+    --verify_backlog=64 --verify_fatal=1 --time_based --runtime=10 --minimal >/tmp/fio.log 2>&1 &
 fio=$!
 wait_for "the load" test -s /mnt/data/load
 code=0
@@ -32,6 +32,7 @@ wait $fio
 say "the load went on without the drive, and reads what it wrote"
 wait_for "the rebuild" stria status tank
 stria status tank
+sha256sum /mnt/data/load >/tmp/before
 umount /mnt/data
 # The volume group moves to another start of the array.
 lvm vgchange --activate n pool
@@ -41,7 +42,7 @@ serve tank tank --ublk=0
 wait_for /dev/ublkb0 test -b /dev/ublkb0
 lvm vgchange --activate y pool
 mount -t ext4 /dev/pool/data /mnt/data
-fio --name=load --filename=/mnt/data/load --rw=randread --bs=4k --size=16m --minimal >/dev/null
+sha256sum --check /tmp/before
 umount /mnt/data
 lvm vgchange --activate n pool
 stria scrub tank --wait 2>/dev/null

@@ -42,7 +42,7 @@ mkdir /mnt/tank
 mount -t ext4 "$disk" /mnt/tank
 load() { # SECONDS
     fio --name=load --filename=/mnt/tank/load --rw=randwrite --bs=4k --size=16m --iodepth=16 --ioengine=libaio --direct=1 --verify=crc32c \
-        --verify_fatal=1 --time_based --runtime="$1" --minimal >>/tmp/fio.log 2>&1 &
+        --verify_backlog=64 --verify_fatal=1 --time_based --runtime="$1" --minimal >>/tmp/fio.log 2>&1 &
     fio=$!
 }
 written() { # SECTORS: so much has been written to the array since the guest began

@@ -146,7 +146,8 @@ fio=$P1; mke2fs=$P2; e2fsck=$P3
 queue=/sys/block/vda/queue
 [ $(ls /sys/block/vda/mq | wc -l) = 2 ]
 [ "$(cat $queue/write_cache)" = "write back" ]
-[ $(cat $queue/discard_max_bytes) != 0 ] && [ $(cat $queue/write_zeroes_max_bytes) != 0 ]
+[ $(cat $queue/discard_max_bytes) != 0 ]
+[ $(cat $queue/write_zeroes_max_bytes) != 0 ]
 cat /sys/block/vda/serial; echo
 $fio --name=raw --filename=$V0 --size=24M --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 \
      --offset_increment=24M --verify=crc32c --verify_fatal=1 --output-format=json --output=/tmp/raw || { cat /tmp/raw; exit 1; }
