@@ -345,7 +345,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
   const typical = median(part.members.flatMap((member) => member.read_latency?.median_us ?? []));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={t("members")}>
-      <table class="stacks">
+      <table class="stacks broad">
         <thead>
           <tr>
             <th scope="col">{t("slot")}</th>

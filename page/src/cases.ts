@@ -97,14 +97,17 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
     means: words ? say(words.means) : { text: matter.means },
     since_ms: matter.since_ms ?? null,
     view,
-    drives: members.filter((member) => matter.drives.includes(member.path)),
+    drives: members.filter((member) => matter.drives.includes(member.path)).sort((a, b) => (a.slot ?? Infinity) - (b.slot ?? Infinity)),
     todo: words ? words.todo.map(say) : [{ text: matter.action }],
     todo_with_free: words?.todo_with_free?.map(say) ?? null,
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],
     remedy,
-    reason: words ? (matter.reason ?? null) : null,
+    reason: words && matter.reason ? named(matter.reason, members) : null,
   };
 }
+
+/** The server's words with the short names of members: their paths stand above. */
+const named = (text: string, members: MemberView[]) => [...members].sort((a, b) => b.path.length - a.path.length).reduce((said, member) => said.replaceAll(member.path, label(member)), text);
 
 type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid: Key[] };
 /** `x` where the catalogue has `case_x` and `case_x_means`. */

@@ -114,6 +114,11 @@ export const catalogue = of({
     "Niemand erfährt von Alarmen: [alarms] in der Konfiguration nennt weder E-Mail noch Webhook, Programm oder Konsole",
     "О тревогах никто не узнает: в [alarms] конфигурации нет ни почты, ни webhook, ни программы, ни консоли",
   ],
+  no_backup: [
+    "Backups are not looked at here: an array is no backup",
+    "Sicherungen werden hier nicht betrachtet: ein Verbund ist keine Sicherung",
+    "Резервные копии здесь не проверяются: массив их не заменяет",
+  ],
   channel_mail: ["mail", "E-Mail", "почта"],
   channel_webhook: ["webhook", "Webhook", "webhook"],
   channel_program: ["program", "Programm", "программа"],
@@ -146,7 +151,7 @@ export const catalogue = of({
     "Verbund {array} hat {lost|ein Laufwerk|# Laufwerke} verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.",
     "Массив {array} потерял {lost|накопитель|# накопителя|# накопителей}. Все данные на месте, но ещё один отказ их уничтожит.",
   ],
-  means_none_left: ["Add a drive as soon as you can.", "Setzen Sie so bald wie möglich ein Laufwerk ein.", "Добавьте накопитель как можно скорее."],
+  means_none_left: ["Add a drive now.", "Setzen Sie jetzt ein Laufwerk ein.", "Добавьте накопитель сейчас."],
   means_some_left: [
     "It survives {left} more {left|failure|failures}. Add a drive to make it complete again.",
     "Er übersteht noch {left} {left|Ausfall|Ausfälle}. Setzen Sie ein Laufwerk ein, damit er wieder vollständig wird.",
@@ -309,25 +314,25 @@ export const catalogue = of({
 
   // Cases: what to do
   do_look_serial: [
-    "Find the drive by its serial number, and take it out.",
-    "Das Laufwerk an der Seriennummer erkennen und herausnehmen.",
-    "Найдите накопитель по серийному номеру и извлеките его.",
+    "Find {lost|the drive by its serial number, and take it out|the drives by their serial numbers, and take them out}.",
+    "{lost|Das Laufwerk an der Seriennummer|Die Laufwerke an den Seriennummern} erkennen und herausnehmen.",
+    "Найдите {lost|накопитель по серийному номеру и извлеките его|накопители по серийным номерам и извлеките их|накопители по серийным номерам и извлеките их}.",
   ],
   do_new_drive: [
-    "Put it in again if it was only loose, else a new one of the same size.",
-    "Es wieder einsetzen, wenn es nur lose war, sonst ein neues gleicher Größe.",
-    "Вставьте его снова, если он лишь отошёл, иначе новый того же объёма.",
+    "{lost|Put it in again if it was only loose, else a new one|Put each in again if it was only loose, else a new one for each,} of the same size.",
+    "{lost|Es wieder einsetzen, wenn es nur lose war, sonst ein neues|Jedes wieder einsetzen, das nur lose war, sonst ein neues} gleicher Größe.",
+    "{lost|Вставьте его снова, если он лишь отошёл, иначе новый|Вставьте снова те, что лишь отошли, вместо остальных – новые|Вставьте снова те, что лишь отошли, вместо остальных – новые} того же объёма.",
   ],
   do_plan: ["Press the button below: it shows the plan first.", "Den Knopf unten drücken: er zeigt erst den Plan.", "Нажмите кнопку ниже: сначала она покажет план."],
   do_plan_free: [
-    "Press the button below: it shows the plan. {free} is free and fits.",
-    "Den Knopf unten drücken: er zeigt den Plan. {free} ist frei und passt.",
-    "Нажмите кнопку ниже: она покажет план. {free} свободен и подходит.",
+    "{free} is free and fits: the button below shows the plan.",
+    "{free} ist frei und passt: der Knopf unten zeigt den Plan.",
+    "{free} свободен и подходит: кнопка ниже покажет план.",
   ],
   do_leave_failed: [
-    "Leave the failed drive in until the array is complete.",
-    "Das ausgefallene Laufwerk stecken lassen, bis der Verbund vollständig ist.",
-    "Не извлекайте отказавший накопитель, пока массив не станет полным.",
+    "Leave the failed {lost|drive|drives} in until the array is complete.",
+    "{lost|Das ausgefallene Laufwerk|Die ausgefallenen Laufwerke} stecken lassen, bis der Verbund vollständig ist.",
+    "Не извлекайте {lost|отказавший накопитель|отказавшие накопители|отказавшие накопители}, пока массив не станет полным.",
   ],
   do_fill_other: [
     "The rebuild that runs fills another slot: this gap needs a drive of its own.",
@@ -450,7 +455,7 @@ export const catalogue = of({
 
   // Cases: what not to do now
   not_pull_uncompared: [
-    "Do not pull a drive whose serial number you have not compared.",
+    "Do not pull a drive before you compare its serial number.",
     "Kein Laufwerk ziehen, dessen Seriennummer nicht verglichen ist.",
     "Не извлекайте накопитель, не сверив серийный номер.",
   ],
@@ -598,7 +603,7 @@ export const catalogue = of({
   requests_now: ["{n} requests a second, {waiting} under way.", "{n} Anfragen in der Sekunde, {waiting} unterwegs.", "{n} запросов в секунду, выполняется {waiting}."],
   price: ["Each byte written costs {n} bytes on drives.", "Jedes geschriebene Byte kostet {n} Bytes auf Laufwerken.", "Каждый записанный байт стоит {n} байта на накопителях."],
   members_now: ["Its members", "Seine Mitglieder", "Его накопители"],
-  limits: ["{drive} is the busiest: {n} requests under way on average. It sets the pace.", "{drive} ist am stärksten beschäftigt: im Mittel {n} Anfragen unterwegs. Es gibt das Tempo vor.", "{drive} занят сильнее всех: в среднем {n} запросов. Он задаёт темп."],
+  limits: ["{drive} is the busiest, with {n} under way on average. It sets the pace.", "{drive} ist am stärksten beschäftigt: im Mittel {n} unterwegs. Es gibt das Tempo vor.", "{drive} занят сильнее всех, запросов в среднем: {n}. Он задаёт темп."],
   limits_none: ["No member is busy: the array could do more.", "Kein Mitglied ist ausgelastet: der Verbund könnte mehr.", "Ни один накопитель не загружен: массив может больше."],
   not_measured: ["not measured", "nicht gemessen", "не измерено"],
   of_best: ["of {best}", "von {best}", "из {best}"],
@@ -760,7 +765,7 @@ export const catalogue = of({
 
   // The plan
   planning: ["The server makes the plan…", "Der Server macht den Plan…", "Сервер составляет план…"],
-  which_drive: ["Which drive shall take the place?", "Welches Laufwerk soll den Platz einnehmen?", "Какой накопитель займёт место?"],
+  which_drive: ["Which drive takes the place?", "Welches Laufwerk nimmt den Platz ein?", "Какой накопитель займёт место?"],
   no_candidate: [
     "No drive of this machine can take the place: none of {size} or more is free. Put one in, then look again.",
     "Kein Laufwerk dieser Maschine kann den Platz einnehmen: keines mit {size} oder mehr ist frei. Setzen Sie eines ein und suchen Sie neu.",
@@ -924,6 +929,7 @@ export const catalogue = of({
   as_systemd: ["As systemd writes it", "Wie systemd es schreibt", "В записи systemd"],
   configuration: ["Configuration of the daemon", "Konfiguration des Dienstes", "Конфигурация службы"],
   configuration_means: ["The file as it is, checked as a whole before it is kept. Alarms, schedules and served arrays stand in it.", "Die Datei, wie sie ist; sie wird als Ganzes geprüft, bevor sie gilt. Alarme, Zeitpläne und bediente Verbünde stehen darin.", "Файл как есть; перед сохранением проверяется целиком. В нём оповещения, расписания и массивы."],
+  not_saved: ["Nothing was saved:", "Nichts wurde gespeichert:", "Ничего не сохранено:"],
   token: ["Token", "Token", "Токен"],
   token_hint: ["`stria token create` on the server gives one.", "`stria token create` auf dem Server gibt eines.", "Его выдаёт `stria token create` на сервере."],
   user_name: ["User name", "Benutzername", "Имя пользователя"],

@@ -2,11 +2,11 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, look_at_drives } from "./live.ts";
-import { Act, Sign } from "./parts.tsx";
+import { Act, Sign, useFocus } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { Drive, Forecasts, LevelForecast } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { type Key, locale, t } from "./words.ts";
 
 const LEVELS = ["6", "5", "10", "1", "0"] as const;
 type Level = (typeof LEVELS)[number];
@@ -75,6 +75,7 @@ export function Create() {
   const [purpose, set_purpose] = useState<(typeof PURPOSES)[number]>("vm");
   const [like, set_like] = useState("");
   const id = useId();
+  const steps = useFocus<HTMLOListElement>(step);
   const list = (drives.value ?? []).filter(is_choosable);
   const chosen = list.filter((drive) => picked.includes(drive.path));
   const spares = spare && chosen.length > 2 ? 1 : 0;
@@ -100,7 +101,7 @@ export function Create() {
       <header class="page-head">
         <h1>{t("create_array")}</h1>
       </header>
-      <ol class="steps" aria-label={t("steps")}>
+      <ol class="steps" ref={steps} tabIndex={-1} aria-label={t("steps")}>
         {([1, 2, 3] as const).map((number) => (
           <li key={number} aria-current={number === step ? "step" : undefined}>
             {t(number === 1 ? "create_drives" : number === 2 ? "create_level" : "create_name")}
@@ -109,7 +110,7 @@ export function Create() {
       </ol>
       {step === 1 && (
         <section class="card">
-          {list.length === 0 && <p>{t("no_free_drive")}</p>}
+          {list.length === 0 && drives.value && <p>{t(drives.value.length === 0 ? "no_drives" : "no_free_drive")}</p>}
           <fieldset class="choices">
             <legend>{t("choose_drives")}</legend>
             {list.map((drive) => (
@@ -210,7 +211,7 @@ export function Create() {
                       </span>
                       <span>
                         <small>{t("wear")}</small>
-                        <b>{what.wear.toLocaleString(undefined, { maximumFractionDigits: 2 })}</b>
+                        <b>{what.wear.toLocaleString(locale.value, { maximumFractionDigits: 2 })}</b>
                         <small>{t("per_byte")}</small>
                       </span>
                       {told?.by_plan && !busy && <Planned of={told.levels.find((level) => level.level === one)} />}

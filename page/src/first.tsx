@@ -1,8 +1,8 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, cases, drives_of, family, known_of, spares_of, steps_of } from "./cases.ts";
-import { bytes, duration, now, percent, rate, time } from "./format.ts";
-import { arrays, drives, events, here, history, jobs, state } from "./live.ts";
+import { type Case, cases, drives_of, family, known_of, label, spares_of, steps_of } from "./cases.ts";
+import { bytes, duration, percent, rate, time } from "./format.ts";
+import { arrays, drives, events, here, history, in_s, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
@@ -107,7 +107,7 @@ function CaseBody({ one }: { one: Case }) {
   const { remedy, view } = one;
   const is_present = view !== null && known_of(view) === "present";
   const task = is_present ? task_of(one) : undefined;
-  const ends = task?.left_s === undefined || task.left_s === null ? null : now.value + task.left_s * 1000;
+  const ends = task?.left_s === undefined || task.left_s === null ? null : in_s(task.left_s);
   // Of a failed array the headline says it.
   const is_loss = is_present && view.health !== "failed" && (view.health !== "optimal" || one.severity === "critical");
   const todo = steps_of(one, drives.value);
@@ -159,9 +159,7 @@ function CaseBody({ one }: { one: Case }) {
                 {(is_present || one.drives.length > 0) && <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
                 <AsOf array={view} />
                 <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
-                {one.drives.map((member) => (
-                  <Identity key={member.path} member={member} with_state={one.drives.length > 1} />
-                ))}
+                {one.drives.map((member) => (one.drives.length > 1 ? <Brief key={member.path} member={member} /> : <Identity key={member.path} member={member} />))}
                 {is_present && one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
               </>
             )}
@@ -217,12 +215,40 @@ function CaseBody({ one }: { one: Case }) {
   );
 }
 
+/** The machine's drive with this member's path. Another drive may have the path since. */
+const drive_of = (member: MemberView) => drives.value?.find((drive) => drive.path === member.path && (!drive.serial || !member.serial || drive.serial === member.serial));
+
+const model_of = (member: MemberView) => [member.model ?? t(drive_of(member)?.kind === "file" ? "image_file" : "unknown"), member.size_bytes ? bytes(member.size_bytes) : null].filter(Boolean).join(", ");
+
+/** One of several drives: in two lines, so that all of them are seen at once. */
+function Brief({ member }: { member: MemberView }) {
+  const { slot, serial } = member;
+  const place = place_of(drive_of(member)?.seat);
+  return (
+    <div class="identity brief">
+      <p class="brief-head">
+        <span>
+          {t("slot")} <strong>{slot ?? "–"}</strong>
+        </span>
+        <span class="state">
+          <Sign name={role_sign(role_of(member))} /> {role_word(role_of(member))}
+        </span>
+        <strong class={serial ? "mono" : "path"}>
+          {serial && <span class="hidden">{t("serial")} </span>}
+          {serial ?? label(member)}
+        </strong>
+      </p>
+      <p class="soft path" title={member.path}>
+        {[place, model_of(member), serial && label(member)].filter(Boolean).join(" · ")}
+      </p>
+    </div>
+  );
+}
+
 /** How a person finds the drive: what stands on it, and where it is. */
-function Identity({ member, with_state }: { member: MemberView; with_state: boolean }) {
-  // Another drive may have the path since.
-  const page = drives.value?.find((drive) => drive.path === member.path && (!drive.serial || !member.serial || drive.serial === member.serial));
+function Identity({ member }: { member: MemberView }) {
   const { slot } = member;
-  const place = place_of(page?.seat);
+  const place = place_of(drive_of(member)?.seat);
   return (
     <dl class="identity">
       {place && (
@@ -235,14 +261,6 @@ function Identity({ member, with_state }: { member: MemberView; with_state: bool
         <dt>{t("slot_in_array")}</dt>
         <dd class="big">{slot ?? "–"}</dd>
       </div>
-      {with_state && (
-        <div>
-          <dt>{t("state")}</dt>
-          <dd class="state">
-            <Sign name={role_sign(role_of(member))} /> {role_word(role_of(member))}
-          </dd>
-        </div>
-      )}
       {member.serial && (
         <div>
           <dt>{t("serial")}</dt>
@@ -251,7 +269,7 @@ function Identity({ member, with_state }: { member: MemberView; with_state: bool
       )}
       <div>
         <dt>{t("model")}</dt>
-        <dd>{[member.model ?? t(page?.kind === "file" ? "image_file" : "unknown"), member.size_bytes ? bytes(member.size_bytes) : null].filter(Boolean).join(", ")}</dd>
+        <dd>{model_of(member)}</dd>
       </div>
       <div>
         <dt>{t("path")}</dt>
@@ -316,6 +334,9 @@ function ToldBy() {
     <ul class="ticks">
       <li>
         <Sign name={told_by.length > 0 ? "good" : "notice"} /> {told_by.length > 0 ? t("told_by", { channels: names }) : t("told_by_none")}
+      </li>
+      <li>
+        <Sign name="notice" /> {t("no_backup")}
       </li>
     </ul>
   );

@@ -2,7 +2,7 @@
 //
 // One event stream brings all of it: the state when something changed, and a beat each second in which nothing did. What is not the
 // present is never shown as such: `silent_since` says since when, and everything that acts is closed meanwhile.
-import { batch, computed, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { now, zone } from "./format.ts";
 import * as server from "./server.ts";
 import type { About, ArrayEntry, ArrayView, Drive, Event, Job, State } from "./types.ts";
@@ -42,6 +42,9 @@ export const silent_since = computed(() => {
   const last = heard_at.value ?? started_at;
   return now.value - last > STALE_MS ? last : null;
 });
+
+/** A time that the server told as so far ahead, by this browser's clock: while there is no answer it does not move on. */
+export const in_s = (left_s: number) => (heard_at.value ?? now.value) + left_s * 1000;
 
 export const arrays = computed(() => state.value?.arrays ?? []);
 export const jobs = computed(() => state.value?.jobs ?? []);
@@ -155,6 +158,11 @@ async function load_events() {
     // As above.
   }
 }
+
+// A session that has ended is told by whatever the reader asked: the login comes at once.
+effect(() => {
+  if (server.who.value === null && heard_at.peek() !== null && !login_needed.peek()) void begin();
+});
 
 let source: Source | null = null;
 

@@ -8,9 +8,8 @@ import { needs_reader } from "./cases.ts";
 import { Create } from "./create.tsx";
 import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
-import { duration, now, time } from "./format.ts";
 import { about, begin, login_needed, refusal, silent_since, state } from "./live.ts";
-import { Refused, Sign, Told } from "./parts.tsx";
+import { Refused, Sign, Silence, Told } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
 import { log_in, login_ways } from "./server.ts";
 import { Alarms, Settings } from "./settings.tsx";
@@ -137,30 +136,6 @@ function Pulse() {
     <span class={`pulse ${since === null && state.value ? "good" : "bad"}`}>
       <span class="dot" aria-hidden="true" /> {since !== null ? t("no_answer_short") : state.value ? t("live") : t("connecting")}
     </span>
-  );
-}
-
-/** What is shown below is not the present: since when, and that it is not. */
-function Silence() {
-  const since = silent_since.value;
-  return (
-    <div role="alert">
-      {refusal.value ? (
-        <p class="silence">
-          <Sign name="critical" />
-          <span>
-            <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
-          </span>
-        </p>
-      ) : since !== null && (
-        <p class="silence">
-          <Sign name="critical" />
-          <span>
-            <strong>{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong> {t(state.value ? "no_answer_means" : "no_answer_yet")}
-          </span>
-        </p>
-      )}
-    </div>
   );
 }
 

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { here, silent_since } from "./live.ts";
+import { here, in_s, refusal, silent_since, state } from "./live.ts";
 import { who } from "./server.ts";
 import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -61,20 +61,29 @@ export const may = (role: "operate" | "admin") => {
   return mine === "admin" || mine === role;
 };
 
-/** A button that is closed while nobody answers, and to readers without the right. */
+/** A button that is closed while nobody answers, and to readers without the right. It takes the focus all the same, and a press says why. */
 export function Act(props: { children: ComponentChildren; onClick: () => void; role?: "operate" | "admin"; primary?: boolean; danger?: boolean; busy?: boolean }) {
+  const [is_pressed, set_pressed] = useState(false);
   const needed = props.role ?? "operate";
   const why = is_closed() ? t("closed_silent") : may(needed) ? undefined : t("closed_role", { needed, mine: who.value?.role ?? "view" });
   return (
-    <button
-      type="button"
-      class={props.primary ? "primary" : props.danger ? "danger" : ""}
-      disabled={why !== undefined || props.busy}
-      title={why}
-      onClick={props.onClick}
-    >
-      {props.children}
-    </button>
+    <>
+      <button
+        type="button"
+        class={props.primary ? "primary" : props.danger ? "danger" : ""}
+        disabled={why === undefined && props.busy}
+        aria-disabled={why !== undefined}
+        title={why}
+        onClick={why === undefined ? props.onClick : () => set_pressed(true)}
+      >
+        {props.children}
+      </button>
+      {why !== undefined && (
+        <span class="why" role="status">
+          {is_pressed && why}
+        </span>
+      )}
+    </>
   );
 }
 
@@ -97,7 +106,7 @@ export const sweep_word = (kind: string) => (SWEEPS[kind] ? t(SWEEPS[kind]) : ki
 /** A sweep's progress, its pace, and when it ends. */
 export function Progress({ task }: { task: Task }) {
   const done = progress(task.done_bytes, task.total_bytes);
-  const ends = task.left_s === null || task.left_s === undefined ? null : now.value + task.left_s * 1000;
+  const ends = task.left_s === null || task.left_s === undefined ? null : in_s(task.left_s);
   return (
     <div class="task">
       <p class="task-line">
@@ -208,6 +217,30 @@ export function place_of(seat: Seat | null | undefined): string | null {
   return seat.enclosure ? t("in_seat", { slot: seat.slot, enclosure: seat.enclosure }) : t("in_slot", { slot: seat.slot });
 }
 
+/** What is shown beside it is not the present: since when, and that it is not. */
+export function Silence() {
+  const since = silent_since.value;
+  return (
+    <div role="alert">
+      {refusal.value ? (
+        <p class="silence">
+          <Sign name="critical" />
+          <span>
+            <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
+          </span>
+        </p>
+      ) : since !== null && (
+        <p class="silence">
+          <Sign name="critical" />
+          <span>
+            <strong>{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong> {t(state.value ? "no_answer_means" : "no_answer_yet")}
+          </span>
+        </p>
+      )}
+    </div>
+  );
+}
+
 /** A modal window of the browser's own: it holds the focus, and Escape closes it. */
 export function Window({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
@@ -228,6 +261,7 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
           <Sign name="critical" class="plain" />
         </button>
       </header>
+      <Silence />
       {children}
     </dialog>
   );
@@ -257,6 +291,17 @@ export function Spark({ values, label, roof }: { values: number[]; label: string
       {roof ? <line class="spark-roof" x1="0" x2="100" y1={height(roof)} y2={height(roof)} /> : null}
     </svg>
   );
+}
+
+/** What is new on the screen takes the focus, so that a keyboard and a screen reader go on there. */
+export function useFocus<T extends HTMLElement>(on: unknown) {
+  const part = useRef<T>(null);
+  const before = useRef(on);
+  useEffect(() => {
+    if (before.current !== on) part.current?.focus();
+    before.current = on;
+  }, [on]);
+  return part;
 }
 
 /** Something that is loaded when it is shown, again by `reload`. */

@@ -4,7 +4,7 @@ import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, here, job_of, look_at_drives } from "./live.ts";
-import { Act, Progress, Refused, Sign, Window, is_closed, place_of } from "./parts.tsx";
+import { Act, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -93,9 +93,10 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
 
   const back = needs_drive(wanted) && !chooses && !job ? () => (set_offer(null), set_error(null), set_action(wanted)) : null;
   const step = job ? 3 : chooses ? 1 : 2;
+  const head = useFocus<HTMLParagraphElement>(step);
   return (
     <Window title={title} onClose={close}>
-      <p class="step soft">{t("step_of", needs_drive(wanted) ? { n: step, all: 3 } : { n: step - 1, all: 2 })}</p>
+      <p class="step soft" ref={head} tabIndex={-1}>{t("step_of", needs_drive(wanted) ? { n: step, all: 3 } : { n: step - 1, all: 2 })}</p>
       {chooses ? (
         <ChooseDrive action={action} onChoose={set_action} />
       ) : job ? (

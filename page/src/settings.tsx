@@ -323,6 +323,7 @@ function Configuration() {
   const { value, error, reload } = useLoaded(server.config, []);
   const [text, set_text] = useState("");
   const [verdict, set_verdict] = useState<ConfigVerdict | null>(null);
+  const [is_refused, set_refused] = useState(false);
   const [said, set_said] = useState("");
   const [fault, set_fault] = useState<Fault | null>(null);
   useEffect(() => {
@@ -331,6 +332,7 @@ function Configuration() {
   const run = async (work: () => Promise<void>) => {
     set_fault(null);
     set_verdict(null);
+    set_refused(false);
     set_said("");
     try {
       await work();
@@ -339,6 +341,18 @@ function Configuration() {
     }
   };
   const content = { text, tag: value?.tag ?? "" };
+  const save = async () => {
+    try {
+      set_said((await server.save_config(content)).message);
+      reload();
+    } catch (reason) {
+      // Line by line, as a check shows them.
+      const found = reason instanceof server.Refusal && reason.kind === "invalid" ? await server.check_config(content) : null;
+      if (!found || found.faults.length === 0) throw reason;
+      set_refused(true);
+      set_verdict(found);
+    }
+  };
   return (
     <section class="card">
       <h2>{t("configuration")}</h2>
@@ -365,17 +379,13 @@ function Configuration() {
               primary
               role="admin"
               busy={text === value.text}
-              onClick={() =>
-                run(async () => {
-                  set_said((await server.save_config(content)).message);
-                  reload();
-                })
-              }
+              onClick={() => run(save)}
             >
               {t("save")}
             </Act>
           </div>
           <div role="status">
+            {is_refused && <p class="bad">{t("not_saved")}</p>}
             {verdict &&
               (verdict.faults.length > 0 ? (
                 <ul class="bad">

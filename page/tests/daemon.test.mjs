@@ -62,7 +62,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     const matter = page.locator(".case").first();
     assert.equal(await matter.locator(".bay.marked .bay-slot").innerText(), "2");
     const told = await matter.innerText();
-    for (const words of [drives[2], "the next failure loses data", "Do not pull a drive whose serial number you have not compared."]) assert.ok(told.includes(words), `${words} in: ${told}`);
+    for (const words of [drives[2], "the next failure loses data", "Do not pull a drive before you compare its serial number."]) assert.ok(told.includes(words), `${words} in: ${told}`);
     assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
 
     // A newcomer reads all of it, chooses, reads the plan, and does it.

@@ -90,6 +90,16 @@ export const SCENES = {
     Object.assign(scene.arrays[0].view, { level: "5", losses_survived: 0 });
     return scene;
   },
+  /** RAID 6 has lost two drives. */
+  two: () => {
+    const scene = SCENES.degraded();
+    const { view } = scene.arrays[0];
+    Object.assign(view.members[4], { role: "failed", failure: "the drive is gone" });
+    Object.assign(view, { missing_slots: [3, 5], losses_survived: 0 });
+    const reason = "/dev/nvme3n1: write of 128 KiB at sector 2097152 failed: I/O error; /dev/nvme5n1: the drive is gone";
+    scene.matters = [lost("tank", Date.now() - 17 * 60_000, { drives: ["/dev/nvme3n1", "/dev/nvme5n1"], reason })];
+    return scene;
+  },
   rebuilding: () => {
     const scene = SCENES.degraded();
     const { view } = scene.arrays[0];
@@ -183,7 +193,19 @@ export const SCENES = {
       lost(nasty, Date.now() - 1000, { drives: [arrays[0].view.members[1].path], reason: arrays[0].view.members[1].failure }),
       matter(long, "not_served", "critical", { reason: arrays[1].text, remedies: [{ action: "start", array: long, force: false }] }),
     ];
-    return { arrays, matters, events: [event(1, 1000, nasty, "member_failed", "<svg onload=alert(4)>")], drives: [drive("/dev/sd<i>z", { carries: ["ext4 \"<u>data</u>\""], free: false })] };
+    const model = `<b>${"LONGMODELWITHOUTASPACE".repeat(4)}\u202e</b>`;
+    const seat = { slot: "<i>7\u202e</i>", enclosure: `<u>${"Shelf".repeat(20)}</u>`, link: null };
+    const odd = { model, serial: `\u2067${"S".repeat(60)}`, seat };
+    const finding = { verdict: "replace", sentence: `<script>alert(5)</script>${"x".repeat(120)}` };
+    const drives = [
+      drive("/dev/sd<i>z", { carries: ["ext4 \"<u>data</u>\""], free: false, ...odd, health: health({ verdict: "replace", findings: [finding], firmware: "<i>1</i>" }) }),
+      ...arrays[0].view.members.map((one) => drive(one.path, { free: false, ...odd, member: { array: nasty, uuid: arrays[0].uuid, served: true, slot: one.slot, role: one.role } })),
+      drive(`/dev/disk/by-id/${"y".repeat(100)}<img src=x>`, { ...odd, size_bytes: SIZE }),
+    ];
+    const alarms = [{ event: "DriveReplace", array: nasty, component: drives[0].path, text: `<img src=x onerror=alert(6)>${"z".repeat(150)}`, since_s: 0 }];
+    const spares = { kind: "same", enclosure: "prefer", drives: [{ path: drives[0].path, free: false, state: "<b>taken</b>", size_bytes: null, enclosure: seat.enclosure }], offers: [{ array: nasty, span: null, drives: [], why_none: model }] };
+    const foreign = { arrays: [{ name: nasty, host: "<b>elsewhere</b>", from_here: false, uuid: "11aa22bb:33cc44dd:55ee66ff:77008899", level: "5", starts: true, clash: false, state: model, drives: [drives[0].path, drives[4].path] }], firmware: [{ path: drives[0].path, reason: model, remedy: "<u>none</u>" }] };
+    return { arrays, matters, alarms, spares, foreign, drives, told_by: ["<b>pager</b>"], events: [event(1, 1000, nasty, "member_failed", "<svg onload=alert(4)>")] };
   },
 };
 
@@ -216,7 +238,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/events": () => ({ events: scene.events, more: false }),
     "GET /api/v1/audit": () => ({ events: [event(9, 60_000, "tank", "ordered", "root (user 0) ordered add: done")], more: false }),
     "GET /api/v1/config": () => ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
-    "POST /api/v1/config/check": () => ({ good: true, text: "the configuration is good", faults: [] }),
+    "POST /api/v1/config/check": () => ({ good: !scene.faults, text: "the configuration is good", faults: scene.faults ?? [] }),
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
     "GET /api/v1/routine": () => scene.routine_list ?? scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch" })),
     "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00", tag: "as read" },
@@ -245,6 +267,7 @@ export async function mock(scene_name, port = 0) {
       if (scene.accounts && path.startsWith("/api/")) {
         const answer = (status, body) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
         if (path === "/api/v1/login") return answer(200, { accounts: true });
+        for (const stream of streams) stream.end();
         if (path === "/api/v1/session" && request.method === "POST") {
           const proof = JSON.parse(Buffer.concat(chunks).toString());
           asked.push({ path, body: proof });

@@ -40,7 +40,7 @@ async function until_asked(server, path) {
   throw new Error(`nothing was asked at ${path}`);
 }
 
-const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["paused", ""], ["read_only", ""], ["member_silent", ""], ["many", ""], ["hostile", ""], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["failed", "arrays/tank"], ["silent", "arrays/tank"], ["unseen", "arrays"], ["many", "drives"], ["shared", "arrays"], ["shared", "drives"], ["stopped", "arrays/tank"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
+const PLACES = [["well", ""], ["empty", ""], ["degraded", ""], ["two", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["paused", ""], ["read_only", ""], ["member_silent", ""], ["many", ""], ["hostile", ""], ["hostile", "arrays"], ["hostile", `arrays/${encodeURIComponent(SCENES.hostile().arrays[0].name)}`], ["hostile", "drives"], ["hostile", "create"], ["hostile", "activity"], ["hostile", "alarms"], ["hostile", "settings"], ["many", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank"], ["failed", "arrays/tank"], ["silent", "arrays/tank"], ["unseen", "arrays"], ["many", "drives"], ["shared", "arrays"], ["shared", "drives"], ["stopped", "arrays/tank"], ["empty", "create"], ["degraded", "activity"], ["degraded", "alarms"], ["degraded", "settings"]];
 
 for (const [width, colorScheme, locale] of [[390, "dark", "de-DE"], [1440, "light", "ru-RU"]]) {
   test(`no screen has a fault that axe finds, or sticks out: ${colorScheme}, ${locale}`, async () => {
@@ -66,8 +66,10 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
   await on("degraded", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has lost a drive. All data is there." }).waitFor();
     const case_ = page.locator(".case").first();
+    // The drives are told later than the state.
+    await case_.getByText(/is free and fits/).waitFor();
     const text = await case_.innerText();
-    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "nvme12n1 is free and fits.", "Do not pull a drive whose serial number you have not compared."]) {
+    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "nvme12n1 is free and fits: the button", "Do not pull a drive before you compare its serial number."]) {
       assert.ok(text.includes(words), `${words} in: ${text}`);
     }
     assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
@@ -97,9 +99,13 @@ test("without scrolling a small screen shows the sentence, the drive, the way ou
     return { ...scene, matters: scene.matters.slice(1) };
   };
   const sentence = [".verdict h1", ".verdict p"];
-  const way_out = [...sentence, ".case .identity .big.mono", ".case .do-dont ol li:last-child"];
+  const way_out = [...sentence, "article.case .identity .mono", "article.case .do-dont ol li:last-child"];
   const windows = [[1024, 768, way_out], [1280, 720, way_out], [390, 844, sentence], [360, 640, sentence]];
-  for (const scene of ["degraded", "no_free", "bare", "many", "worn"]) {
+  SCENES.two_no_free = () => {
+    const scene = SCENES.two();
+    return { ...scene, drives: scene.drives.filter((drive) => drive.path !== "/dev/nvme12n1") };
+  };
+  for (const scene of ["degraded", "no_free", "bare", "many", "worn", "two", "two_no_free"]) {
     for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
       const look = async (page) => {
         const button = page.locator(".case button.primary").first();
@@ -111,7 +117,8 @@ test("without scrolling a small screen shows the sentence, the drive, the way ou
             const box = button.getBoundingClientRect();
             const bar = button.closest(".buttons").getBoundingClientRect().top;
             const over = document.elementFromPoint(box.left + box.width / 2, box.bottom - 2);
-            return { bar, over: over === button || button.contains(over), below: parts.filter((part) => document.querySelector(part).getBoundingClientRect().bottom > bar) };
+            const bottoms = (part) => [...document.querySelectorAll(part)].map((one) => one.getBoundingClientRect().bottom);
+            return { bar, over: over === button || button.contains(over), below: parts.filter((part) => bottoms(part).length === 0 || bottoms(part).some((bottom) => bottom > bar)) };
           }, parts);
           assert.deepEqual([over, below], [true, []], `${scene}, ${width} x ${height}, ${locale}: the button's row begins at ${bar}`);
         }
@@ -126,6 +133,20 @@ test("without scrolling a small screen shows the sentence, the drive, the way ou
     assert.ok(await place.evaluate((link) => link.contains(document.elementFromPoint(link.getBoundingClientRect().left + 3, link.getBoundingClientRect().top + 5))));
   };
   await on("degraded", reach, { viewport: { width: 390, height: 700 } });
+});
+
+test("two lost drives stand below each other, each with its serial number and place; the reason names drives, not long paths", async () => {
+  await on("two", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives. All data is there, but one more failure loses it." }).waitFor();
+    const shown = await page.locator(".case .identity").allInnerTexts();
+    assert.equal(shown.length, 2);
+    for (const [index, words] of [["Slot 3", "failed", "S64HNE0T510742", "bay 7 of SuperMicro JBOF 1", "nvme3n1"], ["Slot 5", "failed", "S64HNE0T511016", "bay 9 of SuperMicro JBOF 1", "nvme5n1"]].entries()) {
+      for (const word of words) assert.ok(shown[index].includes(word), `${word} in: ${shown[index]}`);
+    }
+    assert.equal(await page.locator(".case .bay.marked").count(), 2);
+    await page.getByText("Leave the failed drives in until the array is complete.").waitFor();
+    await page.getByText("nvme3n1: write of 128 KiB at sector 2097152 failed: I/O error; nvme5n1: the drive is gone", { exact: true }).waitFor();
+  });
 });
 
 test("where no free drive is here, the window says so; a removed drive is still told by its place and serial number", async () => {
@@ -492,7 +513,7 @@ test("all well is said with its reasons", async () => {
   await on("well", async (page) => {
     await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
     const text = await page.locator(".reasons").innerText();
-    for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance"]) assert.ok(text.includes(words), `${words} in: ${text}`);
+    for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance", "an array is no backup"]) assert.ok(text.includes(words), `${words} in: ${text}`);
   });
 });
 
@@ -665,6 +686,23 @@ test("a stream that arrives in pieces is read message by message", async () => {
   }
 });
 
+test("what can be done with a member stands in sight beside it, however narrow the window", async () => {
+  for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
+    await on(
+      "degraded",
+      async (page) => {
+        await page.locator(".row-actions button").nth(5).waitFor();
+        for (const width of [390, 900, 1024, 1280, 1440]) {
+          await page.setViewportSize({ width, height: 900 });
+          const hidden = await page.locator(".row-actions button").evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().right > one.closest(".scroll").getBoundingClientRect().right + 1).length);
+          assert.equal(hidden, 0, `${width}, ${locale}`);
+        }
+      },
+      { place: "arrays/tank", locale },
+    );
+  }
+});
+
 test("twenty-four drives in four arrays: the worst first, each with its drive", async () => {
   await on("many", async (page) => {
     await page.getByRole("heading", { level: 1, name: /Array lake has lost a drive/ }).waitFor();
@@ -760,6 +798,8 @@ test("the keyboard alone reaches the plan, confirms it and returns", async () =>
     await page.getByRole("dialog").waitFor();
     await press(/^Show the plan$/);
     await page.getByText("What will be written where").first().waitFor();
+    // A screen reader goes on where the next step begins.
+    await page.locator(".step:focus", { hasText: "Step 2 of 3" }).waitFor();
     await press(/^Do it$/);
     await page.getByText(/Done at \d/).waitFor();
     const asked = server.asked.find((one) => one.path === "/api/v1/jobs");
@@ -768,6 +808,42 @@ test("the keyboard alone reaches the plan, confirms it and returns", async () =>
     await page.getByRole("dialog").waitFor({ state: "detached" });
     assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Add a drive/);
   });
+});
+
+test("the keyboard alone makes an array, and each step has the focus when it comes", async () => {
+  await on(
+    "empty",
+    async (page, server) => {
+      const focused = () => page.evaluate(() => ({ text: document.activeElement?.textContent ?? "", kind: document.activeElement?.type }));
+      const go = async (is_it) => {
+        for (let steps = 0; steps < 40; steps += 1) {
+          await page.keyboard.press("Tab");
+          if (is_it(await focused())) return;
+        }
+        throw new Error(`no Tab reaches ${is_it}`);
+      };
+      await page.getByRole("checkbox").nth(4).waitFor();
+      for (let drives = 0; drives < 3; drives += 1) {
+        await go(({ kind }) => kind === "checkbox");
+        await page.keyboard.press("Space");
+      }
+      await go(({ text }) => text === "Next");
+      await page.keyboard.press("Enter");
+      await page.getByText("How shall 3 drives keep data?").waitFor();
+      await page.locator("ol.steps:focus").waitFor();
+      await go(({ kind }) => kind === "radio");
+      await go(({ text }) => text === "Next");
+      await page.keyboard.press("Enter");
+      await page.getByRole("textbox").waitFor();
+      await page.locator("ol.steps:focus").waitFor();
+      await go(({ kind }) => kind === "text");
+      await page.keyboard.type("tank");
+      await page.keyboard.press("Enter");
+      await page.getByText("What is lost for good").waitFor();
+      assert.deepEqual((await until_asked(server, "/api/v1/plans")).body.drives.length, 3);
+    },
+    { place: "create" },
+  );
 });
 
 test("what loses data is done only when the name was typed", async () => {
@@ -790,12 +866,60 @@ test("what loses data is done only when the name was typed", async () => {
   );
 });
 
+test("a session that ends while the name is typed asks for the login, and the plan is made anew after it", async () => {
+  SCENES.ending = () => ({ ...SCENES.stopped(), user: { name: "alice", role: "admin", via: "session", csrf: "1" } });
+  await on(
+    "ending",
+    async (page, server) => {
+      await page.getByRole("button", { name: "Destroy…" }).click();
+      const [name, go] = [page.getByRole("dialog").getByRole("textbox"), page.getByRole("dialog").getByRole("button", { name: "Do it" })];
+      await name.fill("tank");
+      server.change({ ...SCENES.ending(), accounts: { alice: "open sesame" } });
+      await go.click();
+      await page.getByLabel("User name").fill("alice");
+      assert.equal(await page.getByRole("dialog").count(), 0, "nothing lies over the login");
+      await page.getByLabel("Password").fill("open sesame");
+      await page.getByRole("button", { name: "Log in" }).click();
+      await name.waitFor();
+      assert.ok((await name.inputValue()) === "" && (await go.isDisabled()), "the name is typed again");
+      assert.deepEqual(server.asked.map(({ path }) => path).filter((path) => path.startsWith("/api/v1/")), ["/api/v1/plans", "/api/v1/session", "/api/v1/plans"]);
+    },
+    { place: "arrays/tank" },
+  );
+});
+
+test("a configuration that is not saved for its faults names each with its line", async () => {
+  const faults = [{ line: 3, text: "[nbd] clients: invalid type" }, { line: 7, text: "[daemn]: unknown field" }];
+  SCENES.faulty = () => ({ ...SCENES.well(), faults, refuse: (method, path) => (method === "PUT" && path === "/api/v1/config" ? { status: 400, kind: "invalid", message: "the configuration was not changed, as it would be invalid" } : null) });
+  await on(
+    "faulty",
+    async (page) => {
+      const card = page.locator("section", { has: page.getByRole("heading", { name: "Configuration of the daemon" }) });
+      await card.getByRole("textbox").fill("[daemn]\n");
+      await card.getByRole("button", { name: "Save and apply" }).click();
+      await card.getByText("Nothing was saved:").waitFor();
+      assert.deepEqual((await card.getByRole("listitem").allInnerTexts()).map((text) => text.trim()), ["3: [nbd] clients: invalid type", "7: [daemn]: unknown field"]);
+      assert.deepEqual(await axe(page), []);
+    },
+    { place: "settings" },
+  );
+});
+
 test("hostile names are text: nothing of them runs, and none turns a sentence around", async () => {
   await on("hostile", async (page) => {
-    for (const place of ["", "arrays", "drives", "activity", "settings"]) {
-      await page.goto(`${page.url().split("#")[0]}#/${place}`);
+    const array = `arrays/${encodeURIComponent(SCENES.hostile().arrays[0].name)}`;
+    for (const place of ["", "arrays", array, "drives", "create", "activity", "alarms", "settings", "plan"]) {
+      await page.goto(`${page.url().split("#")[0]}#/${place === "plan" ? "" : place}`);
       await page.locator("main h1").first().waitFor();
-      const found = await page.evaluate(() => ({ made: document.querySelectorAll("main img, main script, main b b, main u, main i, main svg[onload], a[href^=javascript]").length, turned: /[‪-‮⁦-⁩]/.test(document.body.innerText) }));
+      if (place === "plan") {
+        await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+        await page.getByRole("dialog").getByRole("radio").first().check();
+        for (const width of [390, 1440]) {
+          await page.setViewportSize({ width, height: 900 });
+          assert.deepEqual(await sticking_out(page), [], `${place} at ${width}`);
+        }
+      }
+      const found = await page.evaluate(() => ({ made: document.querySelectorAll("main img, dialog :is(img, script, u, i), main script, main b b, main u, main i, main svg[onload], a[href^=javascript]").length, turned: /[‪-‮⁦-⁩]/.test(document.body.innerText) }));
       assert.deepEqual(found, { made: 0, turned: false }, place);
     }
   });
@@ -817,6 +941,30 @@ test("a server that is gone is named, with the time since; nothing acts meanwhil
   assert.deepEqual(faults, []);
   await context.close();
   await second.close();
+});
+
+test("a window that is open while the server is gone says so, and what it shows stands still", async () => {
+  SCENES.filling = () => ({ ...SCENES.rebuilding(), job: { state: "running", task: SCENES.rebuilding().arrays[0].tasks[0], ended_ms: null } });
+  const server = await mock("filling");
+  const { page, faults, context } = await open(chromium, `${server.url}#/arrays/tank`);
+  const window = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Scrub…" }).click();
+  await window.getByRole("button", { name: "Do it" }).click();
+  await window.getByText(/Done at about/).waitFor();
+  assert.equal(await window.getByText(/No answer since/).count(), 0);
+  await server.close();
+  await window.getByText(/No answer since \d\d:\d\d/).waitFor();
+  assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+  // Three minutes later the rebuild still ends at the same time.
+  const ends = await window.getByText(/Done at about/).innerText();
+  await page.evaluate(() => {
+    const present = Date.now;
+    Date.now = () => present() + 180_000;
+  });
+  await window.getByText(/No answer since .*\(3 min\)/).waitFor();
+  assert.equal(await window.getByText(/Done at about/).innerText(), ends);
+  assert.deepEqual(faults, []);
+  await context.close();
 });
 
 test("a reader logs in with name and password where the server admits accounts, and with a token as well", async () => {
@@ -855,6 +1003,12 @@ test("a reader who may only look finds everything, and every button that acts cl
     await button.waitFor();
     assert.ok(await button.isDisabled());
     assert.equal(await button.getAttribute("title"), "This takes the role operate; yours is view");
+    // A phone and a keyboard have no pointer that rests on it: a press says the same, and nothing else happens.
+    await button.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("status").getByText("This takes the role operate; yours is view").waitFor();
+    assert.equal(await page.getByRole("dialog").count(), 0);
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
   });
   SCENES.operator = () => ({ ...SCENES.stopped(), user: { name: "guest", role: "operate", via: "token" } });
   const operator = async (page) => {
