@@ -151,7 +151,8 @@ export function Bays({ array, about = [], name }: { array: ArrayView; about?: st
 }
 
 function Slots({ part, about, name, titled }: { part: ArrayView; about: string[]; name: string; titled: boolean }) {
-  const members = part.members.filter(is_drive);
+  // A slot shows the drive that has it now; one that has lost it stands beside.
+  const members = part.members.filter(is_drive).sort((a, b) => Number(a.role === "failed") - Number(b.role === "failed"));
   const slots = new Map<number, MemberView | null>(part.missing_slots.map((slot) => [slot, null]));
   const beside: MemberView[] = [];
   for (const member of members) {

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
-import { array_of, drives, here, job_of, look_at_drives } from "./live.ts";
+import { array_of, drives, here, job_of, look_at_drives, state } from "./live.ts";
 import { Act, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
@@ -371,6 +371,7 @@ function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
         )}
       </div>
       {live.text !== "" && !(live.state === "running" && live.task) && <p lang="en">{live.text}</p>}
+      {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
       {live.state === "done" && out && <p>{t("now_take_out", { what: out })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
       {live.state === "running" && <p class="soft">{t("may_close")}</p>}

@@ -258,6 +258,22 @@ test("a drive that is lost and keeps its slot is drawn as lost", async () => {
   });
 });
 
+test("a failed drive whose slot another one has is drawn beside, however the server orders members", async () => {
+  for (const is_first of [true, false]) {
+    SCENES.taken = () => {
+      const scene = SCENES.rebuilding();
+      const { view } = scene.arrays[0];
+      view.members.sort((a, b) => (Number(a.role === "failed") - Number(b.role === "failed")) * (is_first ? -1 : 1));
+      scene.matters = [matter("tank", "replaced", "notice", { drives: ["/dev/nvme3n1"], remedies: [{ action: "remove", array: "tank", drive: "/dev/nvme3n1" }] })];
+      return scene;
+    };
+    await on("taken", async (page) => {
+      assert.match(await page.locator("article.case .bay.failed.marked").innerText(), /0T510742/);
+      assert.equal(await page.locator("article.case .bay").count(), 7);
+    });
+  }
+});
+
 test("members stand in the order of their slots, what has failed comes last; a rebuild is shown once, although a job follows it", async () => {
   SCENES.order = () => {
     const scene = SCENES.rebuilding();
@@ -493,7 +509,7 @@ test("an order after a login in another tab is sent again with the new session's
 });
 
 test("a job that failed half way is not said to have done nothing; a plan without writes says so only in the server's name", async () => {
-  SCENES.half = () => ({ ...SCENES.stopped(), job: { state: "failed", text: "paused at 8 %" } });
+  SCENES.half = () => ({ ...SCENES.stopped(), matters: [matter("tank", "not_served", "critical")], job: { state: "failed", text: "paused at 8 %" } });
   await on(
     "half",
     async (page) => {
@@ -504,6 +520,7 @@ test("a job that failed half way is not said to have done nothing; a plan withou
       await go.click();
       await page.getByText("It did not end well:").waitFor();
       await page.getByRole("dialog").getByText("paused at 8 %").waitFor();
+      await page.getByRole("dialog").getByText("the first screen says what to do now").waitFor();
     },
     { place: "arrays/tank" },
   );
