@@ -6,34 +6,44 @@ use crate::journal::Journal;
 use lettre::message::{Mailbox, header::ContentType};
 use lettre::transport::smtp::SmtpTransportBuilder;
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::{SendmailTransport, SmtpTransport, Transport};
+use lettre::{SmtpTransport, Transport};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
+use stria_block::{shown, shown_sentence};
+use stria_drive::{NoResult, run_within};
 use ureq::Agent;
 
 /// A fault in the configuration of a channel.
 #[derive(Debug, thiserror::Error)]
-#[error("alarms by {channel}: {reason}")]
-pub struct AlarmError {
-    channel: &'static str,
-    reason: String,
+pub enum AlarmError {
+    /// A channel cannot work.
+    #[error("alarms by {channel}: {reason}")]
+    Channel {
+        /// Its name.
+        channel: &'static str,
+        /// The cause, and the remedy.
+        reason: String,
+    },
+    /// The message about a lasting cause would come too often.
+    #[error("[alarms] repeat: {} is too often for messages about one cause: name {} or more, or 0s for never",
+        humantime::format_duration(*.0), humantime::format_duration(REPEAT_MIN))]
+    Repeat(Duration),
 }
 
 /// The time that a server may take for one message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// The time that a program may run. It is ended then, so that the next event finds the channel free.
 const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
-/// The pause between two checks whether a program has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The least time between two messages about a lasting cause.
+const REPEAT_MIN: Duration = Duration::from_secs(60);
 
 /// The name of the journal's channel. Its messages reach only people who read the journal.
 pub const JOURNAL: &str = "journal";
@@ -63,7 +73,7 @@ enum MailBy {
         file: PathBuf,
         server: OnceLock<SmtpTransport>,
     },
-    Program(PathBuf, SendmailTransport),
+    Program(PathBuf),
 }
 
 /// The HTTP client for webhooks and the heartbeat.
@@ -74,29 +84,32 @@ pub(crate) fn agent() -> Agent {
 impl Channel {
     /// The channels of a configuration.
     pub fn all(config: &AlarmConfig) -> Result<Vec<Self>, AlarmError> {
+        if !config.repeat.is_zero() && config.repeat < REPEAT_MIN {
+            return Err(AlarmError::Repeat(config.repeat));
+        }
         let mut channels = Vec::new();
         if let Some(program) = &config.program {
-            let reason = |reason: String| AlarmError { channel: "program", reason };
+            let reason = |reason: String| AlarmError::Channel { channel: "program", reason };
             if !program.is_absolute() {
                 return Err(reason(format!("{} is not an absolute path", program.display())));
             }
             channels.push(Self::Program(program.clone()));
         }
         if let Some(mail) = &config.mail {
-            let mail = Mail::new(mail).map_err(|reason| AlarmError { channel: "mail", reason })?;
+            let mail = Mail::new(mail).map_err(|reason| AlarmError::Channel { channel: "mail", reason })?;
             channels.push(Self::Mail(Box::new(mail)));
         }
         if let Some(url) = &config.webhook {
             if !(url.starts_with("http://") || url.starts_with("https://")) {
                 let reason = format!("{url} is no URL of http or https");
-                return Err(AlarmError { channel: "webhook", reason });
+                return Err(AlarmError::Channel { channel: "webhook", reason });
             }
             channels.push(Self::Webhook { agent: agent(), url: url.clone() });
         }
         if let Some(console) = &config.console {
             if !console.is_absolute() {
                 let reason = format!("{} is not an absolute path, such as /dev/console", console.display());
-                return Err(AlarmError { channel: "console", reason });
+                return Err(AlarmError::Channel { channel: "console", reason });
             }
             channels.push(Self::Console(console.clone()));
         }
@@ -167,7 +180,7 @@ impl Mail {
             }
             None => {
                 let program = config.sendmail.as_deref().unwrap_or(Path::new("/usr/sbin/sendmail"));
-                MailBy::Program(program.to_owned(), SendmailTransport::new_with_command(program))
+                MailBy::Program(program.to_owned())
             }
         };
         Ok(Self { to, from, by })
@@ -178,7 +191,7 @@ impl Mail {
         for to in &self.to {
             builder = builder.to(to.clone());
         }
-        let subject = format!("[stria] {}: {}", host(), message.subject());
+        let subject = shown_sentence(&format!("[stria] {}: {}", host(), message.subject())).to_string();
         let mail = builder.subject(subject).body(body(message)).map_err(|error| error.to_string())?;
         match &self.by {
             MailBy::Server(server) => server.send(&mail).map(|_| ()).map_err(|error| error.to_string()),
@@ -192,15 +205,22 @@ impl Mail {
                 };
                 server.send(&mail).map(|_| ()).map_err(|error| error.to_string())
             }
-            MailBy::Program(path, program) => program.send(&mail).map_err(|error| match path.exists() {
-                true => format!("{}: {error}", path.display()),
-                false => format!(
-                    "the program {} is missing: install a mail server that has it, or name one by `smtp` in [alarms.mail]",
-                    path.display()
-                ),
-            }),
+            MailBy::Program(program) => send_by_program(program, &mail, PROGRAM_WITHIN),
         }
     }
+}
+
+/// Hands a mail to `sendmail`, or to a program that takes its arguments.
+fn send_by_program(program: &Path, mail: &lettre::Message, patience: Duration) -> Result<(), String> {
+    let smtp = "name a mail server by `smtp` in [alarms.mail]";
+    let mut command = Command::new(program);
+    // `-i`: a line with only a dot does not end the mail.
+    command.arg("-i").args(mail.envelope().from().iter().flat_map(|from| ["-f", from.as_ref()])).arg("--");
+    command.args(mail.envelope().to().iter().map(AsRef::<std::ffi::OsStr>::as_ref));
+    carry_out(command, &mail.formatted(), patience).map_err(|error| match program.exists() {
+        true => format!("{error}; under the daemon's unit it may not write its queue: {smtp}"),
+        false => format!("the program {} is missing: install a mail server that has it, or {smtp}", program.display()),
+    })
 }
 
 fn server(url: &str) -> Result<SmtpTransportBuilder, String> {
@@ -229,15 +249,13 @@ fn body(message: &Message) -> String {
         Phase::Cleared => "This is over. It was:\n\n",
     };
     let cause = &message.cause;
-    let component = cause.component.as_ref().map_or_else(String::new, |component| format!("component  {component}\n"));
+    let (text, array) = (shown_sentence(&cause.text), shown(&cause.array));
+    let component = cause.component.as_ref().map_or_else(String::new, |path| format!("component  {}\n", shown(path)));
     let since = humantime::format_rfc3339_seconds(message.since);
     format!(
-        "{phase}{}\n\nevent      {}\narray      {}\n{component}since      {since}\nhost       {}\n\n`stria status {} -v` shows more.\n",
-        cause.text,
+        "{phase}{text}\n\nevent      {}\narray      {array}\n{component}since      {since}\nhost       {}\n\n`stria status {array} -v` shows more.\n",
         cause.event.name(),
-        cause.array,
         host(),
-        cause.array
     )
 }
 
@@ -264,7 +282,8 @@ fn show(console: &Path, message: &Message) -> io::Result<()> {
     let flags = (OFlags::NOCTTY | OFlags::NONBLOCK).bits() as i32;
     let mut console = OpenOptions::new().append(true).custom_flags(flags).open(console)?;
     // In one write, so that lines of other programs come before or after it.
-    console.write_all(format!("\r\nstria: {}: {}\r\n", message.subject(), message.cause.text).as_bytes())
+    let line = format!("stria: {}: {}", message.subject(), message.cause.text);
+    console.write_all(format!("\r\n{}\r\n", shown_sentence(&line)).as_bytes())
 }
 
 /// Runs `PROGRAM EVENT ARRAY [COMPONENT]`. What mdadm has no argument for is in the environment.
@@ -278,22 +297,23 @@ fn run(program: &Path, message: &Message) -> Result<(), String> {
     let mut command = Command::new(program);
     command.arg(&*message.event_name()).arg(&cause.array).args(&cause.component);
     command.env("STRIA_CAUSE", &*cause.event.name()).env("STRIA_PHASE", phase).env("STRIA_TEXT", &cause.text);
-    // A group of its own, so that its children end with it.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let cannot = |error: io::Error| format!("{}: {error}", program.display());
-    let mut child = command.spawn().map_err(cannot)?;
-    let end = Instant::now() + PROGRAM_WITHIN;
-    loop {
-        match child.try_wait().map_err(cannot)? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("{}: {status}", program.display())),
-            None if Instant::now() < end => std::thread::sleep(LOOK_EVERY),
-            None => {
-                let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-                let _ = group.map(|group| kill_process_group(group, Signal::KILL));
-                let _ = child.wait();
-                return Err(format!("{} was ended: it ran for over {} s", program.display(), PROGRAM_WITHIN.as_secs()));
-            }
+    carry_out(command, &[], PROGRAM_WITHIN)
+}
+
+/// Runs a program, and returns why it did not succeed. The text begins with its name, and ends with the first line that it has written.
+fn carry_out(command: Command, input: &[u8], patience: Duration) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let told = |words: &[u8]| {
+        let text = String::from_utf8_lossy(words);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        line.map_or_else(String::new, |line| format!(" ({})", shown(line)))
+    };
+    match run_within(patience, command, input) {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{program}: {}{}", output.status, told(&output.stderr))),
+        Err(NoResult::NotStarted(error)) => Err(format!("{program}: {error}")),
+        Err(NoResult::Late(words)) => {
+            Err(format!("{program} was ended: it ran for over {} s{}", patience.as_secs(), told(&words)))
         }
     }
 }
@@ -329,9 +349,9 @@ mod tests {
         let lines = std::fs::read_to_string(&output).expect("it wrote");
         let expected = "3 Fail tank /dev/sdc Fail raised\n3 Cleared tank /dev/sdc Fail cleared\n2 Fail tank  Fail raised\n";
         assert_eq!(lines, expected);
-        stria_testkit::script(&program, "#!/bin/sh\nexit 7\n");
+        stria_testkit::script(&program, "#!/bin/sh\necho no pager >&2\nexit 7\n");
         let error = run(&program, &message(Phase::Raised)).expect_err("it failed");
-        assert!(error.contains("exit status: 7"), "{error}");
+        assert!(error.ends_with("exit status: 7 (no pager)"), "{error}");
         let error = run(&folder.path().join("none"), &message(Phase::Raised)).expect_err("it is not there");
         assert!(error.contains("No such file"), "{error}");
     }
@@ -348,6 +368,58 @@ mod tests {
         let lines: Vec<&str> = output.split("\r\n").filter(|line| !line.is_empty()).collect();
         assert_eq!((lines.len(), lines[0]), (3, "login: "), "{output}");
         assert!(lines[1].ends_with(": member /dev/sdc failed") && lines[2].starts_with("stria: over: "), "{output}");
+    }
+
+    /// Names come from drives that anybody may plug in.
+    #[test]
+    fn names_command_no_terminal_and_forge_no_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let console = folder.path().join("console");
+        std::fs::write(&console, "").expect("a file");
+        let mut hostile = message(Phase::Raised);
+        (hostile.cause.array, hostile.cause.text) = ("ta\x1b[2Jnk\nhost       good".into(), "member\r\n.\r\n\x1b]0;x\x07".into());
+        show(&console, &hostile).expect("it is shown");
+        let output = std::fs::read_to_string(&console).expect("text");
+        assert!(output.starts_with("\r\n") && output.ends_with("\r\n") && output.lines().count() == 2, "{output:?}");
+        assert!(!output.contains('\x1b'), "{output:?}");
+        let text = body(&hostile);
+        assert_eq!(text.lines().count(), body(&message(Phase::Raised)).lines().count(), "{text}");
+        assert!(!text.contains(['\x1b', '\r']), "{text:?}");
+    }
+
+    #[test]
+    fn messages_about_one_cause_come_once_a_minute_at_most() {
+        let refused = |seconds| {
+            let repeat = Duration::from_secs(seconds);
+            Channel::all(&AlarmConfig { repeat, journal: JournalConfig::Off, ..AlarmConfig::default() }).err()
+        };
+        let error = refused(1).expect("it is refused").to_string();
+        assert_eq!(error, "[alarms] repeat: 1s is too often for messages about one cause: name 1m or more, or 0s for never");
+        assert!(refused(59).is_some() && refused(60).is_none() && refused(0).is_none());
+    }
+
+    /// Before, a `sendmail` that waited held up all later mail for ever.
+    #[test]
+    fn a_sendmail_that_does_not_end_is_ended_and_the_remedy_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (program, output) = (folder.path().join("sendmail"), folder.path().join("output"));
+        let mail =
+            lettre::Message::builder().from("root@here".parse().expect("an address")).to("a@b".parse().expect("an address"));
+        let mail = mail.body("text\n".to_owned()).expect("a mail");
+        stria_testkit::script(&program, &format!("#!/bin/sh\n(echo \"$@\"; cat) > {}\n", output.display()));
+        send_by_program(&program, &mail, Duration::from_secs(60)).expect("it is taken");
+        let sent = std::fs::read_to_string(&output).expect("it wrote");
+        assert!(sent.starts_with("-i -f root@here -- a@b\n") && sent.ends_with("text\r\n"), "{sent:?}");
+        stria_testkit::script(&program, "#!/bin/sh\necho 'postdrop: warning: no permission' >&2\nexec sleep 1000\n");
+        let error = send_by_program(&program, &mail, Duration::from_millis(300)).expect_err("it was ended");
+        assert!(
+            error.contains("was ended")
+                && error.contains("(postdrop: warning: no permission)")
+                && error.contains("`smtp` in [alarms.mail]"),
+            "{error}"
+        );
+        let error = send_by_program(&folder.path().join("none"), &mail, Duration::from_secs(60)).expect_err("it is not there");
+        assert!(error.contains("is missing: install a mail server"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct AlarmConfig {
     pub journal: JournalConfig,
     /// A terminal that shows alarms, such as `/dev/console`.
     pub console: Option<PathBuf>,
-    /// The time after which the message about a lasting cause is repeated.
+    /// The time after which the message about a lasting cause is repeated: a minute or more; 0: never.
     #[serde(with = "humantime_serde")]
     pub repeat: Duration,
     /// After so many per cent of a rebuild, resync or scrub its progress is an event; 0: never.
@@ -43,6 +43,17 @@ impl Default for AlarmConfig {
             spares: BTreeMap::new(),
             heartbeat: None,
         }
+    }
+}
+
+impl AlarmConfig {
+    /// True if it has the same channels as another table.
+    pub fn has_channels_of(&self, other: &Self) -> bool {
+        let channels = |config: &Self| {
+            let Self { program, mail, webhook, journal, console, .. } = config.clone();
+            (program, mail, webhook, journal, console)
+        };
+        channels(self) == channels(other)
     }
 }
 

@@ -19,6 +19,11 @@ impl Heartbeat {
         Self { config, agent: agent(), due: None }
     }
 
+    /// The address, and the time between two signs.
+    pub fn config(&self) -> &HeartbeatConfig {
+        &self.config
+    }
+
     /// Sends a heartbeat if it is due. Call this only while everything works. Returns true if it was sent and received.
     ///
     /// # Errors

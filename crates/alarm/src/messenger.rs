@@ -2,9 +2,9 @@
 
 use crate::channel::Channel;
 use crate::{AlarmConfig, AlarmError, Message};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ const TRY_AGAIN_AFTER: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(120)];
 /// The time that unsent messages get when the process ends.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
+/// The pause between two checks whether they are sent.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The result of a test message on one channel.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -36,10 +38,11 @@ pub struct Counts {
 
 struct Line {
     channel: Arc<Channel>,
-    queue: Option<SyncSender<Message>>,
+    /// `None`: the messenger has ended.
+    queue: Mutex<Option<SyncSender<Message>>>,
     delivered: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The channels of one process.
@@ -86,6 +89,19 @@ impl Messenger {
         self.lines.iter().map(send).collect()
     }
 
+    /// Takes no further message, and waits some seconds for those that are not sent yet. Threads that still use the messenger keep it from being
+    /// dropped at the end of a process, so that end calls this.
+    pub fn finish(&self) {
+        let end = Instant::now() + LAST_MESSAGES;
+        self.lines.iter().for_each(|line| drop(lock(&line.queue).take()));
+        for line in &self.lines {
+            let Some(thread) = lock(&line.thread).take() else { continue };
+            while !thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+
     /// The name of each channel, and its messages that were delivered and that were given up.
     pub fn counts(&self) -> Vec<(&'static str, u64, u64)> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -96,15 +112,12 @@ impl Messenger {
 /// Unsent messages get some seconds.
 impl Drop for Messenger {
     fn drop(&mut self) {
-        let end = Instant::now() + LAST_MESSAGES;
-        self.lines.iter_mut().for_each(|line| drop(line.queue.take()));
-        for line in &mut self.lines {
-            let Some(thread) = line.thread.take() else { continue };
-            while !thread.is_finished() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
+        self.finish();
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {
@@ -118,18 +131,20 @@ impl Line {
             move || carry(&channel, &messages, &delivered, &failed)
         });
         let thread = thread.expect("a process that starts can start a thread");
-        Self { channel, queue: Some(queue), delivered, failed, thread: Some(thread) }
+        Self { channel, queue: Mutex::new(Some(queue)), delivered, failed, thread: Mutex::new(Some(thread)) }
     }
 
     fn send(&self, message: &Message) {
-        if self.queue.as_ref().is_none_or(|queue| queue.try_send(message.clone()).is_err()) {
-            self.failed.fetch_add(1, Ordering::Relaxed);
-            let name = self.channel.name();
-            tracing::error!(
-                "alarms by {name} are delayed: {QUEUE_MAX} wait already, and this one is dropped: {}",
-                message.subject()
-            );
-        }
+        let (name, subject) = (self.channel.name(), message.subject());
+        let why = match lock(&self.queue).as_ref().map(|queue| queue.try_send(message.clone())) {
+            Some(Ok(())) => return,
+            Some(Err(TrySendError::Full(_))) => format!("{QUEUE_MAX} wait already, and this one is dropped"),
+            // The end of all arrays is for the record only, and every stop has it.
+            Some(Err(TrySendError::Disconnected(_))) | None if !message.is_for_people() => return,
+            Some(Err(TrySendError::Disconnected(_))) | None => "this one is dropped, as the process ends".into(),
+        };
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::error!("alarms by {name} are delayed: {why}: {subject}");
     }
 }
 
@@ -156,5 +171,28 @@ fn deliver(channel: &Channel, message: &Message) -> bool {
                 return false;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Condition, Event};
+
+    /// The messenger is shared by threads that do not end, so nothing dropped it at the end of the process.
+    #[test]
+    fn unsent_messages_are_sent_at_the_end_although_the_messenger_is_still_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (program, output) = (folder.path().join("hook"), folder.path().join("output"));
+        stria_testkit::script(&program, &format!("#!/bin/sh\nsleep 0.3\necho $1 >> {}\n", output.display()));
+        let config = AlarmConfig { program: Some(program), journal: crate::JournalConfig::Off, ..AlarmConfig::default() };
+        let messenger = Arc::new(Messenger::start(&config).expect("a channel"));
+        let still_used = Arc::clone(&messenger);
+        let cause = Condition { event: Event::Fail, array: "tank".into(), component: None, text: String::new() };
+        (0..2).for_each(|_| messenger.send(&Message::once(cause.clone())));
+        messenger.finish();
+        assert_eq!(std::fs::read_to_string(&output).expect("they were sent"), "Fail\nFail\n");
+        still_used.send(&Message::once(cause));
+        assert_eq!(messenger.counts(), [("program", 2, 1)], "none is taken any more");
     }
 }

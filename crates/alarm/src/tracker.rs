@@ -74,7 +74,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// `repeat_after`: the time between two messages about a lasting cause.
+    /// `repeat_after`: the time between two messages about a lasting cause; zero: there is only the first.
     pub fn new(repeat_after: Duration) -> Self {
         Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
     }
@@ -102,7 +102,7 @@ impl Tracker {
             }
             if renewed.iter().any(|cause| cause.is_same_cause(&standing.cause)) {
                 messages.push(standing.message(Phase::Raised));
-            } else if now.duration_since(standing.notified) >= self.repeat_after {
+            } else if !self.repeat_after.is_zero() && now.duration_since(standing.notified) >= self.repeat_after {
                 standing.notified = now;
                 messages.push(standing.message(Phase::Repeated));
             }
@@ -142,10 +142,20 @@ impl Tracker {
         }
     }
 
+    /// Changes the time between two messages about a lasting cause, from the last message on.
+    pub fn repeat_after(&mut self, time: Duration) {
+        self.repeat_after = time;
+    }
+
     /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over.
     pub fn forget(&mut self, array: &str) {
         self.standing.retain(|standing| standing.cause.array != array);
         self.ended.retain(|(past, _)| past.cause.array != array);
+    }
+
+    /// A message about each cause that lasts.
+    pub fn repetitions(&self) -> impl Iterator<Item = Message> {
+        self.standing.iter().map(|standing| standing.message(Phase::Repeated))
     }
 
     /// The lasting causes, each with the time at which it was first seen.
@@ -187,6 +197,19 @@ mod tests {
         assert_eq!(messages(&mut tracker, start, 2 * day + 8, &[]), [(Phase::Cleared, "sda".into())]);
         assert_eq!(messages(&mut tracker, start, 2 * day + 9, &[]), []);
         assert_eq!(tracker.standing().count(), 0);
+    }
+
+    #[test]
+    fn without_repetition_a_cause_is_told_when_it_begins_and_when_it_is_over() {
+        let (mut tracker, start) = (Tracker::new(Duration::ZERO), Instant::now());
+        let here = [fail("sda", "")];
+        assert_eq!(messages(&mut tracker, start, 0, &here).len(), 1);
+        assert!((1..100).all(|day| messages(&mut tracker, start, day * DAY.as_secs(), &here).is_empty()));
+        assert_eq!(messages(&mut tracker, start, 100 * DAY.as_secs(), &[]), []);
+        assert_eq!(messages(&mut tracker, start, 101 * DAY.as_secs(), &[]), [(Phase::Cleared, "sda".into())]);
+        tracker.repeat_after(DAY);
+        assert_eq!(messages(&mut tracker, start, 102 * DAY.as_secs(), &here).len(), 1);
+        assert_eq!(messages(&mut tracker, start, 103 * DAY.as_secs(), &here), [(Phase::Repeated, "sda".into())]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn of_drives() {
     holds(
         "crates/drive",
         "
-        access clock error extents within info lock multipath other_paths passthrough size sync_drive
+        access clock error extents within info lock multipath other_paths passthrough program size sync_drive
         blocking parts registered job ring workers file_drive lane numa
         ",
     );
