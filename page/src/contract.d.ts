@@ -2728,7 +2728,7 @@ export interface components {
         SelfTest: {
             /** @description True if it reads all of the media, which takes hours; a short one takes minutes. */
             long: boolean;
-            /** @description Its result; `None`: it runs, or ended without one, as a restart or another command ended it. */
+            /** @description Its result; `None`: it runs, or ended without one, as a restart or another command ended it. While one runs after one that failed, false. */
             passed: boolean | null;
             /** @description True while it is under way. */
             running: boolean;

@@ -4,7 +4,7 @@ use crate::{DriveHealth, Finding, SelfTest, Verdict};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The table `[health]` of the configuration: the thresholds of figures, and the program that reads them.
+/// The table `[health]` of the configuration: the thresholds of figures, and the program that reads them. A threshold of 0 is off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HealthConfig {
@@ -62,7 +62,7 @@ impl HealthConfig {
             ("reallocated", self.reallocated_watch, self.reallocated_replace),
             ("media-errors", self.media_errors_watch, self.media_errors_replace),
         ] {
-            if watch > replace {
+            if watch > replace && replace > 0 {
                 return Err(format!(
                     "{name}-watch is {watch} and {name}-replace {replace}: {name}-watch must be the smaller one"
                 ));
@@ -117,18 +117,28 @@ pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
     health.findings = findings;
 }
 
+/// What a count calls for. A threshold of 0 is off.
+fn level(count: u64, watch: u64, replace: u64) -> Verdict {
+    let reaches = |threshold: u64| threshold > 0 && count >= threshold;
+    match (reaches(replace), reaches(watch)) {
+        (true, _) => Verdict::Replace,
+        (false, true) => Verdict::Watch,
+        (false, false) => Verdict::Good,
+    }
+}
+
 fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
-    match health.wear_percent {
-        Some(wear) if wear >= thresholds.wear_replace_percent => {
-            find(
+    if let Some(wear) = health.wear_percent {
+        match level(u64::from(wear), thresholds.wear_watch_percent.into(), thresholds.wear_replace_percent.into()) {
+            Verdict::Replace => find(
                 Verdict::Replace,
                 format!("{wear} % of the rated endurance is used: it may lose data or refuse writes; replace it"),
-            );
+            ),
+            Verdict::Watch => {
+                find(Verdict::Watch, format!("{wear} % of the rated endurance is used; have a replacement ready before 100 %"));
+            }
+            Verdict::Good => {}
         }
-        Some(wear) if wear >= thresholds.wear_watch_percent => {
-            find(Verdict::Watch, format!("{wear} % of the rated endurance is used; have a replacement ready before 100 %"));
-        }
-        _ => {}
     }
     // A threshold of 0: the drive has no such figure, and its spare capacity of 0 means nothing.
     let threshold = health.spare_threshold_percent.filter(|&percent| percent > 0);
@@ -148,52 +158,55 @@ fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, fin
 }
 
 fn media(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
-    if let Some(count) = health.media_errors.filter(|&count| count > 0 && count >= thresholds.media_errors_watch) {
-        let verdict = if count >= thresholds.media_errors_replace { Verdict::Replace } else { Verdict::Watch };
-        let what = match verdict {
-            Verdict::Replace => "replace it",
-            _ => "a scrub repairs the affected data; replace the drive if the number grows",
+    if let Some(count) = health.media_errors {
+        let what = match level(count, thresholds.media_errors_watch, thresholds.media_errors_replace) {
+            Verdict::Replace => Some((Verdict::Replace, "replace it")),
+            Verdict::Watch => Some((Verdict::Watch, "a scrub repairs the affected data; replace the drive if the number grows")),
+            Verdict::Good => None,
         };
-        find(verdict, format!("{count} media errors: the drive could not read data that was written to it; {what}"));
+        if let Some((verdict, what)) = what {
+            find(verdict, format!("{count} media errors: the drive could not read data that was written to it; {what}"));
+        }
     }
     if let Some(count @ 1..) = health.pending_sectors {
         let what = "a scrub rewrites them; replace the drive if they come back";
         find(Verdict::Watch, format!("{count} sectors cannot be read; {what}"));
     }
-    match health.reallocated_sectors {
-        Some(count) if count >= thresholds.reallocated_replace => {
-            find(Verdict::Replace, format!("{count} sectors were replaced by spare ones: the media wears out; replace it"));
+    if let Some(count) = health.reallocated_sectors {
+        match level(count, thresholds.reallocated_watch, thresholds.reallocated_replace) {
+            Verdict::Replace => {
+                find(Verdict::Replace, format!("{count} sectors were replaced by spare ones: the media wears out; replace it"));
+            }
+            Verdict::Watch => {
+                let what = "replace the drive if the number grows";
+                find(Verdict::Watch, format!("{count} sectors were replaced by spare ones; {what}"));
+            }
+            Verdict::Good => {}
         }
-        Some(count) if count >= thresholds.reallocated_watch => {
-            find(Verdict::Watch, format!("{count} sectors were replaced by spare ones; replace the drive if the number grows"));
-        }
-        _ => {}
     }
 }
 
 /// Faults that are not the drive's own: heat and cables.
 fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
     if let Some(temperature) = health.temperature_c {
-        let limit = health.temperature_warning_c.unwrap_or(thresholds.temperature_watch_c);
-        match health.temperature_critical_c {
-            Some(critical) if temperature >= critical => {
-                find(
-                    Verdict::Watch,
-                    format!(
-                        "{temperature} °C is above the drive's critical limit of {critical} °C: cool it now, or it stops or fails"
-                    ),
-                );
-            }
-            _ if temperature >= limit => {
-                find(
-                    Verdict::Watch,
-                    format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; check its cooling"),
-                );
-            }
-            _ => {}
+        let own = Some(thresholds.temperature_watch_c).filter(|&degrees| degrees != 0);
+        let limit = health.temperature_warning_c.or(own).filter(|&limit| temperature >= limit);
+        let critical = health.temperature_critical_c.filter(|&critical| temperature >= critical);
+        if let Some(critical) = critical {
+            find(
+                Verdict::Watch,
+                format!(
+                    "{temperature} °C is above the drive's critical limit of {critical} °C: cool it now, or it stops or fails"
+                ),
+            );
+        } else if let Some(limit) = limit {
+            find(
+                Verdict::Watch,
+                format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; check its cooling"),
+            );
         }
     }
-    if let Some(count) = health.link_errors.filter(|&count| count >= thresholds.link_errors_watch) {
+    if let Some(count) = health.link_errors.filter(|&count| level(count, thresholds.link_errors_watch, 0) == Verdict::Watch) {
         find(Verdict::Watch, format!("{count} transfers arrived damaged: check the cable or the slot, not the drive"));
     }
 }
@@ -277,6 +290,41 @@ mod tests {
         assert!(health.findings[1].sentence.contains("90 °C"));
     }
 
+    /// "Off" made every drive with such a figure one to replace, and its members were copied off.
+    #[test]
+    fn a_threshold_of_0_is_off() {
+        let bad = DriveHealth {
+            wear_percent: Some(200),
+            temperature_c: Some(99),
+            media_errors: Some(1000),
+            reallocated_sectors: Some(1000),
+            link_errors: Some(1000),
+            ..DriveHealth::default()
+        };
+        let off = HealthConfig {
+            wear_watch_percent: 0,
+            wear_replace_percent: 0,
+            temperature_watch_c: 0,
+            reallocated_watch: 0,
+            reallocated_replace: 0,
+            media_errors_watch: 0,
+            media_errors_replace: 0,
+            link_errors_watch: 0,
+            ..HealthConfig::default()
+        };
+        let judged = |config: &HealthConfig, mut health: DriveHealth| {
+            judge(&mut health, config);
+            (health.verdict, health.findings.len())
+        };
+        assert_eq!(judged(&off, bad.clone()), (Verdict::Good, 0));
+        assert_eq!(judged(&off, DriveHealth { wear_percent: Some(0), ..DriveHealth::default() }), (Verdict::Good, 0));
+        let never_replaced = HealthConfig { reallocated_watch: 1, media_errors_watch: 5, ..off };
+        assert_eq!(judged(&never_replaced, bad), (Verdict::Watch, 2));
+        // The drive's own limit holds nevertheless.
+        let own = DriveHealth { temperature_c: Some(60), temperature_warning_c: Some(60), ..DriveHealth::default() };
+        assert_eq!(judged(&HealthConfig { temperature_watch_c: 0, ..HealthConfig::default() }, own), (Verdict::Watch, 1));
+    }
+
     #[test]
     fn thresholds_are_those_of_the_configuration() {
         let config = HealthConfig { wear_watch_percent: 50, media_errors_watch: 5, ..HealthConfig::default() };
@@ -288,6 +336,7 @@ mod tests {
         assert_eq!(verdict(DriveHealth { media_errors: Some(4), ..DriveHealth::default() }), Verdict::Good);
         assert_eq!(verdict(DriveHealth { media_errors: Some(5), ..DriveHealth::default() }), Verdict::Watch);
         assert_eq!(HealthConfig::default().check(), Ok(()));
+        assert_eq!(HealthConfig { reallocated_replace: 0, ..HealthConfig::default() }.check(), Ok(()));
         assert!(HealthConfig { wear_watch_percent: 101, ..HealthConfig::default() }.check().is_err());
         assert!(HealthConfig { slow_factor: 1, ..HealthConfig::default() }.check().is_err());
     }

@@ -15,6 +15,7 @@ mod cache;
 mod erase;
 mod firmware;
 mod judge;
+mod mark;
 mod nvme;
 mod peers;
 mod read;
@@ -122,6 +123,9 @@ pub struct DriveHealth {
     pub link_errors: Option<u64>,
     /// Its last self-test; `None`: there was none, or it offers none.
     pub self_test: Option<SelfTest>,
+    /// A mark of the drive's log of self-tests. It differs once there is another entry: the result of an earlier test is not that of a new one.
+    #[serde(skip)]
+    pub self_test_mark: u64,
     /// Hours under power.
     pub power_on_hours: Option<u64>,
     /// Times that power came.
@@ -141,6 +145,6 @@ pub struct SelfTest {
     pub long: bool,
     /// True while it is under way.
     pub running: bool,
-    /// Its result; `None`: it runs, or ended without one, as a restart or another command ended it.
+    /// Its result; `None`: it runs, or ended without one, as a restart or another command ended it. While one runs after one that failed, false.
     pub passed: Option<bool>,
 }

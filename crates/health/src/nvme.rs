@@ -2,6 +2,7 @@
 //! 2.0.
 
 use crate::admin::SELF_TEST_LOG_BYTES;
+use crate::mark::mark;
 use crate::{DriveHealth, SelfTest, Source};
 
 /// Zero degrees Celsius in kelvins, as NVMe counts.
@@ -71,9 +72,6 @@ pub fn offers_self_tests(controller: &[u8]) -> bool {
 pub fn self_test(log: &[u8]) -> Option<SelfTest> {
     assert_eq!(log.len(), SELF_TEST_LOG_BYTES, "the size of the answer");
     let kind = |code: u8| (code == 1 || code == 2).then_some(code == 2);
-    if let Some(long) = kind(log[0] & 0xf) {
-        return Some(SelfTest { long, running: true, passed: None });
-    }
     // The newest result: the test's code, and its outcome. 0: passed; 5 to 7: a failure; the others say why it ended early.
     let (code, outcome) = (log[4] >> 4, log[4] & 0xf);
     let passed = match outcome {
@@ -82,7 +80,17 @@ pub fn self_test(log: &[u8]) -> Option<SelfTest> {
         _ => None,
     };
     // Outcome 15: the entry is not used.
-    kind(code).filter(|_| outcome != 15).map(|long| SelfTest { long, running: false, passed })
+    let last = kind(code).filter(|_| outcome != 15);
+    if let Some(long) = kind(log[0] & 0xf) {
+        return Some(SelfTest { long, running: true, passed: last.and(passed).filter(|passed| !passed) });
+    }
+    last.map(|long| SelfTest { long, running: false, passed })
+}
+
+/// The mark of the results in the log of self-tests. `log`: 564 bytes.
+pub fn self_test_mark(log: &[u8]) -> u64 {
+    // The first four bytes are about the test that runs.
+    mark(&log[4..])
 }
 
 #[cfg(test)]
@@ -133,5 +141,13 @@ mod tests {
         assert_eq!(log(0, 0x27), Some(SelfTest { long: true, running: false, passed: Some(false) }));
         assert_eq!(log(0, 0x22), Some(SelfTest { long: true, running: false, passed: None }), "a reset of the controller");
         assert_eq!((log(0, 0x0f), log(0, 0)), (None, None), "never");
+        assert_eq!(log(1, 0x27), Some(SelfTest { long: false, running: true, passed: Some(false) }), "the fault is still there");
+        assert_eq!(log(1, 0x20), Some(SelfTest { long: false, running: true, passed: None }));
+        let marked = |at: usize| {
+            let mut log = vec![0; SELF_TEST_LOG_BYTES];
+            log[at] = 1;
+            self_test_mark(&log)
+        };
+        assert!(marked(0) == marked(1) && marked(0) != marked(4) && marked(4) != marked(SELF_TEST_LOG_BYTES - 1));
     }
 }

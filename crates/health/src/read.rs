@@ -8,6 +8,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
+use stria_drive::{NoResult, run_within};
+
+/// The time that smartctl may take. A disk that spins up takes half of it.
+const SMARTCTL_WITHIN: Duration = Duration::from_secs(25);
 
 /// The reason why a drive reports no figures.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +113,8 @@ fn by_nvme(drive: &Path, file: &File) -> Result<DriveHealth, HealthError> {
     let (log, controller) = (ask(drive, file, AdminCommand::SmartLog)?, ask(drive, file, AdminCommand::IdentifyController)?);
     let mut health = nvme::health(&log, &controller);
     if nvme::offers_self_tests(&controller) {
-        health.self_test = nvme::self_test(&ask(drive, file, AdminCommand::SelfTestLog)?);
+        let log = ask(drive, file, AdminCommand::SelfTestLog)?;
+        (health.self_test, health.self_test_mark) = (nvme::self_test(&log), nvme::self_test_mark(&log));
     }
     Ok(health)
 }
@@ -119,8 +125,14 @@ fn program(config: &HealthConfig) -> PathBuf {
     config.smartctl.clone().or_else(usual).unwrap_or_else(|| "smartctl".into())
 }
 
-fn run(mut command: Command, drive: &Path) -> Result<Output, HealthError> {
-    command.output().map_err(|error| HealthError::NoSmartctl(drive.into(), error))
+fn run(command: Command, drive: &Path) -> Result<Output, HealthError> {
+    run_within(SMARTCTL_WITHIN, command, &[]).map_err(|no_result| match no_result {
+        NoResult::NotStarted(error) => HealthError::NoSmartctl(drive.into(), error),
+        NoResult::Late(_) => {
+            let words = format!("smartctl was ended, as the drive did not answer it within {} s", SMARTCTL_WITHIN.as_secs());
+            HealthError::Smartctl(drive.into(), words)
+        }
+    })
 }
 
 fn answer(drive: &Path, output: &Output) -> Result<Value, HealthError> {

@@ -3,6 +3,7 @@
 //! The keys are those of smartmontools 7.x: ATA attributes and device statistics, SCSI log pages. smartmontools knows hundreds of
 //! models; none of that is repeated here.
 
+use crate::mark::mark;
 use crate::{DriveHealth, SelfTest, Source};
 use serde_json::Value;
 use std::path::Path;
@@ -18,7 +19,7 @@ const FAILED: i64 = 0b11;
 pub fn command(program: &Path, drive: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .args(["--json", "-i", "-H", "-A", "-l", "devstat", "-l", "selftest", "-n"])
+        .args(["--json", "-i", "-H", "-c", "-A", "-l", "devstat", "-l", "selftest", "-n"])
         .arg(format!("standby,{ASLEEP}"))
         .arg(drive);
     command
@@ -70,6 +71,7 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
     let celsius = |at: &str| answer.pointer(at).and_then(Value::as_i64).and_then(|degrees| i32::try_from(degrees).ok());
     let attribute = |ids: &[u64]| attributes(answer).find(|attribute| ids.iter().any(|id| attribute["id"] == *id));
     let raw = |ids: &[u64]| attribute(ids).and_then(|attribute| attribute["raw"]["value"].as_u64());
+    let count = |ids: &[u64]| attribute(ids).and_then(raw_count);
     let block_bytes = number("/logical_block_size").unwrap_or(512);
     let nvme = |key: &str| number(&format!("/nvme_smart_health_information_log/{key}"));
     let moved = |ids: &[u64], statistic_name: &str| {
@@ -92,14 +94,17 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         spare_threshold_percent: nvme("available_spare_threshold")
             .or_else(|| number("/spare_available/threshold_percent"))
             .and_then(|percent| u8::try_from(percent).ok()),
-        media_errors: nvme("media_errors").or_else(|| scsi_uncorrected(answer)).or_else(|| raw(&[187])),
-        pending_sectors: raw(&[197]),
-        reallocated_sectors: number("/scsi_grown_defect_list").or_else(|| raw(&[5])),
-        link_errors: statistic(answer, "Number of Interface CRC Errors").or_else(|| raw(&[199])),
+        media_errors: nvme("media_errors").or_else(|| scsi_uncorrected(answer)).or_else(|| count(&[187])),
+        pending_sectors: count(&[197]),
+        reallocated_sectors: number("/scsi_grown_defect_list")
+            .or_else(|| statistic(answer, "Number of Reallocated Logical Sectors"))
+            .or_else(|| count(&[5])),
+        link_errors: statistic(answer, "Number of Interface CRC Errors").or_else(|| count(&[199])),
         self_test: self_test(answer),
+        self_test_mark: self_test_mark(answer),
         power_on_hours: number("/power_on_time/hours"),
         power_cycles: number("/power_cycle_count"),
-        unsafe_shutdowns: nvme("unsafe_shutdowns").or_else(|| raw(&[174, 192])),
+        unsafe_shutdowns: nvme("unsafe_shutdowns").or_else(|| count(&[174, 192])),
         read_bytes: moved(&[242], "Logical Sectors Read"),
         written_bytes: moved(&[241], "Logical Sectors Written"),
         ..DriveHealth::default()
@@ -110,20 +115,47 @@ fn attributes(answer: &Value) -> impl Iterator<Item = &Value> {
     answer.pointer("/ata_smart_attributes/table").and_then(Value::as_array).into_iter().flatten()
 }
 
+/// The count of an attribute. Its 48 raw bits often hold further numbers above the count; smartmontools knows the models, and writes `12 (3 0)` then.
+fn raw_count(attribute: &Value) -> Option<u64> {
+    let count = attribute["raw"]["string"].as_str().and_then(|text| match text.split_once(' ') {
+        None => text.parse().ok(),
+        Some((count, rest)) if rest.starts_with('(') => count.parse().ok(),
+        Some(_) => None,
+    });
+    count.or_else(|| attribute["raw"]["value"].as_u64())
+}
+
 /// The self-test that runs, or the last one, of ATA, NVMe and SCSI drives.
 fn self_test(answer: &Value) -> Option<SelfTest> {
+    let number = |at: &str| answer.pointer(at).and_then(Value::as_u64);
+    let last = last_self_test(answer);
+    // ATA's log has the test only when it has ended.
+    let runs_on_ata = number("/ata_smart_data/self_test/status/value").is_some_and(|status| status >> 4 == 15);
+    let nvme = number("/nvme_self_test_log/current_self_test_operation/value").filter(|&code| code != 0);
+    if let Some(entry) = last.filter(|last| last.running) {
+        return Some(entry);
+    }
+    let running = |long: bool| {
+        let passed = last.and_then(|last| last.passed).filter(|passed| !passed);
+        Some(SelfTest { long, running: true, passed })
+    };
+    match nvme {
+        Some(code) => running(code == 2),
+        // The drive does not tell which kind runs.
+        None if runs_on_ata => running(false),
+        None => last,
+    }
+}
+
+/// The newest entry of the log of self-tests.
+fn last_self_test(answer: &Value) -> Option<SelfTest> {
     if let Some(entry) = answer.pointer("/nvme_self_test_log/table/0") {
         let passed = match entry.pointer("/self_test_result/value").and_then(Value::as_u64) {
             Some(0) => Some(true),
             Some(5..=7) => Some(false),
             _ => None,
         };
-        let running = answer.pointer("/nvme_self_test_log/current_self_test_operation/value").and_then(Value::as_u64);
-        return Some(SelfTest {
-            long: entry.pointer("/self_test_code/value")? == 2,
-            running: running.is_some_and(|value| value != 0),
-            passed,
-        });
+        return Some(SelfTest { long: entry.pointer("/self_test_code/value")? == 2, running: false, passed });
     }
     let entry = ["/ata_smart_self_test_log/standard/table/0", "/ata_smart_self_test_log/extended/table/0", "/scsi_self_test_0"];
     let entry = entry.into_iter().find_map(|at| answer.pointer(at))?;
@@ -140,11 +172,19 @@ fn self_test(answer: &Value) -> Option<SelfTest> {
     Some(SelfTest { long, running: outcome == 15, passed })
 }
 
+/// The mark of the log of self-tests.
+fn self_test_mark(answer: &Value) -> u64 {
+    let of_scsi = (0..).map_while(|index| answer.get(format!("scsi_self_test_{index}")));
+    let others = ["/nvme_self_test_log/table", "/ata_smart_self_test_log"].into_iter().filter_map(|at| answer.pointer(at));
+    mark(of_scsi.chain(others).map(Value::to_string).collect::<Vec<_>>())
+}
+
 /// An entry of the ATA device statistics.
 fn statistic(answer: &Value, name: &str) -> Option<u64> {
     let pages = answer.pointer("/ata_device_statistics/pages")?.as_array()?;
     let mut entries = pages.iter().filter_map(|page| page["table"].as_array()).flatten();
-    entries.find(|entry| entry["name"] == name).and_then(|entry| entry["value"].as_u64())
+    let is_it = |entry: &&Value| entry["name"] == name && entry.pointer("/flags/valid") != Some(&Value::Bool(false));
+    entries.find(is_it).and_then(|entry| entry["value"].as_u64())
 }
 
 /// Used endurance, in per cent. The device statistics and log pages define it; attributes count down from 100, and only those whose
@@ -203,6 +243,29 @@ mod tests {
         assert_eq!(health.wear_percent, None, "a disk has no endurance");
     }
 
+    /// Before, a healthy disk counted billions of reallocated sectors, and was copied off.
+    #[test]
+    fn a_count_is_not_read_with_the_numbers_above_it() {
+        let with = |string: &str, value: u64, more: Value| {
+            let mut answer = serde_json::json!({"smartctl": {"exit_status": 0}, "ata_smart_attributes": {"table": [
+                {"id": 5, "name": "Reallocated_Sector_Ct", "raw": {"value": value, "string": string}}]}});
+            answer["ata_device_statistics"] = more;
+            health(&answer).expect("figures").reallocated_sectors
+        };
+        let none = || Value::Null;
+        assert_eq!(with("0 (0 3)", 3 << 32, none()), Some(0));
+        assert_eq!(with("12 (3 0)", 12 + (3 << 16), none()), Some(12));
+        assert_eq!(with("1992", 1992, none()), Some(1992));
+        assert_eq!(with("1 2 3", 66051, none()), Some(66051), "no form in which the count comes first");
+        assert_eq!(with("0x00000000000c", 12, none()), Some(12));
+        let statistic = |valid: bool| {
+            serde_json::json!({"pages": [{"number": 3, "table": [
+                {"name": "Number of Reallocated Logical Sectors", "value": 8, "flags": {"valid": valid}}]}]})
+        };
+        assert_eq!(with("12 (3 0)", 12 + (3 << 16), statistic(true)), Some(8), "the standard defines this one");
+        assert_eq!(with("12 (3 0)", 12 + (3 << 16), statistic(false)), Some(12));
+    }
+
     #[test]
     fn a_sas_ssd_is_read_by_its_log_pages() {
         let health = read(include_str!("../tests/smartctl/sas_ssd_worn.json"));
@@ -255,6 +318,29 @@ mod tests {
         let scsi = r#"{"scsi_self_test_0":{"code":{"value":2,"string":"Background long"},"result":{"value":0}}}"#;
         assert_eq!(of(scsi), Some(SelfTest { long: true, running: false, passed: Some(true) }));
         assert_eq!(of("{}"), None);
+    }
+
+    /// The log of an ATA drive has a test only when it has ended: until then its newest entry is that of an earlier one.
+    #[test]
+    fn a_test_that_runs_is_known_by_the_state_of_the_drive() {
+        let of = |state: u8, entry: u8, hours: u64| {
+            let answer = serde_json::json!({
+                "smartctl": {"exit_status": 0},
+                "ata_smart_data": {"self_test": {"status": {"value": state}}},
+                "ata_smart_self_test_log": {"standard": {"table": [
+                    {"type": {"string": "Short offline"}, "status": {"value": entry}, "lifetime_hours": hours}]}}
+            });
+            let health = health(&answer).expect("figures");
+            (health.self_test.expect("a test"), health.self_test_mark)
+        };
+        let (running, before) = of(0xf9, 0, 7);
+        assert_eq!(running, SelfTest { long: false, running: true, passed: None });
+        let (ended, after) = of(0, 0, 8);
+        assert_eq!(ended, SelfTest { long: false, running: false, passed: Some(true) });
+        assert!(before != after && of(0, 0, 7).1 == before, "the mark is that of the log");
+        assert_eq!(of(0xf5, 0x70, 7).0.passed, Some(false), "the fault is still there");
+        let nothing_before = serde_json::json!({"ata_smart_data": {"self_test": {"status": {"value": 0xf9}}}});
+        assert!(self_test(&nothing_before).is_some_and(|test| test.running));
     }
 
     #[test]

@@ -19,8 +19,8 @@ fn of_the_program() {
         settings api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name directory free ledger ublk view tools
         client progress order_words matter plain_status status nbd vhost_user
         service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
-        signals control monitor
-        wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant event_file attach ownership foreign
+        signals control event_file monitor
+        wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
         rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
@@ -86,7 +86,7 @@ fn of_the_tree_on_real_drives() {
 fn of_small_crates() {
     holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
-    holds("crates/health", "admin judge nvme smartctl read cache peers seat book firmware erase");
+    holds("crates/health", "admin judge mark nvme smartctl read cache peers seat book firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");
