@@ -17,7 +17,7 @@ mod plan;
 pub use calendar::{Calendar, Schedule};
 pub use hours::QuietHours;
 pub use jiff::tz::TimeZone;
-pub use plan::{Job, due, may_begin};
+pub use plan::{Job, due, last_run, may_begin};
 
 /// The time zone with this name, such as `Europe/Berlin`.
 ///

@@ -4,6 +4,10 @@ use crate::Calendar;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
+/// A last run that lies so far ahead is an error of the clock; a smaller step back is waited out. Also the time for which a clock is watched before
+/// that is decided: at boot it may be years behind, until a time server is reached.
+const DAY_S: i64 = 24 * 3600;
+
 /// A repeated job.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
@@ -19,6 +23,13 @@ pub struct Job<'a> {
 /// clock was wrong then or is now, counts as a run at this moment: the job waits for its next time.
 pub fn due(calendar: &Calendar, since_s: i64, now_s: i64, zone: &TimeZone) -> Option<i64> {
     calendar.next(since_s.min(now_s), zone).filter(|&due| due <= now_s)
+}
+
+/// The time of a job's last run, as it is to be remembered: never lowered because the clock is behind for a while, as every such step would run the
+/// job once more when the clock is right again. `watched_s`: the time for which this process has watched the clock.
+pub fn last_run(since_s: i64, now_s: i64, watched_s: i64) -> i64 {
+    let is_wrong = since_s.saturating_sub(now_s) > DAY_S && watched_s >= DAY_S;
+    if is_wrong { now_s } else { since_s }
 }
 
 /// The jobs that may begin now, by index. The job that has been due longest comes first. None of them shares a link with another

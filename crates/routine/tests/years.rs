@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use stria_chance::Chance;
-use stria_routine::{Calendar, Job, QuietHours, TimeZone, due, may_begin, time_zone};
+use stria_routine::{Calendar, Job, QuietHours, TimeZone, due, last_run, may_begin, time_zone};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -125,35 +125,92 @@ fn runs_that_a_machine_slept_through_are_made_up_once() {
     assert!(machine.work[..3].iter().all(|work| work.began.len() == 1), "the rest comes in the next night");
 }
 
+/// A weekly job as the daemon does it, with the times of its runs by its clock.
+struct Weekly {
+    calendar: Calendar,
+    since: i64,
+    runs: Vec<i64>,
+}
+
+impl Weekly {
+    fn new(since: i64) -> Self {
+        Self { calendar: calendar("Sun 01:00"), since, runs: Vec::new() }
+    }
+
+    /// One check by a daemon that has run for so long.
+    fn look(&mut self, now: i64, watched: i64) {
+        self.since = last_run(self.since, now, watched);
+        if due(&self.calendar, self.since, now, &TimeZone::UTC).is_some() {
+            self.since = now;
+            self.runs.push(now);
+            assert_eq!(due(&self.calendar, self.since, now, &TimeZone::UTC), None, "once");
+        }
+    }
+
+    /// Each run is one of another week.
+    fn has_no_week_twice(&self) -> bool {
+        self.runs.windows(2).all(|pair| self.calendar.next(pair[0], &TimeZone::UTC).is_some_and(|next| next <= pair[1]))
+    }
+}
+
 #[test]
-fn a_clock_that_jumps_neither_loses_nor_repeats_for_ever() {
-    let zone = TimeZone::UTC;
-    let weekly = calendar("Sun 01:00");
-    // The clock was two years ahead at the last run. That does not postpone the next run by two years.
+fn a_run_by_a_clock_that_was_years_ahead_does_not_postpone_the_next_by_years() {
     let now = START + 10 * DAY;
-    assert_eq!(due(&weekly, now + 730 * DAY, now, &zone), None);
-    let mut since = now + 730 * DAY;
+    let mut weekly = Weekly::new(now + 730 * DAY);
+    assert_eq!(due(&weekly.calendar, weekly.since, now, &TimeZone::UTC), None);
+    (0..29 * 24).for_each(|hour| weekly.look(now + hour * HOUR, hour * HOUR));
+    assert_eq!(weekly.runs.len(), 4, "{:?}", weekly.runs);
+}
+
+/// The clock of a machine without a battery begins in 1970, or at the last shutdown, and is right once a time server is reached. Every boot ran
+/// everything.
+#[test]
+fn a_clock_that_is_behind_at_each_boot_repeats_nothing() {
+    for behind in [START - 7 * DAY, 2 * DAY, 3 * HOUR, 5 * MINUTE] {
+        let mut weekly = Weekly::new(START);
+        for day in 0..28 {
+            let morning = START + day * DAY + 8 * HOUR;
+            (0..30).for_each(|minute| weekly.look(morning - behind + minute * MINUTE, minute * MINUTE));
+            (30..600).for_each(|minute| weekly.look(morning + minute * MINUTE, minute * MINUTE));
+        }
+        assert_eq!(weekly.runs.len(), 4, "{behind}: {:?}", weekly.runs);
+        assert!(weekly.has_no_week_twice());
+    }
+}
+
+#[test]
+fn a_step_back_just_after_a_run_began_begins_no_second_one() {
+    // A Sunday.
+    let due = START + 3 * DAY + HOUR;
+    for (step, watched) in [(1, 0), (1, 30 * DAY), (HOUR, 30 * DAY), (DAY, 30 * DAY)] {
+        let mut weekly = Weekly::new(START);
+        (-60..=0).for_each(|second| weekly.look(due + second, watched + second));
+        (0..DAY + HOUR).step_by(10).for_each(|second| weekly.look(due - step + second, watched + second));
+        assert_eq!(weekly.runs.len(), 1, "{step}: {:?}", weekly.runs);
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_at_random_repeats_no_week_and_loses_none_afterwards() {
     let mut runs = 0;
-    for hour in 0..28 * 24 {
-        let now = now + hour * HOUR;
-        since = since.min(now);
-        if due(&weekly, since, now, &zone).is_some() {
-            (since, runs) = (now, runs + 1);
+    for seed in 0..50 {
+        let mut chance = Chance::new(seed, 0);
+        let (mut now, mut weekly) = (START, Weekly::new(START));
+        // Back and forth by up to a month, each time with a boot.
+        for _ in 0..500 {
+            now += chance.below(60 * DAY as u64) as i64 - 30 * DAY;
+            now = now.max(START - 3650 * DAY);
+            (0..10).for_each(|minute| weekly.look(now + minute * MINUTE, minute * MINUTE));
         }
+        assert!(weekly.has_no_week_twice(), "{seed}: {:?}", weekly.runs);
+        // A clock that lies behind the last run is believed after a day, which may be that of a run.
+        let before = weekly.runs.len();
+        runs += before;
+        (0..30 * 24).for_each(|hour| weekly.look(now + hour * HOUR, hour * HOUR));
+        let calm = weekly.runs.len() - before;
+        assert!((3..=5).contains(&calm), "{seed}: {calm}");
     }
-    assert_eq!(runs, 4);
-    // Random jumps of up to a month, back and forth: at most one run a step, and after calm weeks all is as usual.
-    let mut chance = Chance::new(7, 0);
-    let (mut now, mut since) = (START, START);
-    for _ in 0..2000 {
-        now += chance.below(60 * DAY as u64) as i64 - 30 * DAY;
-        now = now.max(START - 3650 * DAY);
-        since = since.min(now);
-        if due(&weekly, since, now, &zone).is_some() {
-            since = now;
-            assert_eq!(due(&weekly, since, now, &zone), None, "once");
-        }
-    }
+    assert!(runs > 500, "{runs}");
 }
 
 #[test]
