@@ -10,9 +10,11 @@
 mod firmware_raid;
 
 use crate::md::superblock::uuid_text;
-use crate::md::superblock::{MAGIC as MD_MAGIC, Superblock, SuperblockError};
+use crate::md::superblock::{MAGIC as MD_MAGIC, SUPERBLOCK_BYTES, Superblock, SuperblockError};
 use crate::read::Read;
 use std::fmt;
+use std::ops::Range;
+use stria_block::{ErrorKind, IoError};
 use uuid::Uuid;
 
 /// Something recognised on a drive.
@@ -28,6 +30,12 @@ pub struct Signature {
     pub sectors: u64,
 }
 
+/// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of 4 KiB.
+const PIECE_SECTORS: u64 = 8;
+
+/// A drive may try for seconds to read a piece. After so many that it could not read, the rest of a window counts as unreadable.
+const BAD_PIECES_MAX: usize = 8;
+
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
@@ -37,6 +45,9 @@ impl fmt::Display for Signature {
         Ok(())
     }
 }
+
+/// The name of a range that cannot be read.
+pub const UNREADABLE: &str = "something that cannot be read";
 
 /// 1 MiB at either end.
 pub(crate) const WINDOW_SECTORS: u64 = 2048;
@@ -154,12 +165,8 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     for range in [0..head_end, tail_start..drive_sectors].into_iter().chain(far).filter(|range| !range.is_empty()) {
         match read(range.start, range.end - range.start) {
             Ok(bytes) => ends.windows.push((range.start, bytes)),
-            Err(error) => found.push(Signature {
-                name: "something that cannot be read",
-                detail: error.to_string(),
-                start_sector: range.start,
-                sectors: 0,
-            }),
+            Err(error) if error.kind == ErrorKind::Gone => found.push(unreadable(&range, &error)),
+            Err(_) => in_pieces(&range, read, &mut ends, &mut found),
         }
     }
     raid_members(&ends, &mut found);
@@ -173,6 +180,38 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     zfs(&ends, &mut found);
     partitions(&ends, &mut found);
     found
+}
+
+/// Reads what it can of a range that cannot be read at once.
+fn in_pieces(range: &Range<u64>, read: &mut Read, ends: &mut Ends, found: &mut Vec<Signature>) {
+    let mut bad: Vec<(Range<u64>, IoError)> = Vec::new();
+    let (mut start, mut bad_count) = (range.start, 0);
+    while start < range.end {
+        let end = (start + PIECE_SECTORS).min(range.end);
+        match read(start, end - start) {
+            Ok(bytes) => match ends.windows.last_mut().filter(|(first, read)| first + (read.len() / 512) as u64 == start) {
+                Some((_, read)) => read.extend(bytes),
+                None => ends.windows.push((start, bytes)),
+            },
+            Err(error) => {
+                bad_count += 1;
+                let end = if bad_count == BAD_PIECES_MAX { range.end } else { end };
+                match bad.last_mut().filter(|(last, _)| last.end == start) {
+                    Some((last, _)) => last.end = end,
+                    None => bad.push((start..end, error)),
+                }
+                start = end;
+                continue;
+            }
+        }
+        start = end;
+    }
+    found.extend(bad.iter().map(|(range, error)| unreadable(range, error)));
+}
+
+fn unreadable(range: &Range<u64>, error: &IoError) -> Signature {
+    let detail = format!("sectors {} to {}: {error}", range.start, range.end - 1);
+    Signature { name: UNREADABLE, detail, start_sector: range.start, sectors: 0 }
 }
 
 /// The zeros that make `signatures` unrecognisable: first sector and count, for a drive with logical
@@ -190,9 +229,14 @@ pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u6
 
 /// As [`wipes`], in two parts: the second may begin when the first is durable. `counts`: the sector of the superblock that counts.
 /// It goes last, because clients of its array may have written the others, and after a crash in between one of those would count.
+/// It is among them even if no signature names it, because the sectors beside it could not be read.
 pub fn wipes_in_turn(signatures: &[Signature], logical_block_bytes: u32, counts: Option<u64>) -> [Vec<(u64, u64)>; 2] {
-    let counts = |&(start, sectors): &(u64, u64)| counts.is_some_and(|sector| (start..start + sectors).contains(&sector));
-    let (last, first) = wipes(signatures, logical_block_bytes).into_iter().partition(counts);
+    let is_it = |&(start, sectors): &(u64, u64)| counts.is_some_and(|sector| (start..start + sectors).contains(&sector));
+    let (mut last, first): (Vec<_>, Vec<_>) = wipes(signatures, logical_block_bytes).into_iter().partition(is_it);
+    if let Some(sector) = counts.filter(|_| last.is_empty()) {
+        let own = mark("md member", String::new(), sector * 512, SUPERBLOCK_BYTES);
+        last = wipes(&[own], logical_block_bytes);
+    }
     [first, last]
 }
 

@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use stria_array::Level;
-use stria_format::detect::{detect, wipes};
+use stria_block::{ErrorKind, IoError};
+use stria_format::detect::{UNREADABLE, detect, wipes, wipes_in_turn};
 use support::firmware::{firmware_raids, jmicron, medley, via};
 use support::*;
 
@@ -80,7 +81,7 @@ fn known_formats_are_named() {
 fn empty_drives_carry_nothing_and_broken_ones_something() {
     assert_eq!(names(&MemoryDrive::new(0, DRIVE_SECTORS)), Vec::<String>::new());
     let broken = MemoryDrive { broken: true, ..MemoryDrive::new(0, DRIVE_SECTORS) };
-    assert!(names(&broken)[0].starts_with("something that cannot be read (medium error"));
+    assert!(names(&broken)[0].starts_with("something that cannot be read (sectors 0 to 2047: medium error"));
 }
 
 #[test]
@@ -217,4 +218,46 @@ fn what_cannot_be_read_is_not_wiped() {
         let found = detect(size_sectors, &mut |start, count| broken.read(start, count));
         assert!(!found.is_empty() && wipes(&found, 512).is_empty(), "{size_sectors}: {found:?}");
     }
+}
+
+/// One bad sector in the first or last MiB hid every mark of that MiB: `stria wipe` erased nothing, and said that the drive carries nothing.
+#[test]
+fn a_bad_sector_hides_no_mark_beside_its_block() {
+    let marks: [(u64, &[u8]); 3] = [(0x10040, b"_BHRfS_M"), (1080, b"\x53\xef"), (END - 512, b"EFI PART")];
+    let mut drive = drive_with(&marks);
+    let bad = [40, 41, 900, drive.size_sectors - 1000];
+    let mut read = |start: u64, count: u64| match bad.iter().find(|sector| (start..start + count).contains(sector)) {
+        None => drive.read(start, count),
+        Some(sector) => Err(IoError::new(ErrorKind::Medium, format!("medium error at sector {sector}"))),
+    };
+    let found = detect(drive.size_sectors, &mut read);
+    let (unreadable, marked): (Vec<_>, Vec<_>) = found.iter().partition(|signature| signature.name == UNREADABLE);
+    let starts: Vec<u64> = unreadable.iter().map(|signature| signature.start_sector).collect();
+    assert_eq!(starts, [40, 896, (drive.size_sectors - 1000) / 8 * 8], "{found:?}");
+    assert!(unreadable[0].detail.starts_with("sectors 40 to 47: medium error at sector 40"), "{found:?}");
+    assert_eq!(marked.len(), marks.len(), "{found:?}");
+    for (start, count) in wipes(&found, 512) {
+        drive.write(start, &vec![0; (count * 512) as usize]);
+    }
+    assert_eq!(names(&drive), Vec::<String>::new());
+}
+
+/// A drive that tries each sector for seconds is not asked for hundreds of pieces.
+#[test]
+fn an_end_that_cannot_be_read_costs_few_reads() {
+    let mut asked = 0;
+    let found = detect(DRIVE_SECTORS, &mut |start, count| {
+        asked += 1;
+        if start < 2048 { Err(IoError::new(ErrorKind::Medium, "medium error")) } else { Ok(vec![0; (count * 512) as usize]) }
+    });
+    assert!(asked < 20, "{asked} reads");
+    let words: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["something that cannot be read (sectors 0 to 2047: medium error)"]);
+}
+
+/// The superblock that counts is erased even where its neighbour in the same block hides it from the search.
+#[test]
+fn the_superblock_that_counts_is_always_erased() {
+    let [first, last] = wipes_in_turn(&[], 4096, Some(8));
+    assert_eq!((first, last), (Vec::new(), vec![(8, 8)]));
 }

@@ -3,7 +3,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{Examined, refuse_others, refuse_twins, wipe, zero};
+use crate::examine::{Examined, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
 use crate::open::open_new;
 use std::fmt;
 use std::ops::Range;
@@ -191,6 +191,7 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
         }
         Overwrite::Anything => {}
     }
+    drives.iter().flatten().try_for_each(refuse_unreadable)?;
     plan.carry_out(&mut OnDrives { drives })?;
     Ok(tree.array.uuid)
 }

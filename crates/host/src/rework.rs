@@ -7,14 +7,16 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::candidate::candidate_after;
-use crate::examine::{Examined, is_another, refuse_others, refuse_twins, wipe, zero};
+use crate::examine::{Content, Examined, erase_signatures, is_another, is_left, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_known;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use stria_array::{DriveSector, MetadataWrite};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
+use stria_format::md::member::Member;
 use stria_format::md::superblock::SUPERBLOCK_BYTES;
 use stria_format::md::{Candidate, Change, Options, Superblock, assemble, uuid_text};
 use stria_tree::span_name;
@@ -168,11 +170,12 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
 }
 
 /// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data. `uuids`: the
-/// array and its spans, as they were confirmed.
+/// array and its spans, as they were confirmed. Once no drive has a superblock, the array is gone; returns what of the rest could not be
+/// erased, in words.
 ///
 /// # Errors
-/// A drive carries something else than a member of these, is in use or cannot be written.
-pub fn destroy(paths: &[PathBuf], uuids: &[[u8; 16]]) -> Result<(), HostError> {
+/// A drive carries something else than a member of these, is in use or cannot be written. The text says which drives are erased.
+pub fn destroy(paths: &[PathBuf], uuids: &[[u8; 16]]) -> Result<Vec<String>, HostError> {
     let drives = lock_all(paths)?;
     // Between the question and the answer a path may have come to name another drive, and a drive another array.
     let is_theirs = |candidate: &Candidate| {
@@ -182,35 +185,86 @@ pub fn destroy(paths: &[PathBuf], uuids: &[[u8; 16]]) -> Result<(), HostError> {
     if let Some((_, candidate)) = drives.iter().find(|(_, candidate)| !is_theirs(candidate)) {
         return Err(is_another(&candidate.name, "carries no member of the array that was confirmed"));
     }
-    for (drive, _) in &drives {
-        wipe(drive)?;
+    let spans = drives.iter().map(|(drive, candidate)| (drive, candidate.found.as_ref().map_or(0..0, head_of)));
+    destroy_on(&spans.collect::<Vec<_>>())
+}
+
+/// The sectors from a member's superblock to the beginning of its data.
+fn head_of(member: &Member) -> Range<u64> {
+    let header = &member.superblock.header;
+    // A superblock of version 1.0 is located behind the data, and its bitmap behind the superblock.
+    header.super_offset.min(header.data_offset)..header.data_offset + HEAD_SECTORS
+}
+
+/// The same on these drives; each with the sectors to zero.
+fn destroy_on<C: Content>(drives: &[(&C, Range<u64>)]) -> Result<Vec<String>, HostError> {
+    let mut notes = Vec::new();
+    on_each(drives.iter().map(|(drive, _)| *drive), |drive| {
+        let left = erase_signatures(drive)?;
+        if drive.superblock_sector().is_some() {
+            return Err(HostError::Refused(is_left(&drive.name(), &left)));
+        }
+        if !left.is_empty() {
+            notes.push(is_left(&drive.name(), &left));
+        }
+        Ok(())
+    })?;
+    for (drive, head) in drives {
+        let (size_sectors, block_bytes) = drive.extent();
+        let block = u64::from(block_bytes) / bytes(1) as u64;
+        let end = head.end.min(size_sectors);
+        let zeroed = zero(*drive, &DriveSector::span(head.start / block * block..end / block * block));
+        if let Err(error) = zeroed.and_then(|()| Ok(drive.sync()?)) {
+            let what = "its superblock is erased, and old metadata or data stay on the drive";
+            notes.push(format!("{}: {what} ({error})", drive.name()));
+        }
     }
-    for (drive, candidate) in &drives {
-        let Ok(member) = &candidate.found else { continue };
-        let header = &member.superblock.header;
-        // A superblock of version 1.0 is located behind the data, and its bitmap behind the superblock.
-        let start = header.super_offset.min(header.data_offset);
-        let end = (header.data_offset + HEAD_SECTORS).min(drive.info().limits.size_sectors);
-        let block = u64::from(drive.info().limits.logical_block_bytes) / bytes(1) as u64;
-        zero(drive, &DriveSector::span(start / block * block..end / block * block))?;
-        drive.sync()?;
+    Ok(notes)
+}
+
+/// Erases every drive, whatever becomes of the others: a command that stopped at the first error could not be repeated, as the array is no longer
+/// found.
+fn on_each<'a, C: Content + 'a>(
+    drives: impl Iterator<Item = &'a C>,
+    mut erase: impl FnMut(&C) -> Result<(), HostError>,
+) -> Result<(), HostError> {
+    let (mut erased, mut left, mut first) = (Vec::new(), Vec::new(), None);
+    for drive in drives {
+        match erase(drive) {
+            Ok(()) => erased.push(drive.name()),
+            Err(error) => {
+                left.push(drive.name());
+                first.get_or_insert(error);
+            }
+        }
     }
-    Ok(())
+    let Some(error) = first else { return Ok(()) };
+    if erased.is_empty() {
+        return Err(error);
+    }
+    let (erased, list) = (erased.join(", "), left.join(", "));
+    Err(HostError::Refused(format!(
+        "{error}; the signatures of {erased} are erased, and those of {list} may not be: `stria wipe {}` erases what is left",
+        left.join(" ")
+    )))
 }
 
 /// Removes every signature from these drives. `seen`: as they were when that was confirmed.
 ///
 /// # Errors
-/// A drive is another or carries something else than was seen, is in use or cannot be written.
+/// A drive is another or carries something else than was seen, is in use or cannot be written, or something is left that cannot be read. The text says
+/// which drives are erased.
 pub fn wipe_drives(paths: &[PathBuf], seen: &[Examined]) -> Result<(), HostError> {
-    wipe_drives_and(paths, seen, || Ok::<_, HostError>(()))
+    let drives = lock_all(paths)?;
+    refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
+    on_each(drives.iter().map(|(drive, _)| drive), wipe)
 }
 
 /// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure leaves that
-/// was interrupted is no array any more.
+/// was interrupted is no array any more. Signatures that cannot be read are left to `erase`.
 ///
 /// # Errors
-/// The cases of [`wipe_drives`], and those of `erase`.
+/// The cases of [`wipe_drives`] but for what is left, and those of `erase`.
 pub fn wipe_drives_and<E: From<HostError>>(
     paths: &[PathBuf],
     seen: &[Examined],
@@ -218,6 +272,75 @@ pub fn wipe_drives_and<E: From<HostError>>(
 ) -> Result<(), E> {
     let drives = lock_all(paths)?;
     refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
-    drives.iter().try_for_each(|(drive, _)| wipe(drive))?;
+    on_each(drives.iter().map(|(drive, _)| drive), |drive| Ok(erase_signatures(drive).map(drop)?))?;
     erase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::examine::tests::Faulty;
+    use stria_array::Level;
+    use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice};
+
+    /// A member of an array, with data behind its metadata.
+    fn member(name: &'static str) -> Faulty {
+        let drive = Faulty::new(name);
+        let size_sectors = drive.extent().0;
+        let one = |index: u8| {
+            Some(CreateMember { name: name.into(), size_sectors, logical_block_bytes: 512, device_uuid: [index; 16] })
+        };
+        let create = Create {
+            name: "tank".into(),
+            homehost: None,
+            uuid: [1; 16],
+            level: Level::Raid1,
+            layout: Level::Raid1.default_layout(),
+            strip_sectors: 0,
+            members: vec![one(2), one(3)],
+            spares: Vec::new(),
+            data_offset_sectors: None,
+            member_sectors_max: None,
+            bitmap: BitmapChoice::None,
+            log: LogChoice::Auto,
+            checksums: false,
+            assume_clean: true,
+            span_of: None,
+            unix_seconds: 1_700_000_000,
+        };
+        for write in create.plan().expect("an array").writes.iter().filter(|write| write.drive == 0) {
+            drive.put(bytes(write.start_sector.get()), &write.bytes);
+        }
+        drive.put(1 << 20, &[7; 4096]);
+        assert_eq!(drive.superblock_sector(), Some(8));
+        drive
+    }
+
+    /// A `destroy` that failed half-way named no drive that it had erased, and could not be repeated.
+    #[test]
+    fn a_destroy_that_fails_on_one_drive_erases_the_others_and_says_so() {
+        let drives = [member("/dev/a"), Faulty { unwritable: 8..9, ..member("/dev/b") }, member("/dev/c")];
+        let words = destroy_on(&drives.each_ref().map(|drive| (drive, 8..4096))).expect_err("one fails").to_string();
+        assert_eq!(
+            words,
+            "member /dev/b: medium error; the signatures of /dev/a, /dev/c are erased, and those of /dev/b may not be: `stria wipe /dev/b` erases \
+             what is left"
+        );
+        assert_eq!(drives.each_ref().map(Content::superblock_sector), [None, Some(8), None]);
+        // Repeated with the drive that is left.
+        let [_, left, _] = drives;
+        let left = Faulty { unwritable: 0..0, ..left };
+        assert_eq!(destroy_on(&[(&left, 8..4096)]).expect("it can be repeated"), Vec::<String>::new());
+        assert!(left.image.borrow().iter().all(|&byte| byte == 0));
+    }
+
+    /// An array whose superblocks are gone stayed in the configuration, because data behind one could not be zeroed.
+    #[test]
+    fn an_array_without_superblocks_is_destroyed_even_if_its_data_cannot_be_zeroed() {
+        let drives = [member("/dev/a"), Faulty { unwritable: 2048..2049, ..member("/dev/b") }];
+        let notes = destroy_on(&drives.each_ref().map(|drive| (drive, 8..4096))).expect("it is destroyed");
+        let what = "its superblock is erased, and old metadata or data stay on the drive";
+        assert_eq!(notes, [format!("/dev/b: {what} (member /dev/b: medium error)")]);
+        assert_eq!(drives.each_ref().map(Content::superblock_sector), [None, None]);
+    }
 }

@@ -87,6 +87,15 @@ pub fn in_words(count: usize, means: WipeMeans) -> String {
     format!("{count} {} {}", if count == 1 { "drive" } else { "drives" }, means.done(count))
 }
 
+/// The drives of an array that was destroyed, in words. `notes`: what could not be erased there.
+pub fn destroyed(count: usize, notes: &[String]) -> String {
+    match (notes.is_empty(), count) {
+        (true, _) => in_words(count, WipeMeans::Signatures),
+        (false, 1) => "its drive has no superblock any more".into(),
+        (false, _) => format!("its {count} drives have no superblock any more"),
+    }
+}
+
 fn failed(error: EraseError) -> Failure {
     Failure::Failed(error.to_string())
 }
@@ -131,7 +140,10 @@ pub fn wipe(drives: &[PathBuf], seen: &[Examined], means: WipeMeans, mut progres
             .and_then(|()| rest.iter().chain(&running).try_for_each(|drive| wait_for(drive, &mut progress)))
             .map_err(failed),
     };
-    stria_host::wipe_drives_and(&rest, seen, erase)
+    match means {
+        WipeMeans::Signatures => Ok(stria_host::wipe_drives(&rest, seen)?),
+        WipeMeans::Discard | WipeMeans::SecureErase | WipeMeans::Sanitize => stria_host::wipe_drives_and(&rest, seen, erase),
+    }
 }
 
 /// The text of an erasure that failed after the signatures were erased.

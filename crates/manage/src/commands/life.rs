@@ -61,16 +61,16 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let (name, list) = (short_name(&array.name), paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     confirm(&format!("Destroying array \"{name}\" ({uuid}) loses all its data, on {}.", list.join(", ")), command.force)?;
     let path = config::path(command.config.config.as_deref());
-    let mut notes = String::new();
     let is_known = Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid);
     let edit = is_known.then(|| without(&path, uuid)).transpose()?;
-    stria_host::destroy(&paths, &uuids)?;
+    let kept = stria_host::destroy(&paths, &uuids)?;
+    let mut notes = kept.iter().map(|note| format!("; {note}")).collect::<String>();
     if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
-        notes = format!("; {}", tell_daemon(socket)?);
+        notes.push_str(&format!("; {}", tell_daemon(socket)?));
     }
-    let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::in_words(list.len(), WipeMeans::Signatures));
-    say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list}));
+    let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::destroyed(list.len(), &kept));
+    say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list, "notes": kept}));
     Ok(())
 }
 

@@ -592,10 +592,10 @@ fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
     let (paths, uuids): (_, Vec<[u8; 16]>) = (meant::drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
     let uuid = entry.uuid.parse().map_err(|error: String| ApiError::new(ApiErrorKind::Invalid, error))?;
     without(machine, uuid).map(drop)?;
-    stria_host::destroy(&paths, &uuids)?;
-    let notes = release(machine, &entry.uuid)?;
-    let gone = wipe::in_words(paths.len(), WipeMeans::Signatures);
-    Ok(outcome(format!("array \"{}\" is destroyed; {gone}; {notes}", entry.name)))
+    let mut notes = stria_host::destroy(&paths, &uuids)?;
+    let gone = wipe::destroyed(paths.len(), &notes);
+    notes.push(release(machine, &entry.uuid)?);
+    Ok(outcome(format!("array \"{}\" is destroyed; {gone}; {}", entry.name, notes.join("; "))))
 }
 
 fn rename(machine: &Machine, array: &str, name: &str) -> Result<Outcome, ApiError> {
