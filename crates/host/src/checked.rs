@@ -22,17 +22,20 @@ pub(crate) struct ReadyDrive {
     pub drive: SyncDrive,
     pub name: String,
     pub checksums: Option<Header>,
+    /// The head that voids old checksums, until it is written: position and bytes.
+    first: Option<(u64, Vec<u8>)>,
     warning: Option<String>,
 }
 
-/// Reads the header of a member's checksums, if it has some, and makes them void if Linux wrote to the member.
+/// Reads the header of a member's checksums, if it has some, and makes them void if Linux wrote to the member. Writes nothing: the start may still be
+/// refused.
 ///
 /// # Errors
-/// A newer Stria wrote the checksums, or the header cannot be written.
+/// A newer Stria wrote the checksums.
 pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<ReadyDrive, HostError> {
     let name = &candidate.name;
     let Some(found) = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref()) else {
-        return Ok(ReadyDrive { drive, name: name.clone(), checksums: None, warning: None });
+        return Ok(ReadyDrive { drive, name: name.clone(), checksums: None, first: None, warning: None });
     };
     let epoch = Uuid::new_v4().as_u64_pair().0;
     let opened = found.open(epoch);
@@ -47,19 +50,26 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
         opened = Opened::voided(opened.header);
         warning = Some(format!("{name}: its checksums are forgotten as asked, and are learned again as it is read"));
     }
-    let read_only = drive.access() == Access::ReadOnly;
-    if let Some((sector, bytes)) = opened.first.as_ref().filter(|_| !read_only) {
-        // The header must be durable before a superblock claims that Stria was the last to write.
-        drive.write_at(*sector, bytes)?;
-        drive.sync()?;
-    }
-    Ok(ReadyDrive { drive, name: name.clone(), checksums: Some(opened.header), warning })
+    Ok(ReadyDrive { drive, name: name.clone(), checksums: Some(opened.header), first: opened.first, warning })
 }
 
 impl ReadyDrive {
-    /// Puts the member on the ring, behind its checksums if it has some. Returns also the warnings about both. Waits for nothing.
-    pub fn bind(self, ring: &Ring, redundant: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
-        let read_only = self.drive.access() == Access::ReadOnly;
+    /// Writes the head that voids old checksums. It must be durable before a superblock claims that Stria was the last to write.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(&self) -> Result<(), HostError> {
+        if let Some((sector, bytes)) = &self.first {
+            self.drive.write_at(*sector, bytes)?;
+            self.drive.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the member on the ring, behind its checksums if it has some. `read_only`: even if it was opened for writing. Returns also the warnings
+    /// about both. Waits for nothing.
+    pub fn bind(self, ring: &Ring, redundant: bool, read_only: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
+        let read_only = read_only || self.drive.access() == Access::ReadOnly;
         let device = FileDrive::new(self.drive, ring);
         let mut hosted = HostedDrive::of(&device);
         let told = self.warning.into_iter().chain(device.way_note().map(str::to_owned)).collect();

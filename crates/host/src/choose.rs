@@ -3,9 +3,9 @@
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
 use stria_format::md::superblock::Role;
+use stria_format::md::{Verdict, uuid_text};
 
 /// A name without its host.
 pub fn short_name(full_name: &str) -> &str {
@@ -19,23 +19,71 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
 }
 
-fn is_named(full_name: &str, names: &[String]) -> bool {
-    names.is_empty() || names.iter().any(|name| name == full_name || name == short_name(full_name))
+/// True if `word` means this array: its name, with or without its host, or its UUID, as mdadm writes it or with dashes.
+fn is_called(full_name: &str, uuid: &[u8; 16], word: &str) -> bool {
+    let digits = || word.chars().filter(|digit| !":-".contains(*digit)).collect::<String>().to_ascii_lowercase();
+    word == full_name || word == short_name(full_name) || digits() == format!("{:032x}", u128::from_be_bytes(*uuid))
+}
+
+fn is_named(full_name: &str, uuid: &[u8; 16], names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| is_called(full_name, uuid, name))
 }
 
 /// The arrays with these names, all if `names` is empty, with the spans below them.
 pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assembly> {
-    let mut below: HashSet<&str> = HashSet::new();
+    let has_marked_spans: HashSet<[u8; 16]> = assemblies.iter().filter_map(|one| one.freshest.span_of).collect();
+    // A mark binds a span to its array. Without one, only the name does, which a foreign array may have too.
+    let (mut above, mut unmarked): (HashSet<[u8; 16]>, HashSet<&str>) = Default::default();
     let mut found = Vec::new();
     // Spans stand before the arrays above them.
     for assembly in assemblies.iter().rev() {
-        if is_named(&assembly.name, names) || below.contains(&*assembly.name) {
-            below.extend(assembly.drives.iter().map(|drive| &*drive.name));
+        let is_below = match assembly.freshest.span_of {
+            Some(upper) => above.contains(&upper),
+            None => unmarked.contains(&*assembly.name),
+        };
+        if is_below || is_named(&assembly.name, &assembly.uuid, names) {
+            above.insert(assembly.uuid);
+            if !has_marked_spans.contains(&assembly.uuid) {
+                unmarked.extend(assembly.drives.iter().map(|drive| &*drive.name));
+            }
             found.push(assembly);
         }
     }
     found.reverse();
     found
+}
+
+/// Arrays that have a name that was asked for, and cannot start, while another array of that name can: a foreign drive that was plugged in must
+/// not keep that one from being served. With the spans below them.
+///
+/// # Errors
+/// Several arrays of one name can start.
+fn outdone(assemblies: &[Assembly], arrays: &[PlannedArray], names: &[String]) -> Result<HashSet<[u8; 16]>, HostError> {
+    let mut outdone: HashSet<[u8; 16]> = HashSet::new();
+    for name in names {
+        let able: Vec<&PlannedArray> = arrays.iter().filter(|array| is_called(&array.name, &array.uuid, name)).collect();
+        match &able[..] {
+            [] => {}
+            [one] => {
+                let others = assemblies.iter().filter(|other| other.uuid != one.uuid && other.outcome.is_err());
+                outdone.extend(others.filter(|other| is_called(&other.name, &other.uuid, name)).map(|other| other.uuid));
+            }
+            several => {
+                let list: Vec<String> =
+                    several.iter().map(|array| format!("{} ({})", array.name, uuid_text(&array.uuid))).collect();
+                let list = list.join(", ");
+                return Err(HostError::Usage(format!(
+                    "several arrays are called \"{name}\": name one of them by its UUID: {list}"
+                )));
+            }
+        }
+    }
+    for assembly in assemblies.iter().rev() {
+        if assembly.freshest.span_of.is_some_and(|upper| outdone.contains(&upper)) {
+            outdone.insert(assembly.uuid);
+        }
+    }
+    Ok(outdone)
 }
 
 /// The error for an array that cannot start: unsafe if --force would start it.
@@ -94,8 +142,12 @@ pub fn choose(
     // A drive without an array may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);
     let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
+    let outdone = outdone(&assemblies, &arrays, names)?;
     for assembly in named(&assemblies, names) {
         match &assembly.outcome {
+            Err(error) if outdone.contains(&assembly.uuid) => {
+                warn(format!("not served: {error} (UUID {})", uuid_text(&assembly.uuid)))
+            }
             // All arrays were asked for: those that can start do, as with mdadm.
             Err(error) if scanned && names.is_empty() && !arrays.is_empty() => warn(format!("not served: {error}")),
             Err(error) if error.kind == AssembleErrorKind::DirtyDegraded || arrays.is_empty() || !names.is_empty() => {
@@ -115,8 +167,9 @@ pub fn choose(
     }
     let unmarked: HashSet<[u8; 16]> = assemblies.iter().filter(|one| is_unmarked_span(one)).map(|one| one.uuid).collect();
     let is_span = |array: &PlannedArray| unmarked.contains(&array.uuid);
+    let is_wanted = |array: &PlannedArray| is_named(&array.name, &array.uuid, names);
     let spans: Vec<&str> = arrays.iter().filter(|array| is_span(array)).map(|array| &*array.name).collect();
-    if let Some(first) = spans.first().filter(|_| names.is_empty() || !arrays.iter().any(|array| is_named(&array.name, names))) {
+    if let Some(first) = spans.first().filter(|_| names.is_empty() || !arrays.iter().any(is_wanted)) {
         let all = spans.join(", ");
         let told = format!(
             "{all}: the names are those of spans of a RAID 50 or 60, which early versions of Stria did not mark; serve the array over them with \
@@ -129,8 +182,8 @@ pub fn choose(
         warn(format!("not served: {told}"));
         arrays.retain(|array| !is_span(array));
     }
-    arrays.retain(|array| is_named(&array.name, names));
-    let missing = names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || short_name(&array.name) == **name));
+    arrays.retain(is_wanted);
+    let missing = names.iter().find(|name| !arrays.iter().any(|array| is_called(&array.name, &array.uuid, name)));
     match missing {
         Some(name) => {
             Err(HostError::Refused(match scanned {

@@ -17,7 +17,7 @@ use stria_drive::{FileDrive, Ring, SyncDrive, monotonic_now};
 use stria_format::md::Candidate;
 use stria_format::md::recorder::Description;
 use stria_integrity::{Counts, IntegrityDevice};
-use stria_tree::{ArrayCommand, Binder, Joined, Member, NewMetadata, Plan, Tree};
+use stria_tree::{ArrayCommand, Binder, Joined, Joining, Member, Plan, Tree};
 
 /// Something that happened to an array or one of its spans.
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ struct Given {
 /// Puts drives on a lane's ring.
 struct OnRing<'a> {
     ring: &'a Ring,
+    /// Nothing is written, whatever the drives were opened for.
+    read_only: bool,
     /// What the administrator must know about these drives.
     told: Vec<String>,
 }
@@ -90,7 +92,7 @@ impl Binder<ReadyDrive> for OnRing<'_> {
 
     fn bind(&mut self, array: &Plan<ReadyDrive>, _: MemberId, drive: &ReadyDrive) -> (Box<dyn BlockDevice>, HostedDrive) {
         let redundant = array.start.config.geometry.level().is_redundant();
-        let (device, drive, told) = drive.clone().bind(self.ring, redundant);
+        let (device, drive, told) = drive.clone().bind(self.ring, redundant, self.read_only);
         self.told.extend(told);
         (device, drive)
     }
@@ -106,9 +108,18 @@ impl Deref for HostedArray {
 impl HostedArray {
     /// Binds a lane's part of an array. Returns also the warnings about its drives.
     pub(crate) fn bind(plan: &Plan<ReadyDrive>, ring: &Ring, lane: usize) -> (Self, Vec<String>) {
+        Self::bind_as(plan, ring, lane, false)
+    }
+
+    /// Binds an array that is only to be read, and is bound again later or never.
+    pub(crate) fn bind_to_read(plan: Plan<ReadyDrive>, ring: &Ring) -> Self {
+        Self::bind_as(&plan.on_lanes(1), ring, 0, true).0
+    }
+
+    fn bind_as(plan: &Plan<ReadyDrive>, ring: &Ring, lane: usize, read_only: bool) -> (Self, Vec<String>) {
         let nudge = ring.nudge();
         plan.on_mail(lane, &move || nudge());
-        let mut binder = OnRing { ring, told: Vec::new() };
+        let mut binder = OnRing { ring, read_only, told: Vec::new() };
         let tree = plan.bind(lane, unix_seconds_at_zero(monotonic_now()), &mut binder);
         let array = Self { tree, ring: ring.clone(), lane, reporter: None, look_at: 0, given: Vec::new() };
         (array, binder.told)
@@ -297,12 +308,12 @@ impl HostedArray {
         Ok(stria_tree::JoinRequest { array: join.span.clone(), force: join.force, return_only: join.return_only, replaces })
     }
 
-    /// The metadata to be written to a drive before it [joins](HostedArray::offer_first); on the coordinator.
+    /// Where a drive is to join, and what is written to it before it [does](HostedArray::offer_first); on the coordinator.
     ///
     /// # Errors
     /// The drive may not join.
-    pub(crate) fn metadata_for(&self, new: &FoundDrive, join: &JoinByPath) -> Result<Option<NewMetadata>, HostError> {
-        Ok(self.tree.plan_join(new, &self.join_request(join)?)?.writes)
+    pub(crate) fn plan_for(&self, new: &FoundDrive, join: &JoinByPath) -> Result<Joining, HostError> {
+        Ok(self.tree.plan_join(new, &self.join_request(join)?)?)
     }
 
     /// Offers a drive on the coordinator under a number. Returns the command by which it joins.
@@ -310,11 +321,11 @@ impl HostedArray {
     /// # Errors
     /// The drive may not join, or not in the way for which it was prepared.
     pub(crate) fn offer_first(&mut self, prepared: PreparedDrive, join: &JoinByPath, number: u64) -> Result<Joined, HostError> {
-        let PreparedDrive { new, ready, is_new } = prepared;
+        let PreparedDrive { new, ready, intended } = prepared;
         let (join, ring) = (self.join_request(join)?, self.ring.clone());
         let mut notes = Vec::new();
-        let mut joined = self.tree.offer_first(&new, is_new, &join, number, || {
-            let (device, drive, told) = ready.bind(&ring, true);
+        let mut joined = self.tree.offer_first(&new, intended, &join, number, || {
+            let (device, drive, told) = ready.bind(&ring, true, false);
             notes = told;
             (device, drive)
         })?;

@@ -271,8 +271,8 @@ impl ArrayLanes {
         join: JoinByPath,
     ) -> Result<((PreparedDrive, JoinByPath), MutexGuard<'_, ()>), HostError> {
         let (found, first) = (new.found(), join.clone());
-        let metadata = self.on_coordinator(move |array| array.metadata_for(&found, &first))??;
-        let prepared = new.prepare(metadata)?;
+        let joining = self.on_coordinator(move |array| array.plan_for(&found, &first))??;
+        let prepared = new.prepare(joining)?;
         Ok(((prepared, join), self.one_at_a_time()))
     }
 
@@ -516,5 +516,57 @@ impl Lanes for AllLanes<'_> {
 impl Drop for ArrayLanes {
     fn drop(&mut self) {
         while self.lanes.pop().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ArrayLevel, CreateSpec, Overwrite, create};
+    use std::sync::mpsc::channel;
+    use stria_array::Level;
+    use stria_format::md::{BitmapChoice, LogChoice};
+
+    /// Two drives were added at once to a RAID 50 that lacked one in each span. Both were prepared for the first span, and the second one joined
+    /// the other span with the metadata of the first.
+    #[test]
+    fn a_drive_joins_no_other_span_than_the_one_it_was_prepared_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let image = |index: usize| {
+            let path = folder.path().join(format!("d{index}"));
+            std::fs::File::create(&path).and_then(|file| file.set_len(8 << 20)).expect("an image");
+            path
+        };
+        let drives: Vec<Option<PathBuf>> = (0..6).map(|index| (index % 3 != 0).then(|| image(index))).collect();
+        let spec = CreateSpec {
+            name: "tank".into(),
+            level: ArrayLevel::Striped(Level::Raid5),
+            layout: None,
+            strip_sectors: Some(16),
+            span_count: None,
+            drives: drives.clone(),
+            spares: Vec::new(),
+            bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
+            member_sectors_max: None,
+            log: LogChoice::Auto,
+            checksums: false,
+            assume_clean: false,
+            overwrite: Overwrite::Nothing,
+        };
+        create(&spec).expect("an array");
+        let drives: Vec<PathBuf> = drives.into_iter().flatten().collect();
+        let (notices, _events) = channel();
+        let (array, _) =
+            ArrayLanes::open(&drives, OpenOptions::default(), vec![Lane::new("lane 0")], notices).expect("it starts");
+        let anywhere = || JoinByPath { span: None, force: false, return_only: false, replaces: None };
+        let open = |index: usize| OpenedDrive::open(&image(index), stria_drive::IoOptions::default());
+        let (late, turn) = array.prepare(open(7).expect("it opens"), anywhere()).expect("it is prepared");
+        drop(turn);
+        array.add(|| open(8), None, false).expect("it joins the first span");
+        let refused = AllLanes(&array).join(late).expect_err("its place is taken").to_string();
+        assert!(refused.ends_with("d7 did not join, as the array has changed meanwhile: add it again"), "{refused}");
+        let added = array.add(|| open(9), None, false).expect("the other span lacks one");
+        assert!(added.contains("tank-span1"), "{added}");
+        array.stop(drop).expect("it stops");
     }
 }

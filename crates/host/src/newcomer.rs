@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_drive::{Access, Identity, IoOptions, SyncDrive, within};
 use stria_format::md::recorder::Adopt;
-use stria_tree::NewMetadata;
+use stria_tree::{Intended, Joining, NewMetadata};
 use uuid::Uuid;
 
 /// A drive that joins: what the coordinator must know of it.
@@ -45,8 +45,8 @@ pub(crate) struct JoinByPath {
 pub(crate) struct PreparedDrive {
     pub new: Arc<FoundDrive>,
     pub ready: ReadyDrive,
-    /// True if its metadata are new.
-    pub is_new: bool,
+    /// What it was prepared for.
+    pub intended: Intended,
 }
 
 impl OpenedDrive {
@@ -88,14 +88,13 @@ impl OpenedDrive {
     ///
     /// # Errors
     /// The drive cannot be written, or does not answer in time.
-    pub(crate) fn prepare(self, metadata: Option<NewMetadata>) -> Result<PreparedDrive, HostError> {
+    pub(crate) fn prepare(self, Joining { intended, writes, .. }: Joining) -> Result<PreparedDrive, HostError> {
         let Self { drive, path, new } = self;
         in_time(&path, "to take its metadata, and did not join", move |is_late| {
-            let is_new = metadata.is_some();
             let on_time =
                 || if is_late.load(Ordering::SeqCst) { Err(HostError::Refused("it is too late".into())) } else { Ok(()) };
             let mut candidate = new.candidate.clone();
-            if let Some(NewMetadata { writes, ranges }) = metadata {
+            if let Some(NewMetadata { writes, ranges }) = writes {
                 for range in ranges {
                     allocate(&drive, &range)?;
                 }
@@ -110,7 +109,8 @@ impl OpenedDrive {
             }
             on_time()?;
             let ready = prepare_drive(drive, &candidate, false)?;
-            Ok(PreparedDrive { new, ready, is_new })
+            ready.begin()?;
+            Ok(PreparedDrive { new, ready, intended })
         })
     }
 }

@@ -5,7 +5,7 @@
 //! Everything is read before anything is written: arrays are planned level by level, bound on every lane from their plans, and
 //! activated only then.
 
-use crate::answers::open_each;
+use crate::answers::{ANSWERS_WITHIN, answer_within, not_in_time, open_each};
 use crate::block_devices::block_devices;
 use crate::candidate::candidate_of;
 use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
@@ -13,8 +13,9 @@ use crate::examine::{allocate, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
+use std::time::Duration;
 use stria_array::{MemberId, WritePolicy};
-use stria_drive::{Access, IoOptions, Ring, SyncDrive};
+use stria_drive::{Access, IoOptions, NotInTime, Ring, SyncDrive, within_each};
 use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
 use stria_tree::{Nested, PlannedMember, Provider, nest, plan_known, plan_new};
@@ -63,16 +64,20 @@ pub struct Found {
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
 
+/// The time in which a drive of an array that was not read in time answers one read, if it answers at all.
+const ONE_READ_WITHIN: Duration = Duration::from_secs(2);
+
 /// A hint for several arrays that may be unmarked spans.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, serve them with --nested";
 
 /// Finds the arrays on `paths`. Nothing is written, no drive is locked.
 ///
 /// # Errors
-/// A drive cannot be opened or is named twice. For an array that cannot start, its assembly has the reason.
+/// A drive cannot be opened, falls silent or is named twice. For an array that cannot start, its assembly has the reason.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default());
-    find_on(opened.into_iter().collect::<Result<_, _>>()?, options)
+    let (found, refused) = find_on(opened.into_iter().collect::<Result<_, _>>()?, options)?;
+    refused.into_iter().find(|error| error.silent_drive().is_some()).map_or(Ok(found), Err)
 }
 
 /// The same on all block devices of this machine. Returns also the errors of those that could not be read.
@@ -95,19 +100,21 @@ pub fn find_readable(paths: &[PathBuf], options: OpenOptions) -> Result<(Found, 
             Err(error) => refused.push(error),
         }
     }
-    Ok((find_on(drives, options)?, refused))
+    let (found, late) = find_on(drives, options)?;
+    refused.extend(late.into_iter().filter(|error| error.silent_drive().is_some()));
+    Ok((found, refused))
 }
 
-fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<Found, HostError> {
-    let ring = Ring::new()?;
+/// Returns also why arrays could not be made ready or read; their assemblies say it too.
+fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<(Found, Vec<HostError>), HostError> {
     let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
-    let Nested { arrays, assemblies, strangers } = plan(drives, &ring, options)?;
+    let Nested { arrays, assemblies, strangers, refused } = plan(drives, options)?;
     let planned = |array: &ArrayPlan| PlannedArray {
         name: array.start.config.name.clone(),
         uuid: array.uuid,
         drives: array.drives().into_iter().map(|drive| drive.drive.info().path.clone()).collect(),
     };
-    Ok(Found { arrays: arrays.iter().map(planned).collect(), assemblies, strangers })
+    Ok((Found { arrays: arrays.iter().map(planned).collect(), assemblies, strangers }, refused))
 }
 
 /// Opens the one array that lies on `paths`, on this thread's ring.
@@ -133,7 +140,10 @@ pub(crate) fn open_on_coordinator(
     options: OpenOptions,
     lanes_wanted: usize,
 ) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
-    let (plan, mut warnings) = look_and_mark(paths, ring, options)?;
+    let (plan, mut warnings) = look_and_mark(paths, options)?;
+    if !options.read_only {
+        plan.drives().into_iter().try_for_each(ReadyDrive::begin)?;
+    }
     let count = lanes_wanted.min(plan.lanes_max());
     let plan = plan.on_lanes(count);
     let (array, told) = HostedArray::bind(&plan, ring, 0);
@@ -163,23 +173,26 @@ fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
     told
 }
 
-fn look_and_mark(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
-    let (plan, warnings) = look(paths, ring, options)?;
+fn look_and_mark(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
+    let (plan, warnings) = look(paths, options)?;
     if options.read_only || !crate::marks::is_ours_without_marks(&plan) {
         return Ok((plan, warnings));
     }
     // The drives were only read so far. They are read again once the marks are written.
     let told = crate::marks::write(&plan)?;
     drop(plan);
-    let (plan, mut warnings) = look(paths, ring, options)?;
+    let (plan, mut warnings) = look(paths, options)?;
     warnings.push(told);
     Ok((plan, warnings))
 }
 
-fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
+fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
     let drives = open_each(paths, access, options.io).into_iter().collect::<Result<_, _>>()?;
-    let Nested { mut arrays, assemblies, strangers } = plan(drives, ring, options)?;
+    let Nested { mut arrays, assemblies, strangers, refused } = plan(drives, options)?;
+    if let Some(error) = refused.into_iter().next() {
+        return Err(error);
+    }
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
             // A drive without an array may be a member whose superblock is damaged.
@@ -224,17 +237,16 @@ fn lacks_checksums(plan: &ArrayPlan) -> Vec<String> {
 }
 
 /// Drives of this machine.
-struct Opener<'a> {
-    ring: &'a Ring,
+struct Opener {
     forget_checksums: bool,
 }
 
-fn plan(drives: Vec<(SyncDrive, Candidate)>, ring: &Ring, options: OpenOptions) -> Result<Nested<ReadyDrive>, HostError> {
+fn plan(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<Nested<ReadyDrive, HostError>, HostError> {
     refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
     if options.io.poll && !drives.iter().any(|(drive, _)| drive.info().io_poll) {
         return Err(HostError::Refused(NO_POLLING.into()));
     }
-    let mut opener = Opener { ring, forget_checksums: options.forget_checksums };
+    let mut opener = Opener { forget_checksums: options.forget_checksums };
     let drives = drives.into_iter().map(|(drive, candidate)| (candidate, drive)).collect();
     nest(&mut opener, drives, options.force, options.nested)
 }
@@ -254,14 +266,16 @@ fn open_one(
     ring: &Ring,
     plan: impl FnOnce(&mut Opener, Vec<(Candidate, SyncDrive)>) -> Result<ArrayPlan, HostError>,
 ) -> Result<HostedArray, HostError> {
-    let mut opener = Opener { ring, forget_checksums: false };
+    let mut opener = Opener { forget_checksums: false };
     let drives = drives.into_iter().map(|drive| (candidate_of(&drive), drive)).collect();
-    let (array, _) = HostedArray::bind(&plan(&mut opener, drives)?, ring, 0);
+    let plan = plan(&mut opener, drives)?;
+    plan.drives().into_iter().try_for_each(ReadyDrive::begin)?;
+    let (array, _) = HostedArray::bind(&plan, ring, 0);
     array.activate();
     Ok(array)
 }
 
-impl Provider for Opener<'_> {
+impl Provider for Opener {
     type Drive = SyncDrive;
     type Ready = ReadyDrive;
     type Error = HostError;
@@ -271,9 +285,41 @@ impl Provider for Opener<'_> {
     }
 
     fn read(&mut self, array: &ArrayPlan, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, HostError> {
-        let candidate = HostedArray::bind(array, self.ring, 0).0.candidate(upper_uuid);
-        // The array is bound again once everything is known; until then its drives are idle.
-        self.ring.drain();
-        Ok(candidate)
+        let (plan, upper_uuid) = (array.clone(), upper_uuid.copied());
+        let read = answer_within(ANSWERS_WITHIN, move |answer| {
+            let ring = match Ring::new() {
+                Ok(ring) => ring,
+                Err(error) => return answer(Err(HostError::from(error))),
+            };
+            let mut array = HostedArray::bind_to_read(plan, &ring);
+            answer(Ok(array.candidate(upper_uuid.as_ref())));
+            drop(array);
+            // The array is bound again once everything is known; until then its drives are idle.
+            ring.drain();
+        });
+        read.unwrap_or_else(|error| {
+            let silent = silent_drive(array).unwrap_or_else(|| array.drives()[0].drive.info().path.clone());
+            let name = &array.start.config.name;
+            Err(not_in_time(&silent, &format!("to let array \"{name}\" be read"), &error))
+        })
     }
+
+    fn refusal(error: &HostError) -> Option<String> {
+        Some(error.to_string())
+    }
+}
+
+/// A drive of an array that does not answer a read.
+fn silent_drive(array: &ArrayPlan) -> Option<PathBuf> {
+    let drives: Vec<SyncDrive> = array.drives().into_iter().map(|ready| ready.drive.clone()).collect();
+    let read = |drive: SyncDrive| {
+        move || {
+            let mut block = [0; 4096];
+            // An error is an answer.
+            let _ = drive.read_at(0, &mut block);
+        }
+    };
+    let answers = within_each(ONE_READ_WITHIN, drives.clone(), read);
+    let silent = answers.iter().position(|answer| matches!(answer, Err(NotInTime::Late)))?;
+    Some(drives[silent].info().path.clone())
 }

@@ -60,12 +60,23 @@ pub struct JoinRequest {
 pub struct Joining {
     /// The array, by index.
     pub array: usize,
+    /// What the drive is prepared for.
+    pub intended: Intended,
     /// `None`: a member that returns with its metadata.
     pub writes: Option<NewMetadata>,
     /// The member that it replaces.
     pub replaces: Option<MemberId>,
     /// A sentence about what happens.
     pub text: String,
+}
+
+/// What a drive was prepared for before it joins. The array may change meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intended {
+    /// The identity of the array of the tree whose metadata the drive has.
+    pub array: [u8; 16],
+    /// True if its metadata are new.
+    pub is_new: bool,
 }
 
 /// The metadata of a new spare.
@@ -205,7 +216,8 @@ impl<D: MemberDrive> Tree<D> {
             Ok(slot) if array.status().slots[slot].is_none() => {
                 let text =
                     format!("{drive} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name());
-                return Ok(Joining { array: index, writes: None, replaces: None, text });
+                let intended = Intended { array: array.uuid(), is_new: false };
+                return Ok(Joining { array: index, intended, writes: None, replaces: None, text });
             }
             Ok(slot) => format!("slot {slot} has another member"),
             Err(error) => error.to_string(),
@@ -237,7 +249,8 @@ impl<D: MemberDrive> Tree<D> {
         text: String,
     ) -> Result<Joining, JoinError> {
         let writes = Some(self.metadata_of_spare(index, &new.adopt)?);
-        Ok(Joining { array: index, writes, replaces, text })
+        let intended = Intended { array: self.array(index).uuid(), is_new: true };
+        Ok(Joining { array: index, intended, writes, replaces, text })
     }
 
     /// The metadata that make a drive a spare of an array of this tree. On the coordinator.
@@ -282,24 +295,25 @@ impl<D: MemberDrive> Tree<D> {
         })
     }
 
-    /// Offers a drive on the coordinator under `number`, and says by which command it joins. `is_new`: it was given new metadata, which
-    /// are durable. `bind` puts it on the lane. Waits for no drive.
+    /// Offers a drive on the coordinator under `number`, and says by which command it joins. `prepared`: what it was prepared for; new metadata
+    /// are durable on it. `bind` puts it on the lane. Waits for no drive.
     ///
     /// # Errors
     /// The drive may not join, or not as it was prepared to.
     pub fn offer_first(
         &mut self,
         new: &NewDrive<D::Identity>,
-        is_new: bool,
+        prepared: Intended,
         request: &JoinRequest,
         number: u64,
         bind: impl FnOnce() -> (Box<dyn BlockDevice>, D),
     ) -> Result<Joined, JoinError> {
-        let Joining { array, writes, replaces, text } = self.plan_join(new, request)?;
-        if writes.is_some() != is_new {
+        let Joining { array, intended, replaces, text, .. } = self.plan_join(new, request)?;
+        // Of two drives that are added at once, the second may be for another span by now than the one whose metadata it has.
+        if intended != prepared {
             return Err(refused(format!("{} did not join, as the array has changed meanwhile: add it again", new.adopt.name)));
         }
-        let newcomer = match is_new {
+        let newcomer = match intended.is_new {
             true => Newcomer::Spare(new.adopt.clone()),
             false => Newcomer::Former(Box::new(new.candidate.clone())),
         };

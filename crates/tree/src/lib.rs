@@ -21,7 +21,7 @@ mod plan;
 mod tree;
 
 pub use create::{ArrayCreation, Maker, NewTree, SpanIdentity, TreeCreation, span_name};
-pub use join::{JoinError, JoinRequest, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
+pub use join::{Intended, JoinError, JoinRequest, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
 pub use lanes::Lanes;
 pub use nest::{Nested, Provider, nest, plan_known, plan_new};
 pub use plan::{Binder, Plan, PlannedMember};

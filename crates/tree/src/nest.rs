@@ -36,16 +36,35 @@ pub trait Provider {
     /// # Errors
     /// Why it cannot be read at all; read errors are noted in the candidate.
     fn read(&mut self, array: &Plan<Self::Ready>, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, Self::Error>;
+
+    /// An error of one array in words: that array does not start, and the search goes on. `None`: the search ends.
+    fn refusal(error: &Self::Error) -> Option<String> {
+        let _ = error;
+        None
+    }
 }
 
-/// The arrays on some drives.
-pub struct Nested<R> {
+/// The arrays on some drives. `E`: why a provider could not make one ready, or read it.
+pub struct Nested<R, E> {
     /// Arrays that are not part of another.
     pub arrays: Vec<Plan<R>>,
     /// Every array that was found, spans before the arrays above them. One that cannot start says so.
     pub assemblies: Vec<Assembly>,
     /// Drives of no array.
     pub strangers: Vec<Stranger>,
+    /// The provider's errors that kept an array from starting. Its assembly has the same in words.
+    pub refused: Vec<E>,
+}
+
+impl<R, E> Nested<R, E> {
+    /// An array cannot be made ready, or not be read: the others are found all the same.
+    fn refuse<P: Provider<Error = E>>(&mut self, assembly: &mut Assembly, error: E) -> Result<(), E> {
+        let Some(reason) = P::refusal(&error) else { return Err(error) };
+        let kind = AssembleErrorKind::Unserved;
+        assembly.outcome = Err(AssembleError { array: assembly.name.clone(), kind, reason });
+        self.refused.push(error);
+        Ok(())
+    }
 }
 
 /// What a member consists of.
@@ -86,15 +105,15 @@ fn candidates<P: Provider>(sources: &Sources<P>) -> Vec<Candidate> {
 /// `unmarked_depth` levels deep.
 ///
 /// # Errors
-/// The provider's.
+/// Those of the provider that concern more than one array.
 pub fn nest<P: Provider>(
     provider: &mut P,
     drives: Vec<(Candidate, P::Drive)>,
     force: bool,
     unmarked_depth: u8,
-) -> Result<Nested<P::Ready>, P::Error> {
+) -> Result<Nested<P::Ready, P::Error>, P::Error> {
     let mut sources = sources_of::<P>(drives);
-    let mut found = Nested { arrays: Vec::new(), assemblies: Vec::new(), strangers: Vec::new() };
+    let mut found = Nested { arrays: Vec::new(), assemblies: Vec::new(), strangers: Vec::new(), refused: Vec::new() };
     let mut depth = 0u8;
     while !sources.is_empty() {
         // Members that were away come back only by `add`.
@@ -104,15 +123,25 @@ pub fn nest<P: Provider>(
         provider.begin_level(&mut assemblies);
         let mut next: Sources<P> = Vec::new();
         for assembly in &mut assemblies {
-            let Some(array) = plan(provider, assembly, &mut sources)? else { continue };
+            let array = match plan(provider, assembly, &mut sources) {
+                Ok(Some(array)) => array,
+                Ok(None) => continue,
+                Err(error) => {
+                    found.refuse::<P>(assembly, error)?;
+                    continue;
+                }
+            };
             let above = match assembly.freshest.span_of {
-                Some(upper_uuid) => Some(provider.read(&array, Some(&upper_uuid))?),
-                None if depth < unmarked_depth => Some(provider.read(&array, None)?).filter(|candidate| candidate.found.is_ok()),
-                None => None,
+                Some(upper_uuid) => provider.read(&array, Some(&upper_uuid)).map(Some),
+                None if depth < unmarked_depth => {
+                    provider.read(&array, None).map(|candidate| Some(candidate).filter(|candidate| candidate.found.is_ok()))
+                }
+                None => Ok(None),
             };
             match above {
-                None => found.arrays.push(array),
-                Some(candidate) => match &candidate.found {
+                Err(error) => found.refuse::<P>(assembly, error)?,
+                Ok(None) => found.arrays.push(array),
+                Ok(Some(candidate)) => match &candidate.found {
                     Ok(_) => next.push((candidate, Some(Source::Array(Box::new(array))))),
                     Err(error) => assembly.outcome = Err(without_upper(assembly, error)),
                 },

@@ -248,9 +248,9 @@ impl Node {
     /// # Errors
     /// The drive may not join.
     pub(crate) fn offer(&mut self, prepared: &Prepared, power: &Rc<Power>) -> Result<Joined, JoinError> {
-        let Prepared { new, is_new, request, ready } = prepared;
+        let Prepared { new, intended, request, ready } = prepared;
         let mut binder = OnLane::new(power);
-        let joined = self.lanes[0].offer_first(new, *is_new, request, OFFER, || binder.attach(ready))?;
+        let joined = self.lanes[0].offer_first(new, *intended, request, OFFER, || binder.attach(ready))?;
         for (lane, tree) in self.lanes.iter_mut().enumerate().skip(1) {
             let (device, drive) = binder.turn_to(lane).attach(ready);
             tree.offer(joined.array, joined.offer, device, drive);

@@ -13,7 +13,7 @@ use stria_block::{BlockDevice, Nanos};
 use stria_format::md::assemble::AssembleError;
 use stria_format::md::{Candidate, Superblock};
 use stria_integrity::{Header, IntegrityDevice};
-use stria_tree::{Binder, JoinRequest, MemberDrive, NewDrive, Plan};
+use stria_tree::{Binder, Intended, JoinRequest, MemberDrive, NewDrive, Plan};
 
 /// The reason why an array does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,8 +183,8 @@ impl Binder<Ready> for OnLane<'_> {
 /// A drive that is to join, with its metadata on it.
 pub struct Prepared {
     pub(crate) new: NewDrive<(usize, u32)>,
-    /// True if its metadata are new; otherwise it returns with its own.
-    pub is_new: bool,
+    /// Its metadata are new, or it returns with its own.
+    pub intended: Intended,
     pub(crate) request: JoinRequest,
     pub(crate) ready: Ready,
 }

@@ -350,7 +350,7 @@ pub fn prepare(
     let (new, request) = node.newcomer(leaf, newcomer(drives, drive), stale, replaces);
     let joining = node.coordinator().plan_join(&new, &request)?;
     assert_eq!(joining.array, node.index_of(leaf), "a drive joins the leaf that it was meant for");
-    let (is_new, mut candidate) = (joining.writes.is_some(), new.candidate.clone());
+    let (intended, mut candidate) = (joining.intended, new.candidate.clone());
     if let Some(metadata) = joining.writes {
         for (start_sector, data) in steps(drives, drive, metadata).iter().flatten() {
             drives[drive].borrow_mut().put(*start_sector, data);
@@ -358,5 +358,5 @@ pub fn prepare(
         candidate = candidate_of(drive, &drives[drive].borrow());
     }
     let ready = Ready::new(drive, &drives[drive], &candidate);
-    Ok(Prepared { new, is_new, request, ready })
+    Ok(Prepared { new, intended, request, ready })
 }

@@ -208,7 +208,7 @@ impl World<'_> {
         let joined = AllLanes(self).add(|lanes| {
             let prepared = tree::prepare(lanes.0.node(), leaf, &lanes.0.drives, drive, stale, None)
                 .map_err(|error| Ended::Refused(error.to_string()))?;
-            comes_back = !prepared.is_new;
+            comes_back = !prepared.intended.is_new;
             Ok(prepared)
         });
         self.meet(match (joined.done()?, comes_back) {
