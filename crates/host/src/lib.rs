@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod beneath;
 mod block_devices;
 mod candidate;
 mod checked;
@@ -25,6 +26,7 @@ mod report;
 mod rework;
 mod sync_io;
 
+pub use beneath::{beneath, holds_clients_data};
 pub use block_devices::block_devices;
 pub use choose::{awaited_slots, choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};

@@ -11,9 +11,10 @@ use std::time::Duration;
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::SECTOR_BYTES;
 use stria_drive::real_path_within;
+use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{SocketAccess, VhostUserServer};
-use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, OpenOptions, OpenedDrive, PlannedArray, short_name};
+use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, OpenOptions, OpenedDrive, PlannedArray, beneath, short_name};
 use stria_terminal::size;
 
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
@@ -150,8 +151,16 @@ fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiErr
     Ok(Some(LatencyTarget { percentile: (latency.percentile * 100.0).round() as u16, bound: bound_us.saturating_mul(1000) }))
 }
 
-/// Opens a drive. One that this array uses already cannot join it again.
+/// Opens a drive. One that this array uses already cannot join it again, nor can one that rests on the array's own block device.
 pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> {
+    let mut own = devices_of(&served.uuid);
+    own.extend(lock(&served.block).as_ref().map(UblkDevice::path));
+    if let Some(device) = beneath(path).into_iter().find(|device| own.contains(device)) {
+        let (path, device, name) = (path.display(), device.display(), &served.name);
+        return Err(HostError::Refused(format!(
+            "{path} rests on {device}, which is array \"{name}\" itself, so the array would wait for itself: add a drive that lies elsewhere"
+        )));
+    }
     OpenedDrive::open(path, served.options.io).map_err(|error| {
         let holds =
             |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));

@@ -1,0 +1,243 @@
+//! What a block device rests on: partitions on their disk, device-mapper and md on what the kernel lists as their `slaves`, loop devices on the
+//! file behind them and on the device of its file system.
+//!
+//! A device that rests on an export of an array holds what the clients of that array write. Such bytes decide nothing by themselves.
+
+use std::collections::BTreeMap;
+use std::fs::{Metadata, metadata, read_dir, read_to_string};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_drive::within;
+
+/// The time that a look at the file behind a loop device may take.
+const FILE_WITHIN: Duration = Duration::from_millis(500);
+
+/// The devices that the drive or file at `path` rests on, itself among them if it is a device.
+pub fn beneath(path: &Path) -> Vec<PathBuf> {
+    let found = Kernel::here().below_path(path);
+    found.into_keys().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
+}
+
+/// True if the block device of this name holds what clients of an array write: it is, or rests on, a device of NBD, of ublk or of Linux md.
+pub(crate) fn is_of_clients(name: &str) -> bool {
+    Kernel::here().is_of_clients(name)
+}
+
+/// The same of a path.
+pub fn holds_clients_data(path: &Path) -> bool {
+    let kernel = Kernel::here();
+    kernel.device_of(path).is_some_and(|name| kernel.is_of_clients(&name))
+}
+
+/// What the kernel tells of devices and mounts.
+struct Kernel<'a> {
+    sysfs: &'a Path,
+    mounts: String,
+    look: &'a dyn Fn(&Path) -> Option<Node>,
+}
+
+/// A file, or a device node.
+#[derive(Clone, Copy)]
+struct Node {
+    /// The device that it is; `None`: a file.
+    device: Option<u64>,
+    /// The device of its file system.
+    file_system: u64,
+}
+
+impl Node {
+    fn of(metadata: &Metadata) -> Self {
+        let device = metadata.file_type().is_block_device().then(|| metadata.rdev());
+        Self { device, file_system: metadata.dev() }
+    }
+}
+
+fn look(path: &Path) -> Option<Node> {
+    let asked = path.to_owned();
+    within(FILE_WITHIN, move || metadata(asked)).ok()?.ok().map(|metadata| Node::of(&metadata))
+}
+
+impl Kernel<'static> {
+    fn here() -> Self {
+        let mounts = read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Self { sysfs: Path::new("/sys"), mounts, look: &look }
+    }
+}
+
+impl Kernel<'_> {
+    /// A file system of this machine stands between its files and the device below: what lies in a file is for the machine to say. An export of
+    /// Stria counts all the same, since an array that had such a file as its member would wait for itself.
+    fn is_of_clients(&self, name: &str) -> bool {
+        let begins = |name: &str, kinds: &[&str]| kinds.iter().any(|kind| name.starts_with(kind));
+        let counts = |(name, by_file): (&String, &bool)| begins(name, &["nbd", "ublk"]) || !by_file && begins(name, &["md"]);
+        let mut found = BTreeMap::new();
+        self.descend(name.to_owned(), false, &mut found);
+        found.iter().any(counts)
+    }
+
+    fn below_path(&self, path: &Path) -> BTreeMap<String, bool> {
+        let mut found = BTreeMap::new();
+        match self.device_of(path) {
+            Some(name) => self.descend(name, false, &mut found),
+            None => self.file(path, &mut found),
+        }
+        found
+    }
+
+    /// Notes a device and those below it; with each, whether a file system lies between. Without one counts.
+    fn descend(&self, name: String, by_file: bool, found: &mut BTreeMap<String, bool>) {
+        if found.get(&name).is_some_and(|known| *known <= by_file) {
+            return;
+        }
+        let page = self.sysfs.join("class/block").join(&name);
+        found.insert(name, by_file);
+        if page.join("partition").exists()
+            && let Some(disk) = page.canonicalize().ok().and_then(|page| Some(page.parent()?.file_name()?.to_str()?.to_owned()))
+        {
+            self.descend(disk, by_file, found);
+        }
+        for below in read_dir(page.join("slaves")).into_iter().flatten().flatten() {
+            self.descend(below.file_name().to_string_lossy().into_owned(), by_file, found);
+        }
+        if let Ok(file) = read_to_string(page.join("loop/backing_file")) {
+            let file = Path::new(file.trim_end_matches('\n'));
+            match self.device_of(file) {
+                Some(device) => self.descend(device, by_file, found),
+                None => self.file(file, found),
+            }
+        }
+    }
+
+    /// Notes the device of a file's file system, and those below it.
+    fn file(&self, file: &Path, found: &mut BTreeMap<String, bool>) {
+        let by_number = (self.look)(file).and_then(|node| self.name_of(node.file_system));
+        // Btrfs and overlays have numbers of their own.
+        let mounted = || self.name_of((self.look)(&mount_source(file, &self.mounts)?)?.device?);
+        if let Some(device) = by_number.or_else(mounted) {
+            self.descend(device, true, found);
+        }
+    }
+
+    /// The kernel's name of the device at `path`, if it is one.
+    fn device_of(&self, path: &Path) -> Option<String> {
+        self.name_of((self.look)(path)?.device?)
+    }
+
+    fn name_of(&self, number: u64) -> Option<String> {
+        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        let page = self.sysfs.join("dev/block").join(number).canonicalize().ok()?;
+        Some(page.file_name()?.to_str()?.to_owned())
+    }
+}
+
+/// The device that is mounted where a file lies, from the text of `/proc/PID/mountinfo`.
+fn mount_source(file: &Path, mounts: &str) -> Option<PathBuf> {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = PathBuf::from(before.split(' ').nth(4)?.replace("\\040", " "));
+        let source = PathBuf::from(after.split(' ').nth(1)?);
+        (file.starts_with(&point) && source.is_absolute()).then_some((point, source))
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(point, _)| point.as_os_str().len()).map(|(_, source)| source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{create_dir_all, write};
+    use std::os::unix::fs::symlink;
+
+    /// Devices as sysfs has them. Each: name, minor number, the devices below, the file behind a loop device. `sdap1` is a partition of `sda`.
+    const DEVICES: [(&str, u32, &[&str], &str); 14] = [
+        ("sda", 0, &[], ""),
+        ("sdb", 1, &[], ""),
+        ("nbd0", 2, &[], ""),
+        ("ublkb0", 3, &[], ""),
+        ("md0", 4, &["sda", "sdb"], ""),
+        ("dm-0", 5, &["sda", "sdb"], ""),
+        ("dm-1", 6, &["nbd0"], ""),
+        ("dm-2", 7, &["dm-1", "sdb"], ""),
+        ("dm-3", 8, &["md0"], ""),
+        ("loop0", 9, &[], "/dev/ublkb0"),
+        ("loop1", 10, &[], "/on-nbd/image"),
+        ("loop2", 11, &[], "/on-md/image"),
+        ("loop3", 12, &[], "/on-btrfs/a/image"),
+        ("loop4", 13, &[], "/gone"),
+    ];
+
+    fn sysfs() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        let put = |name: &str, page: &Path, minor: u32| {
+            create_dir_all(page).expect("a folder");
+            symlink(page, root.join("class/block").join(name)).expect("a link");
+            symlink(page, root.join(format!("dev/block/7:{minor}"))).expect("a link");
+        };
+        ["class/block", "dev/block"].iter().for_each(|page| create_dir_all(root.join(page)).expect("a folder"));
+        for (name, minor, below, file) in DEVICES {
+            let page = root.join("devices").join(name);
+            put(name, &page, minor);
+            below.iter().for_each(|below| create_dir_all(page.join("slaves").join(below)).expect("a folder"));
+            if !file.is_empty() {
+                create_dir_all(page.join("loop")).expect("a folder");
+                write(page.join("loop/backing_file"), format!("{file}\n")).expect("a page");
+            }
+        }
+        for (disk, minor) in [("sda", 100), ("nbd0", 101)] {
+            let part = root.join("devices").join(disk).join(format!("{disk}p1"));
+            put(&format!("{disk}p1"), &part, minor);
+            write(part.join("partition"), "1\n").expect("a page");
+        }
+        folder
+    }
+
+    fn with_kernel<T>(ask: impl FnOnce(&Kernel<'_>) -> T) -> T {
+        let folder = sysfs();
+        let number = |minor: u32| rustix::fs::makedev(7, minor);
+        let look = |path: &Path| {
+            let device = DEVICES.iter().find(|known| Path::new("/dev").join(known.0) == path).map(|known| number(known.1));
+            let on = |minor: u32| Some(Node { device: None, file_system: number(minor) });
+            match path.to_str()? {
+                "/on-nbd/image" => on(6),
+                "/on-md/image" => on(4),
+                "/on-btrfs/a/image" => Some(Node { device: None, file_system: rustix::fs::makedev(0, 55) }),
+                "/gone" => None,
+                _ => Some(Node { device: Some(device?), file_system: 0 }),
+            }
+        };
+        let mounts = "30 1 0:20 / / rw - ext4 /dev/sda rw\n31 30 0:50 /a /on-btrfs rw shared:1 - btrfs /dev/ublkb0 rw\n".into();
+        ask(&Kernel { sysfs: folder.path(), mounts, look: &look })
+    }
+
+    /// A guest's superblock on a logical volume over an export was taken for that of an array of this machine, and its array was served.
+    #[test]
+    fn what_rests_on_an_export_or_on_linux_md_holds_clients_data() {
+        with_kernel(|kernel| {
+            let mut names: Vec<&str> = DEVICES.iter().map(|known| known.0).chain(["sdap1", "nbd0p1"]).collect();
+            names.retain(|name| kernel.is_of_clients(name));
+            let exports = ["nbd0", "ublkb0", "md0", "dm-1", "dm-2", "dm-3", "loop0", "loop1", "loop3", "nbd0p1"];
+            assert_eq!(names, exports, "a volume over plain disks, and a file on the machine's own md, are drives");
+        });
+    }
+
+    #[test]
+    fn what_a_drive_rests_on_is_followed_to_the_end() {
+        with_kernel(|kernel| {
+            let below = |path: &str| kernel.below_path(Path::new(path)).into_keys().collect::<Vec<_>>();
+            assert_eq!(below("/dev/dm-2"), ["dm-1", "dm-2", "nbd0", "sdb"]);
+            assert_eq!(below("/dev/loop2"), ["loop2", "md0", "sda", "sdb"]);
+            assert_eq!(below("/on-nbd/image"), ["dm-1", "nbd0"]);
+            assert_eq!(below("/dev/loop4"), ["loop4"]);
+            assert_eq!(below("/gone"), ["sda"], "the mount of its path says so");
+        });
+    }
+
+    /// The real kernel's pages are read as the invented ones.
+    #[test]
+    fn a_file_of_this_machine_rests_on_something_or_on_no_device() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(beneath(here).iter().all(|device| device.starts_with("/dev")));
+        assert!(!holds_clients_data(here), "it is no device");
+    }
+}
