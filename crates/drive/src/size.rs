@@ -25,8 +25,8 @@ use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
 
@@ -68,6 +68,8 @@ pub(crate) struct Size {
     releases_ended: AtomicU64,
     /// Why the drive is lost.
     lost: OnceLock<Box<str>>,
+    /// True if it is because it was cut short, and was not pulled; outlives the drive.
+    cut_short: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl Size {
             releases_begun: AtomicU64::new(0),
             releases_ended: AtomicU64::new(0),
             lost: OnceLock::new(),
+            cut_short: Arc::default(),
         }
     }
 
@@ -120,9 +123,24 @@ impl Size {
         self.lost.get().map(|why| IoError::new(ErrorKind::Gone, &**why))
     }
 
-    /// Marks the drive as lost: it ends before its recorded end.
-    pub(crate) fn lose(&self, why: String) {
+    /// Marks the drive as lost.
+    fn lose(&self, why: String) {
         self.lost.get_or_init(|| why.into());
+    }
+
+    /// Marks the drive as lost: it ends before its recorded end. A device that is pulled out has no size left, and loses no data. `own`: the open
+    /// drive.
+    pub(crate) fn lose_end(&self, own: &File, why: String) {
+        let is_pulled = self.file.is_none() && rustix::fs::seek(own, SeekFrom::End(0)).is_ok_and(|now| now == 0);
+        if !is_pulled && self.lost.get().is_none() {
+            self.cut_short.store(true, Ordering::SeqCst);
+        }
+        self.lose(why);
+    }
+
+    /// True from the moment on in which the drive is seen to have been cut short.
+    pub(crate) fn cut_short(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cut_short)
     }
 
     /// True if the size must be checked between requests: there is a file, and reads behind its end may succeed.
@@ -160,7 +178,8 @@ impl Size {
         if bytes < backing.bytes {
             let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
             let before = backing.bytes;
-            return self.lose(format!("member {name}: {whose} was cut short while in use, from {before} to {bytes} bytes"));
+            return self
+                .lose_end(own, format!("member {name}: {whose} was cut short while in use, from {before} to {bytes} bytes"));
         }
         if !backing.tells_space {
             return;
@@ -172,7 +191,7 @@ impl Size {
             && let Some(left) = is_still_lacking(file, least_space_bytes(before, bytes), space_bytes)
             && (before >= bytes || !reserves_for_copies(file, bytes))
         {
-            self.lose(format!(
+            self.lose_end(own, format!(
                 "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
             ));
         }
@@ -188,7 +207,7 @@ impl Size {
         if let Ok(now) = rustix::fs::seek(own, SeekFrom::End(0))
             && now < bytes
         {
-            self.lose(format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
+            self.lose_end(own, format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
         }
     }
 }
@@ -296,6 +315,7 @@ mod tests {
             releases_begun: AtomicU64::new(0),
             releases_ended: AtomicU64::new(0),
             lost: OnceLock::new(),
+            cut_short: Arc::default(),
         };
         size.look_at_device(&file, "/dev/sdb");
         assert!(size.lost().is_none());
@@ -303,6 +323,31 @@ mod tests {
         size.look_at_device(&file, "/dev/sdb");
         let lost = size.lost().expect("it is gone");
         assert!(lost.kind == ErrorKind::Gone && lost.context.contains("/dev/sdb is gone"), "{lost}");
+        assert!(!size.cut_short().load(Ordering::SeqCst));
+    }
+
+    /// A device that was pulled out was taken for cut short where its size went first, and never returned by the bitmap.
+    #[test]
+    fn a_device_without_a_size_was_pulled_and_a_smaller_one_was_cut_short() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (left, is_cut) in [(0, false), (2048, true)] {
+            let device = folder.path().join("device");
+            std::fs::write(&device, vec![0; left]).expect("a file");
+            let file = File::open(&device).expect("a file");
+            let size = Size {
+                file: None,
+                device_bytes: Some(4096),
+                entry: None,
+                releases_begun: AtomicU64::new(0),
+                releases_ended: AtomicU64::new(0),
+                lost: OnceLock::new(),
+                cut_short: Arc::default(),
+            };
+            let cut_short = size.cut_short();
+            size.look_at_device(&file, "/dev/sdb");
+            assert!(size.lost().is_some());
+            assert_eq!(cut_short.load(Ordering::SeqCst), is_cut, "{left} bytes");
+        }
     }
 
     /// An image on XFS that had been copied by reference was taken for cut short, because reserves of the file system went away when

@@ -16,6 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -169,6 +170,11 @@ impl SyncDrive {
         self.0.size.lost()
     }
 
+    /// True from the moment on in which the drive is seen to have been cut short; not if it was pulled. Does not keep the drive open.
+    pub fn cut_short(&self) -> Arc<AtomicBool> {
+        self.0.size.cut_short()
+    }
+
     /// Checks that the drive is still as large; waits for nothing.
     pub fn look_at_size(&self) -> Option<IoError> {
         self.0.size.look_at_device(self.file(), self.name());
@@ -275,7 +281,7 @@ impl SyncDrive {
         let what = what + ": it was cut short while in use";
         // The entire member is lost, not only these sectors: a write there would make the file longer, and the sectors before it
         // would read as zeros.
-        self.0.size.lose(what.clone());
+        self.0.size.lose_end(self.file(), what.clone());
         IoError::new(ErrorKind::Gone, what)
     }
 

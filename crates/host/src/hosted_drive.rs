@@ -1,6 +1,8 @@
 //! A drive below an array.
 
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity};
 use stria_integrity::IntegrityDevice;
 use stria_tree::MemberDrive;
@@ -38,7 +40,12 @@ impl MemberDrive for HostedDrive {
     }
 
     fn is_cut_short(&self) -> bool {
-        self.watch.look_at_size().is_some()
+        self.watch.look_at_size();
+        self.cut_short().load(Ordering::SeqCst)
+    }
+
+    fn cut_short(&self) -> Arc<AtomicBool> {
+        self.watch.drive().map_or_else(Arc::default, |drive| drive.cut_short())
     }
 
     /// Writes all checksums back. Those that cannot be written become unknown at the next start.

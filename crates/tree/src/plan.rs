@@ -127,6 +127,6 @@ impl<R> Plan<R> {
         let config = &self.start.config;
         let recorder = (lane == 0).then(|| self.start.recorder.clone());
         let device = ArrayDevice::on_lane(config, devices, recorder, unix_seconds_at_zero, &self.ports, lane);
-        Tree::new(config.name.clone(), self.uuid, config.geometry.clone(), device, members)
+        Tree::new(config.name.clone(), self.uuid, config.geometry.clone(), device, lane == 0, members)
     }
 }

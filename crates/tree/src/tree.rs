@@ -2,6 +2,8 @@
 
 use crate::ArrayCommand;
 use std::cell::RefMut;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stria_array::{ArrayDevice, ArrayStatus, CommandId, Engine, Event, Geometry, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_format::md::MdRecorder;
@@ -19,6 +21,9 @@ pub trait MemberDrive: Clone {
 
     /// True if the drive has become smaller since it was opened: the write-intent bitmap does not say what it lacks.
     fn is_cut_short(&self) -> bool;
+
+    /// True from the moment on in which that is noticed, for any thread.
+    fn cut_short(&self) -> Arc<AtomicBool>;
 
     /// Begins to write back what is kept of the drive elsewhere (its checksums), if that was not done before. True once it is done.
     fn close(&self) -> bool;
@@ -63,6 +68,7 @@ pub struct Tree<D: MemberDrive> {
     uuid: [u8; 16],
     geometry: Geometry,
     device: ArrayDevice<MdRecorder>,
+    is_coordinator: bool,
     members: Vec<Member<D>>,
     /// Drives that were removed after they had become smaller.
     cut_short: Vec<D::Identity>,
@@ -76,9 +82,19 @@ impl<D: MemberDrive> Tree<D> {
         uuid: [u8; 16],
         geometry: Geometry,
         device: ArrayDevice<MdRecorder>,
+        is_coordinator: bool,
         members: Vec<Member<D>>,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, cut_short: Vec::new(), joining: None }
+        let tree = Self { name, uuid, geometry, device, is_coordinator, members, cut_short: Vec::new(), joining: None };
+        (0..tree.members.len()).for_each(|index| tree.watch(MemberId(index)));
+        tree
+    }
+
+    /// The superblock update that drops a member must know whether its drive was cut short (R28).
+    fn watch(&self, member: MemberId) {
+        if let Some(drive) = self.members[member.0].drive().filter(|_| self.is_coordinator) {
+            self.recorder().watch(member, drive.cut_short());
+        }
     }
 
     /// `name` or `host:name`.
@@ -288,7 +304,10 @@ impl<D: MemberDrive> Tree<D> {
         let Some((index, drive)) = self.joining.take() else { return };
         let array = self.array_mut(index);
         match array.device.member_count() > array.members.len() {
-            true => array.members.push(Member::Drive(drive)),
+            true => {
+                array.members.push(Member::Drive(drive));
+                array.watch(MemberId(array.members.len() - 1));
+            }
             false => self.joining = Some((index, drive)),
         }
     }

@@ -14,6 +14,8 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stria_block::{
     BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
 };
@@ -146,7 +148,7 @@ pub struct Drive {
     /// The sector at which it ends, if it was cut short.
     end: Option<u64>,
     /// True if it was cut short while it was open: it fails every request until it is opened again.
-    is_lost: bool,
+    is_lost: Arc<AtomicBool>,
     /// The number of times that it was opened.
     openings: u32,
     /// The number of times that another drive took its place.
@@ -199,7 +201,7 @@ impl Drive {
             lies: false,
             bits_at: None,
             end: None,
-            is_lost: false,
+            is_lost: Arc::default(),
             openings: 0,
             renewals: 0,
         }
@@ -239,7 +241,18 @@ impl Drive {
 
     /// True if it was cut short since it was opened.
     pub fn is_cut(&self) -> bool {
-        self.is_lost
+        self.is_lost.load(Ordering::SeqCst)
+    }
+
+    /// The same, for the metadata of its array.
+    pub fn cut_short(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_lost)
+    }
+
+    /// The file is made as long again as it was. What it lost reads as zeros.
+    pub fn grow_back(&mut self) {
+        self.note(|| "is made long again".into());
+        self.end = None;
     }
 
     /// The drive is cut short, and loses the data behind `end`. Half of the writes in flight are still done.
@@ -247,7 +260,7 @@ impl Drive {
         let end = end.min(self.sectors());
         self.note(|| format!("is cut short to {end} sectors"));
         self.end = Some(end);
-        self.is_lost = true;
+        self.is_lost.store(true, Ordering::SeqCst);
         let behind = self.model.sectors - end;
         self.image.zero(end, behind);
         if let Some(durable) = &mut self.durable {
@@ -285,7 +298,7 @@ impl Drive {
         let is_free = self.queue.is_empty() || self.mutant == Some(Mutant::OpenedWhileHeld);
         assert!(is_free, "drive {} is opened while its last owner's requests are under way", self.number);
         self.openings += 1;
-        self.is_lost = false;
+        self.is_lost = Arc::default();
         self.limits.size_sectors = self.sectors();
     }
 
@@ -657,7 +670,7 @@ impl Drive {
                 }
                 None
             }
-            _ if self.is_lost => {
+            _ if self.is_cut() => {
                 let (before, drive) = (self.limits.size_sectors, self.number);
                 let what = format!("member drive{drive}: it was cut short while in use, from {before} to {end} sectors");
                 Some(IoError::new(ErrorKind::Gone, what))

@@ -8,6 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stria_array::MemberId;
 use stria_block::{BlockDevice, Nanos};
 use stria_format::md::assemble::AssembleError;
@@ -110,6 +112,10 @@ impl MemberDrive for Attached {
 
     fn is_cut_short(&self) -> bool {
         self.drive.borrow().is_cut()
+    }
+
+    fn cut_short(&self) -> Arc<AtomicBool> {
+        self.drive.borrow().cut_short()
     }
 
     fn close(&self) -> bool {

@@ -5,8 +5,8 @@
 //! does not change stay as they were read.
 //!
 //! `events_cleared` of the bitmap moves when the array becomes optimal, when a slot of an optimal array changes its member, and
-//! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R28). While a member
-//! is missing or rebuilding no bit is cleared (R3).
+//! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R28). So does the update that drops a
+//! member which was cut short: no bit names what it lost. While a member is missing or rebuilding no bit is cleared (R3).
 //!
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
@@ -26,6 +26,8 @@ use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, fe
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
 use stria_array::{
     ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, Recorder, Refusal, Synced,
@@ -145,6 +147,8 @@ pub struct MdRecorder {
     optimal: bool,
     /// The members of the slots when the array was last optimal.
     optimal_holders: Vec<MemberId>,
+    /// Of each member's drive: whether it was cut short while in use.
+    cut_short: BTreeMap<MemberId, Arc<AtomicBool>>,
     log: LogKeeping,
     /// The number of lanes.
     lanes: usize,
@@ -201,6 +205,7 @@ impl MdRecorder {
             spares: Vec::new(),
             optimal: false,
             optimal_holders,
+            cut_short: BTreeMap::new(),
             log,
             lanes: 1,
             checksums,
@@ -409,6 +414,11 @@ impl MdRecorder {
     /// The reason why it may only join as a new spare, in a sentence.
     pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
+    }
+
+    /// Sets what says that a member's drive was cut short. When such a member is dropped, no absent member returns by the bitmap any more (R28).
+    pub fn watch(&mut self, member: MemberId, cut_short: Arc<AtomicBool>) {
+        self.cut_short.insert(member, cut_short);
     }
 
     /// Takes back a member that was away, under a new handle, if [`MdRecorder::returnable`] says so. The engine rebuilds what
@@ -676,6 +686,13 @@ impl MdRecorder {
             _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
         };
         let utime = unix_seconds | self.micros(tag) << 40;
+        let mut forgets_absent = false;
+        for (member, _) in &state.failed {
+            if self.cut_short.get(member).is_some_and(|cut| cut.load(Ordering::SeqCst)) {
+                self.cut_short.remove(member);
+                forgets_absent = true;
+            }
+        }
         let common = &mut self.common;
         common.header.events += 1;
         common.header.utime = utime;
@@ -687,7 +704,7 @@ impl MdRecorder {
             bitmap.header.state &= !bitmap::state::WRITE_ERROR;
             // Stria writes nothing behind, and a crash of this run must not be taken for one that left such writes.
             bitmap.header.write_behind = 0;
-            if state.optimal && (!self.optimal || holders != self.optimal_holders) {
+            if forgets_absent || state.optimal && (!self.optimal || holders != self.optimal_holders) {
                 bitmap.header.events_cleared = common.header.events;
             }
         }

@@ -74,7 +74,13 @@ impl World<'_> {
         if there.is_empty() {
             return Ok(());
         }
-        self.let_in(there[which as usize % there.len()], (which >> 32) as usize)
+        let drive = there[which as usize % there.len()];
+        // A file that was cut short is long again, perhaps after a restart: it lacks data that no bit names.
+        if self.drives[drive].borrow().is_short() && which >> 20 & 3 == 3 {
+            self.drives[drive].borrow_mut().grow_back();
+            self.meet("cut short, and long again");
+        }
+        self.let_in(drive, (which >> 32) as usize)
     }
 
     /// Removes a member that is failed or a spare.
@@ -153,8 +159,10 @@ impl World<'_> {
             let mut back = self.drives[drive].borrow_mut();
             back.put_back();
             back.fail_writes(0);
-            if back.is_short() && which & 1 << 20 == 0 {
-                back.renew();
+            match (back.is_short(), which >> 20 & 3) {
+                (false, _) | (true, 1) => {}
+                (true, 3) => back.grow_back(),
+                (true, _) => back.renew(),
             }
             // It returns with its unreadable sectors.
             self.redundancy.suspect[drive] = back.grows_bad();
