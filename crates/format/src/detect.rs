@@ -182,6 +182,31 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     found
 }
 
+/// A mark of firmware RAID (IMSM, DDF, and what `firmware_raid` knows) from `start_sector` on, which is behind the data of a member of md: the drive
+/// may be a member of a volume on which that array lies. Marks in `own`, the member's own metadata, do not count: clients shape their bytes.
+pub(crate) fn firmware_raid_behind(
+    start_sector: u64,
+    drive_sectors: u64,
+    own: &[Range<u64>],
+    read: &mut Read,
+) -> Option<Signature> {
+    let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8);
+    let start = start_sector.next_multiple_of(8).max(tail_start);
+    let mut ends = Ends { drive_sectors, windows: Vec::new() };
+    let mut found = Vec::new();
+    if start < drive_sectors {
+        match read(start, drive_sectors - start) {
+            Ok(bytes) => ends.windows.push((start, bytes)),
+            Err(_) => in_pieces(&(start..drive_sectors), read, &mut ends, &mut Vec::new()),
+        }
+    }
+    raid_members(&ends, &mut found);
+    firmware_raid::members(&ends, &mut found);
+    let is_own =
+        |mark: &Signature| own.iter().any(|own| mark.start_sector < own.end && own.start < mark.start_sector + mark.sectors);
+    found.into_iter().find(|mark| mark.name.contains("RAID") && !is_own(mark))
+}
+
 /// Reads what it can of a range that cannot be read at once.
 fn in_pieces(range: &Range<u64>, read: &mut Read, ends: &mut Ends, found: &mut Vec<Signature>) {
     let mut bad: Vec<(Range<u64>, IoError)> = Vec::new();

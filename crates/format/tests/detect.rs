@@ -261,3 +261,34 @@ fn the_superblock_that_counts_is_always_erased() {
     let [first, last] = wipes_in_turn(&[], 4096, Some(8));
     assert_eq!((first, last), (Vec::new(), vec![(8, 8)]));
 }
+
+/// The raw drives of an Intel or DDF mirror were served as members of an md array that lies on the mirror, and Linux wrote to the mirror.
+#[test]
+fn an_array_on_a_volume_of_firmware_raid_is_not_served_from_the_raw_drives() {
+    let marks: [(&[u8], u64, &str); 2] =
+        [(b"Intel Raid ISM Cfg Sig. 1.3.00\0", 1024, "Intel RAID (IMSM) member"), (b"\xde\x11\xde\x11", 512, "DDF RAID member")];
+    for (mark, from_end, name) in marks {
+        let start = |drives: &[MemoryDrive], force: bool| {
+            let (mut assemblies, _) = assemble(&candidates(drives), &Options { force, ..Options::default() });
+            assert_eq!(assemblies.len(), 1);
+            assemblies.remove(0).outcome.map(drop).map_err(|error| error.to_string())
+        };
+        let put = |drive: &mut MemoryDrive| {
+            let (sector, mut bytes) = (drive.size_sectors - from_end / 512, [0; 512]);
+            bytes[..mark.len()].copy_from_slice(mark);
+            drive.write(sector, &bytes);
+        };
+        // Within the data the clients of the array have written it.
+        let mut drives = created(Level::Raid1, 2, 0);
+        let data = drives[0].candidate().found.expect("a member").superblock.data();
+        drives.iter_mut().for_each(|drive| drive.size_sectors = data.end.get());
+        drives.iter_mut().for_each(put);
+        assert_eq!(start(&drives, false), Ok(()), "{name} within the data");
+        drives.iter_mut().for_each(|drive| drive.size_sectors += 8192);
+        assert_eq!(start(&drives, false), Ok(()), "nothing lies behind the data");
+        put(&mut drives[1]);
+        let refused = start(&drives, false).expect_err("it lies on a volume");
+        assert!(refused.contains(&format!("drive1 carries {name}")) && refused.contains("behind its data"), "{refused}");
+        assert_eq!(start(&drives, true), Ok(()));
+    }
+}

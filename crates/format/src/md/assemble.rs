@@ -310,6 +310,9 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     sorter.refuse_rivals(&found);
     sorter.refuse_numbers(&found);
     sorter.refuse_histories(&found);
+    if !options.force {
+        sorter.refuse_firmware_raid(&found);
+    }
     assembly.outcome = sorter.start(&found, options);
     assembly.missing_slots = sorter.missing_slots();
     for found in found.iter().chain(&others) {
@@ -525,6 +528,18 @@ impl Sorter<'_> {
                 }
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason: reason(newer) });
             }
+        }
+    }
+
+    /// Members of a firmware's mirror show the superblock of an array that was made on the mirror. Written apart, its copies would differ.
+    fn refuse_firmware_raid(&mut self, found: &[Found]) {
+        let marked = found.iter().find_map(|one| Some((&one.candidate.name, one.member.firmware_raid.as_ref()?)));
+        if let Some((name, mark)) = marked {
+            self.conflict.get_or_insert(format!(
+                "{name} carries {mark} behind its data (sector {}), so the array may lie on that volume; serve the volume's own device \
+                 (`mdadm --assemble --scan`), or, if the mark is only left over, erase it with `wipefs` or start with --force",
+                mark.start_sector
+            ));
         }
     }
 

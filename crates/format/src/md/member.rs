@@ -46,6 +46,8 @@ pub struct Member {
     pub ppl: Option<FoundPpl>,
     /// Checksums of its data; `None`: it has none.
     pub checksums: Option<Checksums>,
+    /// A mark of firmware RAID behind its data.
+    pub firmware_raid: Option<Signature>,
 }
 
 impl Candidate {
@@ -144,7 +146,14 @@ impl Member {
         let log = space.and_then(|space| FoundLog::read(&superblock, &space, read));
         let ppl = PplLocation::of(&superblock).map(|location| FoundPpl::read(&location, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
-        Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums }
+        let mut own = vec![superblock.start_sector().get()..superblock.start_sector().get() + SUPERBLOCK_BYTES as u64 / 512];
+        if let (Some(location), Some(sectors)) = (BitmapLocation::of(&superblock, logical_block_bytes), bitmap_sectors) {
+            own.push(location.start_sector.get()..location.start_sector.get() + sectors.next_multiple_of(location.unit_sectors));
+        }
+        let region = checksums::region_of(&superblock);
+        own.extend(checksums.as_ref().map(|_| region.start_sector..region.end_sector()));
+        let firmware_raid = detect::firmware_raid_behind(superblock.data().end.get(), drive_sectors, &own, read);
+        Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums, firmware_raid }
     }
 
     fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<DriveSector>>, String> {
