@@ -106,8 +106,12 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
   };
 }
 
-/** The server's words with the short names of members: their paths stand above. */
-const named = (text: string, members: MemberView[]) => [...members].sort((a, b) => b.path.length - a.path.length).reduce((said, member) => said.replaceAll(member.path, label(member)), text);
+/** The server's words with the short names of members, whose paths stand above. A command between backticks stays as it is typed. */
+const named = (text: string, members: MemberView[]) => {
+  const longest_first = [...members].sort((a, b) => b.path.length - a.path.length);
+  const short = (part: string) => longest_first.reduce((said, member) => said.replaceAll(member.path, label(member)), part);
+  return text.split("`").map((part, index) => (index % 2 === 1 ? part : short(part))).join("`");
+};
 
 type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid: Key[] };
 /** `x` where the catalogue has `case_x` and `case_x_means`. */
