@@ -262,7 +262,7 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
           <Sign name="critical" class="plain" />
         </button>
       </header>
-      <Silence />
+      {(refusal.value || silent_since.value !== null) && <Silence />}
       {children}
     </dialog>
   );
