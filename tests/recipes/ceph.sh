@@ -24,10 +24,13 @@ wait_for() { # WORDS COMMAND…
     shift
     for _ in $(seq 480); do
         "$@" >/dev/null 2>&1 && return
+        for pid in "${pids[@]}"; do
+            kill -0 "$pid" 2>/dev/null || break 2
+        done
         sleep 0.5
     done
     echo "waited in vain for $words" >&2
-    tail -n 20 "$work"/*.log >&2
+    tail -n 20 "$work"/*.log "$work"/*.out >&2
     exit 1
 }
 
@@ -68,6 +71,8 @@ admin_socket = $work/\$name.asok
 log_file = $work/\$name.log
 mon_data = $work/mon
 osd_data = $work/osd
+# The monitor ends where less of the disk than this, in percent, is free.
+mon_data_avail_crit = 1
 # A busy machine is no reason to call the OSD dead.
 osd_op_thread_suicide_timeout = 600
 END
