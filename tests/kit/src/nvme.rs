@@ -114,44 +114,52 @@ pub fn run_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&st
     run_with(kernel, name, &[], programs, &beside(sockets), &[script.to_owned()])
 }
 
-/// A guest that runs beside its test.
+/// A guest that runs beside its test; ended when dropped, by `kill -9` of QEMU.
 pub struct Guest {
-    child: Child,
+    /// `None` once it has been waited for.
+    child: Option<Child>,
     folder: PathBuf,
 }
 
 /// Starts a script in a guest as `run_beside` does. When the guest reboots, the script runs again.
+///
+/// # Panics
+/// When it cannot be started.
 pub fn start_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&str], script: &str) -> Guest {
     let folder = folder(name);
     let options = [beside(sockets), vec!["--may-reboot".into()]].concat();
     let mut command = command(kernel, &folder, &[], programs, &options, script);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Guest { child: command.spawn().expect("nvme-guest starts"), folder }
+    Guest { child: Some(command.spawn().expect("nvme-guest starts")), folder }
 }
 
 impl Guest {
-    /// Ends QEMU by `kill -9`, whatever it does.
-    pub fn kill(mut self) {
-        // QEMU ends with nvme-guest, which tidies up.
-        let sent = Command::new("kill").arg(self.child.id().to_string()).status();
-        assert!(sent.is_ok_and(|status| status.success()), "kill is everywhere");
-        self.child.wait().expect("it is ours");
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-
     /// True when it has ended.
+    ///
+    /// # Panics
+    /// When the system does not tell.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("it is ours").is_some()
+        self.child.as_mut().is_none_or(|child| child.try_wait().expect("it is ours").is_some())
     }
 
     /// Waits for its end. Returns its standard output.
     ///
     /// # Panics
     /// When the script failed, with all it said.
-    pub fn ended(self) -> String {
-        let output = self.child.wait_with_output().expect("it is ours");
+    pub fn ended(mut self) -> String {
+        let child = self.child.take().expect("it was not waited for");
+        printed(&child.wait_with_output().expect("it is ours"))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // QEMU ends with nvme-guest, which tidies up.
+            let _ = Command::new("kill").arg(child.id().to_string()).status();
+            let _ = child.wait();
+        }
         let _ = fs::remove_dir_all(&self.folder);
-        printed(&output)
     }
 }
 
