@@ -31,6 +31,23 @@ impl Note {
         let name = if plain == self.name { plain } else { format!("{plain}-{}", &uuid[..8]) };
         fs::write(path, format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n"))
     }
+
+    /// Writes it. True if the device had another name before, so that udev has to look at it again.
+    pub fn renames(&self, path: &Path) -> io::Result<bool> {
+        let name = || Self::read(path).map(|note| note.name);
+        let before = name();
+        self.write(path)?;
+        Ok(before.is_some() && before != name())
+    }
+}
+
+/// Makes udev process a device and its partitions again. Without udev only the names are missing.
+pub(crate) fn announce(device: &str) {
+    let disk = Path::new("/sys/block").join(device);
+    let _ = fs::write(disk.join("uevent"), "change");
+    for part in fs::read_dir(&disk).into_iter().flatten().flatten().filter(|entry| entry.path().join("partition").exists()) {
+        let _ = fs::write(part.path().join("uevent"), "change");
+    }
 }
 
 /// The mark that a ublk device of this array carries in the kernel.

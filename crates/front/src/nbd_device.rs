@@ -19,7 +19,7 @@ mod netlink;
 pub use error::NbdDeviceError;
 
 use crate::Listener;
-use crate::device_note::Note;
+use crate::device_note::{self, Note};
 use crate::device_users::users;
 use crate::wire::transmission;
 use greet::{Offer, Refusal, negotiate};
@@ -160,11 +160,12 @@ impl NbdDevice {
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
-    /// Gives the device new connections in place of those that are lost. Working connections stay.
+    /// Gives the device new connections in place of those that are lost. Working connections stay. If the array has been renamed,
+    /// so is the device.
     ///
     /// # Errors
     /// The server cannot be reached, or has another export than before, or the kernel refuses.
-    pub fn reconnect(&mut self, target: &NbdTarget) -> Result<(), NbdDeviceError> {
+    pub fn reconnect(&mut self, array: &NbdArray, target: &NbdTarget) -> Result<(), NbdDeviceError> {
         let (sockets, offer) = connect(target, self.options.connections)?;
         if !is_as_before(self.index, &offer) {
             return Err(NbdDeviceError::Different(self.path()));
@@ -178,6 +179,12 @@ impl NbdDevice {
         driver.ask(command::RECONFIGURE, &order).map_err(|error| refused("connect", self.index, error))?;
         if std::mem::take(&mut self.requests_released) {
             self.set_look_after();
+        }
+        match write_note(&self.options.notes, self.index, array, self.options.connections) {
+            Ok(true) => announce(self.index),
+            Ok(false) => {}
+            // Its requests go on all the same.
+            Err(error) => log::warn!("{error}; {} keeps its names", self.path().display()),
         }
         Ok(())
     }
@@ -379,9 +386,8 @@ fn is_as_before(index: u32, offer: &Offer) -> bool {
         && number("ro") == Some((offer.flags & transmission::READ_ONLY != 0).into())
 }
 
-/// Makes udev process the device again. Without udev only the names are missing.
 fn announce(index: u32) {
-    let _ = fs::write(sysfs(index).join("uevent"), "change");
+    device_note::announce(&format!("nbd{index}"));
 }
 
 fn note_path(notes: &Path, index: u32) -> PathBuf {
@@ -408,11 +414,13 @@ fn take_note(notes: &Path, index: u32) -> Result<Option<File>, NbdDeviceError> {
 /// The key of a note that says how many connections a device has, which Linux does not say.
 const CONNECTIONS: &str = "STRIA_CONNECTIONS=";
 
-fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) -> Result<(), NbdDeviceError> {
+/// Writes the note of a device. True if it had another name before.
+fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) -> Result<bool, NbdDeviceError> {
     let path = note_path(notes, index);
     let write = || {
-        Note { uuid: array.uuid, name: array.name.clone() }.write(&path)?;
-        writeln!(File::options().append(true).open(&path)?, "{CONNECTIONS}{connections}")
+        let renames = Note { uuid: array.uuid, name: array.name.clone() }.renames(&path)?;
+        writeln!(File::options().append(true).open(&path)?, "{CONNECTIONS}{connections}")?;
+        Ok(renames)
     };
     write().map_err(|source| file_error(&path, source))
 }
@@ -429,7 +437,7 @@ fn noted(
     let path = note_path(notes, index);
     let before = fs::read(&path).unwrap_or_default();
     let written = write_note(notes, index, array, connections);
-    let connected = written.map(|()| connect());
+    let connected = written.map(|_| connect());
     if !matches!(connected, Ok(Ok(()))) {
         let _ = if before.is_empty() { fs::remove_file(&path) } else { fs::write(&path, before) };
     }

@@ -24,7 +24,7 @@ pub use queue::Copier;
 
 use crate::Export;
 use crate::apart::{self, Wake};
-use crate::device_note::{Note, mark};
+use crate::device_note::{Note, announce, mark};
 use crate::device_users::users;
 use driver::{
     COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, copier, delete, device_info, ids, open_queues, parameters,
@@ -122,9 +122,10 @@ impl UblkDevice {
         let (crew, device) = (Arc::<Crew>::default(), Arc::downgrade(&export.device));
         let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, copier: copier(&info), taken_over };
         // Without the note the device is still found by its mark.
-        if let Err(error) = (Note { uuid, name: export.name.clone() }).write(&this.note) {
+        let renames = (Note { uuid, name: export.name.clone() }).renames(&this.note).unwrap_or_else(|error| {
             log::warn!("{}: {error}; `stria ublk` will not list /dev/ublkb{}", this.note.display(), info.id);
-        }
+            false
+        });
         if let Err(error) = this.begin(export, &limits, &parameters, &info) {
             this.leave();
             if !taken_over {
@@ -132,6 +133,10 @@ impl UblkDevice {
                 let _ = fs::remove_file(&this.note);
             }
             return Err(error);
+        }
+        // A new device is announced by the kernel.
+        if taken_over && renames {
+            announce(&format!("ublkb{}", info.id));
         }
         // Not essential: without it the death of a server is noticed after 30 s at the latest.
         let _ = fs::write(format!("/sys/block/ublkb{}/queue/io_timeout", info.id), LOOK_AFTER_MS);

@@ -248,7 +248,8 @@ impl Watcher {
             None => found.or_else(|_| client::find(None, &self.uuid))?,
             Some(_) => found?,
         };
-        self.device.reconnect(&target(&view)?).map_err(failure)?;
+        let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };
+        self.device.reconnect(&array, &target(&view)?).map_err(failure)?;
         self.control = client;
         Ok(())
     }

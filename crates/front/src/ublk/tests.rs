@@ -40,6 +40,11 @@ fn a_note_names_the_array_of_a_device() {
         let note = Note::read(&note_path(&notes, 7)).expect("a note");
         assert_eq!((note.uuid, note.name.as_str()), (uuid, noted));
     }
+    // udev has to look again only if the name changes.
+    let renames = |name: &str| Note { uuid, name: name.into() }.renames(&note_path(&notes, 7)).expect("written");
+    assert!(renames("lake") && !renames("lake") && renames("tank"));
+    fs::remove_file(note_path(&notes, 7)).expect("it is there");
+    assert!(!renames("tank"), "a device without a note has no name to lose");
     for damaged in ["", "x", "STRIA_NAME=tank", "STRIA_UUID=zz\nSTRIA_NAME=tank", "STRIA_UUID=01\nSTRIA_NAME=tank"] {
         fs::write(note_path(&notes, 7), damaged).expect("written");
         assert!(Note::read(&note_path(&notes, 7)).is_none_or(|note| note.uuid != uuid), "{damaged:?}");

@@ -120,6 +120,8 @@ fn guests_half() {
     is_loaded(&place);
     killed = Instant::now();
     serve.kill();
+    // Two deaths in a row: the second server has what Linux repeats, and little time to serve it.
+    place.serve(&drives).kill();
     let serve = place.serve(&["tank"]);
     restarts.push(killed.elapsed());
     is_loaded(&place);
@@ -137,6 +139,21 @@ fn guests_half() {
     assert_eq!(place.ok(&["attach", "tank"]).trim(), DEVICE);
     load.stop();
     assert_eq!(watchers().len(), 1);
+
+    // The array is renamed while nobody serves it. The device has the new name when it is connected again.
+    serve.signal("-TERM");
+    serve.ended_well();
+    place.ok(&["rename", "tank", "lake"]);
+    let serve = place.serve(&drives);
+    is_named("/dev/stria/lake", DEVICE);
+    wait_until("the end of the old name", || !Path::new(LINK).is_symlink());
+    assert_eq!(place.status("lake")["attached"], serde_json::json!([DEVICE]));
+    place.run(&["detach", "lake"]).refused(4, &[DEVICE, "mounted", "--force"]);
+    serve.signal("-TERM");
+    serve.ended_well();
+    place.ok(&["rename", "lake", "tank"]);
+    let serve = place.serve(&drives);
+    is_named(LINK, DEVICE);
 
     // A watcher that is ended leaves a device that is in use, and `attach` watches it again.
     ok("kill", &watchers().iter().map(String::as_str).collect::<Vec<_>>());

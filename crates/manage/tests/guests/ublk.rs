@@ -98,6 +98,8 @@ fn guests_half() {
     let killed = Instant::now();
     serve.kill();
     is_served(&place, 3, "LEFT BEHIND");
+    // Two deaths in a row: the second server has the requests that the first one had, and little time to serve them.
+    serve_with(&["--ublk"]).kill();
     // The array is found by its name, although its own device does not answer.
     let serve = place.serve(&["tank", "--ublk", "--clients", "apart"]);
     assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())], "the same device");
@@ -120,7 +122,17 @@ fn guests_half() {
     let log = serve.ended_well();
     assert!(log.contains("/dev/ublkb3 is in use") && log.contains("it is left"), "{log}");
     place.run(&[&["serve"], &drives[..], &["--ublk=4"]].concat()).refused(1, &["/dev/ublkb3", "--ublk=3", "stria ublk remove 3"]);
+    // The device of an array that has been renamed meanwhile has the new name.
+    place.ok(&["rename", "tank", "lake"]);
     let serve = serve_with(&["--ublk"]);
+    is_named("/dev/stria/lake", DEVICE);
+    wait_until("the end of the old name", || !Path::new("/dev/stria/tank").is_symlink());
+    is_served(&place, 0, "/dev/ublkb3  lake");
+    serve.signal("-TERM");
+    serve.ended_well();
+    place.ok(&["rename", "lake", "tank"]);
+    let serve = serve_with(&["--ublk"]);
+    is_named("/dev/stria/tank", DEVICE);
     fio("again", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=1m", "--ioengine=sync", "--end_fsync=1"]).ends_well();
     ok("umount", &["/mnt/tank"]);
     let status = place.wait_for("tank", "the rebuild", |status| status["health"] == "optimal" && status["sweep"].is_null());
