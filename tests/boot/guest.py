@@ -264,6 +264,12 @@ class Guest:
             raise Failed(f"status {status} of:\n{script}\n--- output\n{output}")
         return output
 
+    def gone(self, *patterns):
+        """Fails if there is a file of one of these names."""
+        left = self.sh(f"shopt -s nullglob; for file in {' '.join(patterns)}; do if [ -e \"$file\" ] || [ -L \"$file\" ]; then echo \"$file\"; fi; done")
+        if left.strip():
+            raise Failed(f"still there:\n{left}")
+
     def until(self, what, script, timeout=PATIENCE_S):
         """Waits until a script succeeds. Returns its output."""
         end = time.monotonic() + timeout
