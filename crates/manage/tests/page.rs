@@ -2,9 +2,12 @@
 //! Method: npm and the tests of `page/`, which drive a real Chromium: on invented machines, and on this build's daemon with image
 //! files.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use support::may_skip;
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../page")
@@ -33,7 +36,7 @@ fn packages() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
         if command("npm", &["--version"]).output().is_err() {
-            println!("skipped: npm is missing; `scripts/setup test` installs it");
+            may_skip("npm is missing", "run: scripts/setup test");
             return false;
         }
         let (lock, done) = (page().join("package-lock.json"), page().join("node_modules/.stria-lock"));
