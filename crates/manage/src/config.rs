@@ -9,11 +9,12 @@ mod faults;
 mod routine;
 mod values;
 
-pub use api::{Api, ApiOptions, SystemAccounts};
+pub use api::{Api, ApiGroup, ApiOptions, SystemAccounts};
 pub use faults::Fault;
 pub use routine::{ReplacementConfig, RoutineConfig};
 pub use values::{Block, Patience, Uuid};
 
+use crate::directory::{LateGroup, group_or_late};
 use crate::monitor::{self, MonitorPlan};
 use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
@@ -26,6 +27,8 @@ use stria_drive::IoOptions;
 use stria_health::HealthConfig;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
+
+const NBD_GROUP: &str = "[nbd] group";
 
 /// The file, unless `--config` or `$STRIA_CONFIG` says otherwise.
 pub const PATH: &str = "/etc/stria/stria.toml";
@@ -370,7 +373,12 @@ impl Config {
 fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
     name.map(crate::directory::group)
         .transpose()
-        .map_err(|error| format!("{part}: {error}; without it only root may connect, until the daemon restarts"))
+        .map_err(|error| without_group(part, &error))
+}
+
+/// What follows from a group that is not there.
+fn without_group(part: &str, error: &str) -> String {
+    format!("{part}: {error}; until it is there only root may connect")
 }
 
 impl Nbd {
@@ -379,7 +387,13 @@ impl Nbd {
     /// # Errors
     /// When it cannot be found, with what follows.
     pub fn group(&self) -> Result<Option<u32>, String> {
-        group("[nbd] group", self.group.as_deref())
+        group(NBD_GROUP, self.group.as_deref())
+    }
+
+    /// The same for a start, which does not wait for it. `Err`: what follows, and the means to ask again.
+    pub fn group_or_late(&self) -> Result<Option<u32>, (String, LateGroup)> {
+        let found = self.group.as_deref().map(group_or_late).transpose();
+        found.map_err(|(error, late)| (without_group(NBD_GROUP, &error), late))
     }
 
     /// The options that `serve` takes, without the group.

@@ -8,6 +8,7 @@
 //! else is as in `serve`.
 
 mod api;
+mod groups;
 mod nbd;
 mod notify;
 
@@ -19,12 +20,13 @@ use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
 use crate::matter::{API, NBD};
 use crate::monitor::{Monitor, MonitorPlan};
-use crate::nbd::{LateTcp, NbdOptions};
+use crate::nbd::{LateTcp, NbdOptions, NbdStart};
 use crate::rest::{self, Rest, Tcp};
 use crate::routine::Routine;
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{cli, control, event_file, sockets, view};
+use groups::{LateGroups, NbdGroup};
 use nbd::NbdOverTcp;
 use notify::Supervisor;
 use serde_json::json;
@@ -70,12 +72,13 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         None => sockets::for_daemon()?,
     };
     sockets::check(&socket)?;
-    let NewService { service, event_file, ledger, late_nbd } = new_service(&config, &socket)?;
+    let NewService { service, event_file, ledger, late_nbd, nbd_group } = new_service(&config, &socket)?;
     let control = sockets::listen(&socket)?;
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
-    let api_options = config.api.options().map_err(Failure::Usage)?;
+    let (api_options, api_groups) = config.api.options_or_late().map_err(Failure::Usage)?;
+    let mut late_groups = LateGroups { nbd: nbd_group, api: api_groups, api_socket: socket.with_extension("api") };
     let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
@@ -121,7 +124,9 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         state,
         looks: Default::default(),
     };
-    let rest = rest::start(Rest::new(machine, &api_options), api, &api_options, &socket.with_extension("api"));
+    let rest = Rest::new(machine, &api_options);
+    let guard = Arc::clone(&rest.guard);
+    let rest = rest::start(rest, api, &api_options, &socket.with_extension("api"));
     if let Some(rest) = &rest {
         let _ = api_on_tcp.set(rest.tcp());
     }
@@ -131,6 +136,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let follow = move || {
         let mut mended = Vec::new();
         while let (Some(monitor), Some(service)) = (watched.0.upgrade(), watched.1.upgrade()) {
+            late_groups.follow(&service, &guard);
             follow_files(&monitor, &service, api_on_tcp.get(), &mut nbd_over_tcp, &mut mended);
             drop((monitor, service));
             std::thread::sleep(FILES_EVERY);
@@ -163,16 +169,20 @@ struct NewService {
     ledger: Arc<Ledger>,
     /// NBD over TCP, if it is not served although it should be.
     late_nbd: Option<LateTcp>,
+    /// The group of its unix sockets, if the machine does not know it yet.
+    nbd_group: Option<NbdGroup>,
 }
 
 /// A service without arrays, which stores its events and remembers arrays over restarts.
 fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
-    let (group, no_group) = match config.nbd.group() {
+    let (group, late) = match config.nbd.group_or_late() {
         Ok(group) => (group, None),
-        Err(error) => (None, Some(error)),
+        Err(late) => (None, Some(late)),
     };
     let options = NbdOptions { nbd_group: group, ..config.nbd.options()? };
-    let (server, late_nbd) = options.server_anyhow(&socket.with_extension("nbd"))?;
+    let NbdStart { server, late_tcp: late_nbd, sockets } = options.server_anyhow(&socket.with_extension("nbd"))?;
+    let (no_group, late) = late.unzip();
+    let nbd_group = late.map(|group| NbdGroup { group, sockets, mode: options.group_mode(), number: None });
     let service = Service::new(server);
     watchdog::start(&service);
     service.stay();
@@ -183,7 +193,7 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
-    Ok(NewService { service, event_file, ledger, late_nbd })
+    Ok(NewService { service, event_file, ledger, late_nbd, nbd_group })
 }
 
 /// A daemon that has begun, and obeys signals.

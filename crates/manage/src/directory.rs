@@ -1,6 +1,6 @@
 //! Questions to the machine's directory (the name service: files, LDAP …), which may not answer.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stria_drive::within;
@@ -9,6 +9,8 @@ use stria_drive::within;
 const GROUP_WITHIN: Duration = Duration::from_secs(5);
 /// So long after a question without an answer the next ones get [`BRIEFLY`] only: each may cost a thread, and several groups are asked for in turn.
 const HUNG_FOR: Duration = Duration::from_secs(60);
+/// The time that a start gives the directory: longer it goes on without the group.
+const START_WITHIN: Duration = Duration::from_secs(1);
 /// The time for an answer while the directory hangs. Groups in files are found meanwhile.
 const BRIEFLY: Duration = Duration::from_millis(200);
 
@@ -27,12 +29,18 @@ impl Directory {
     /// The answer; `None`: there is none in time.
     pub fn ask<T: Send + 'static>(&self, patience: Duration, question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let answer = within(if self.hangs() { patience.min(BRIEFLY) } else { patience }, question).ok();
-        let mut hung = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // An answer from a file says nothing about a server that hangs.
-        if answer.is_none() && hung.is_none_or(|since| since.elapsed() >= HUNG_FOR) {
-            *hung = Some(Instant::now());
+        if answer.is_none() {
+            self.note_hang();
         }
         answer
+    }
+
+    fn note_hang(&self) {
+        let mut hung = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if hung.is_none_or(|since| since.elapsed() >= HUNG_FOR) {
+            *hung = Some(Instant::now());
+        }
     }
 
     fn group(&self, text: &str, find: impl FnOnce(&str) -> Result<u32, String> + Send + 'static) -> Result<u32, String> {
@@ -87,6 +95,67 @@ fn begin(text: &str, patience: Duration, find: impl FnOnce(&str) -> Result<u32, 
     }
 }
 
+/// A group that was not found when it was asked for first. The machine may know it later: a directory on the network while it boots, or a package that
+/// makes the group.
+pub struct LateGroup {
+    name: String,
+    /// The answer that is still to come.
+    answer: Option<Receiver<Result<u32, String>>>,
+}
+
+/// The number of a group, which is waited for a second at most; or why it is not known yet, and the means to ask again.
+pub fn group_or_late(name: &str) -> Result<u32, (String, LateGroup)> {
+    let late = |answer| LateGroup { name: name.to_owned(), answer };
+    match begin_group(name, if DIRECTORY.hangs() { BRIEFLY } else { START_WITHIN }) {
+        GroupAnswer::Known(Ok(number)) => Ok(number),
+        GroupAnswer::Known(Err(error)) => Err((error, late(None))),
+        GroupAnswer::Late(answer) => {
+            DIRECTORY.note_hang();
+            let text = format!(
+                "the name service of this machine has not found group {name:?} yet: `getent group {name}` shows whether it answers; a group's number \
+                 needs no answer"
+            );
+            Err((text, late(Some(answer))))
+        }
+    }
+}
+
+impl LateGroup {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// True if the directory has not said that there is no such group.
+    pub fn is_open(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// The number, once the machine knows it. One question is asked at a time, as each may cost a thread.
+    pub fn poll(&mut self) -> Option<u32> {
+        self.poll_by(find)
+    }
+
+    fn poll_by(&mut self, find: impl FnOnce(&str) -> Result<u32, String> + Send + 'static) -> Option<u32> {
+        let found = match &self.answer {
+            Some(answer) => match answer.try_recv() {
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => None,
+                Ok(found) => found.ok(),
+            },
+            None => match begin(&self.name, BRIEFLY, find) {
+                GroupAnswer::Known(found) => found.ok(),
+                GroupAnswer::Late(answer) => {
+                    self.answer = Some(answer);
+                    return None;
+                }
+            },
+        };
+        self.answer = None;
+        found
+    }
+}
+
 /// A group that is given by its number. That is not looked up.
 fn number(text: &str) -> Option<Result<u32, String>> {
     match text.parse::<u32>() {
@@ -125,6 +194,24 @@ mod tests {
         }
         assert!(begin.elapsed() < GROUP_WITHIN + BRIEFLY * 12, "{:?}", begin.elapsed());
         assert!(directory.hangs() && directory.group("local", |_| Ok(9)) == Ok(9) && directory.group("8", hangs) == Ok(8));
+    }
+
+    #[test]
+    fn a_group_is_asked_for_again_until_it_is_there() {
+        let mut late = LateGroup { name: "people".into(), answer: None };
+        assert_eq!(late.poll_by(|_| Err("there is none".into())), None);
+        assert!(!late.is_open());
+        let slow = |_: &str| {
+            std::thread::sleep(BRIEFLY * 3);
+            Ok(7)
+        };
+        assert_eq!(late.poll_by(slow), None);
+        assert!(late.is_open());
+        let end = Instant::now() + Duration::from_secs(20);
+        while late.poll_by(|_| panic!("one question at a time")) != Some(7) {
+            assert!(late.is_open() && Instant::now() < end);
+            std::thread::sleep(BRIEFLY / 4);
+        }
     }
 
     #[test]

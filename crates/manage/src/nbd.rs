@@ -166,11 +166,11 @@ impl NbdOptions {
     }
 
     /// The same for a process that serves arrays all the same if it cannot serve TCP clients: because of certificate, key or authorities, without which
-    /// they would connect without encryption, or because another program has the port. Returns also what is left to be opened later.
+    /// they would connect without encryption, or because another program has the port.
     ///
     /// # Errors
     /// When it cannot listen on unix sockets.
-    pub fn server_anyhow(&self, own: &Path) -> Result<(ServerHandle, Option<LateTcp>), Failure> {
+    pub fn server_anyhow(&self, own: &Path) -> Result<NbdStart, Failure> {
         let (tcp, inherited): (Vec<Inherited>, Vec<Inherited>) =
             inherited()?.into_iter().partition(|socket| matches!(socket, Inherited::Tcp(_)));
         let address = |socket: &Inherited| match socket {
@@ -180,24 +180,32 @@ impl NbdOptions {
         self.check_insecure(tcp.iter().filter_map(address).collect::<Vec<_>>().iter())?;
         let has_others = !self.listen.is_empty() || !tcp.is_empty() || !inherited.is_empty();
         let unix: Vec<Listener> = if has_others { self.listeners(false) } else { vec![Listener::Unix(own.to_owned())] };
+        let path = |listener: &Listener| if let Listener::Unix(path) = listener { Some(path.clone()) } else { None };
+        let mut sockets: Vec<PathBuf> = unix.iter().filter_map(path).collect();
         let server = self.server_on(unix, inherited, None)?;
         let mut late = LateTcp { listeners: self.listeners(true), inherited: tcp, why: None };
         if late.listeners.is_empty() && late.inherited.is_empty() && self.tls_cert.is_none() {
-            return Ok((server, None));
+            return Ok(NbdStart { server, late_tcp: None, sockets });
         }
         late.open(self, |listeners, inherited, tls| server.add_listeners(listeners, inherited, tls));
         if late.why.is_some() && server.listeners().is_empty() {
             // Clients of this machine have a way at least.
             server.add_listeners(&[Listener::Unix(own.to_owned())], Vec::new(), None).map_err(Failure::failed)?;
+            sockets.push(own.to_owned());
         }
         let is_late = late.why.is_some();
-        Ok((server, is_late.then_some(late)))
+        Ok(NbdStart { server, late_tcp: is_late.then_some(late), sockets })
     }
 
     /// The addresses of the options: those on TCP, or unix sockets.
     fn listeners(&self, tcp: bool) -> Vec<Listener> {
         let is_tcp = |listener: &&Listen| matches!(listener.0, Listener::Tcp(_));
         self.listen.iter().filter(|listener| is_tcp(listener) == tcp).map(|listen| listen.0.clone()).collect()
+    }
+
+    /// The permissions of unix sockets that have a group.
+    pub fn group_mode(&self) -> u32 {
+        self.nbd_mode.unwrap_or(0o660)
     }
 
     fn server_on(
@@ -218,6 +226,15 @@ impl NbdOptions {
         self.check_insecure(server.listeners().iter())?;
         Ok(server)
     }
+}
+
+/// The server of a process that serves arrays whatever becomes of TCP.
+pub struct NbdStart {
+    pub server: ServerHandle,
+    /// What is left to be opened.
+    pub late_tcp: Option<LateTcp>,
+    /// The unix sockets that the server makes itself: those that systemd passes have systemd's permissions.
+    pub sockets: Vec<PathBuf>,
 }
 
 /// Addresses on TCP that could not be opened yet.

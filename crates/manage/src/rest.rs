@@ -31,5 +31,5 @@ pub mod types;
 
 pub use machine::Machine;
 pub use parts::Rest;
-pub use server::start;
+pub use server::{let_in, start};
 pub use tcp::Tcp;

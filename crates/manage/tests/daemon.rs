@@ -6,7 +6,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -417,6 +417,66 @@ fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
     assert!(orders.contains("ordered: reload of the configuration; done") && !orders.contains("/v1/"), "{orders}");
 }
 
+/// The answer of the API's unix socket to a member of this group who is in no other.
+fn asked_as(group: &str, socket: &str) -> String {
+    let user = ["--reuid", "65534", "--regid", group, "--clear-groups"];
+    let curl = ["curl", "-sS", "--unix-socket", socket, "http://localhost/api/v1"];
+    let asked = std::process::Command::new("setpriv").args(user).args(curl).output().expect("setpriv is part of util-linux");
+    String::from_utf8_lossy(&[asked.stdout, asked.stderr].concat()).into_owned()
+}
+
+/// A directory on the network comes later than the daemon, and a package makes its group when it is installed.
+#[test]
+fn sockets_get_groups_that_come_after_the_start() {
+    const TEST: &str = "sockets_get_groups_that_come_after_the_start";
+    if std::env::var_os("STRIA_GROUPS_INSIDE").is_none() {
+        if !std::process::Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+            return support::may_skip("there is no mount namespace to be had", "run as root");
+        }
+        let this = std::env::current_exe().expect("a path");
+        let mut again = std::process::Command::new("unshare");
+        again.args(["-m"]).arg(this).args(["--exact", TEST, "--nocapture"]).env("STRIA_GROUPS_INSIDE", "1");
+        assert!(again.status().expect("unshare was there").success(), "see above");
+        return;
+    }
+    let (place, ..) = machine();
+    // The machine's groups, to which only this namespace adds some.
+    let groups = place.path("group");
+    let known = fs::read_to_string("/etc/group").expect("a file");
+    fs::write(&groups, &known).expect("a file");
+    let bound = std::process::Command::new("mount").arg("--bind").arg(&groups).arg("/etc/group").status();
+    assert!(bound.is_ok_and(|status| status.success()), "it is root here");
+    let text = fs::read_to_string(place.config()).expect("a configuration");
+    let keys = "[nbd]\ngroup = \"late-users\"\n[api]\ngroup = \"late-operators\"\nadmin-group = \"late-admins\"\n";
+    fs::write(place.config(), format!("{text}\n{keys}")).expect("a file");
+    let begun = Instant::now();
+    let daemon = Daemon::start(&place);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let uri = daemon.uri(&place, "tank");
+    let nbd = uri.split_once("socket=").expect("a unix socket").1.to_owned();
+    let api = nbd.replace(".nbd", ".api");
+    let access = |socket: &str| fs::metadata(socket).map(|file| (file.gid(), file.mode() & 0o777)).expect("a socket");
+    assert_eq!((access(&nbd).1, access(&api).1), (0o700, 0o600), "root alone");
+    let wait = |wanted: [(u32, u32); 2]| {
+        let end = Instant::now() + support::PATIENCE;
+        while [access(&nbd), access(&api)] != wanted {
+            assert!(Instant::now() < end, "{:?} {:?}", access(&nbd), access(&api));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    fs::write(&groups, format!("{known}late-users:x:54321:\nlate-admins:x:54323:\n")).expect("a file");
+    wait([(54321, 0o660), (54323, 0o660)]);
+    fs::write(&groups, format!("{known}late-users:x:54321:\nlate-admins:x:54323:\nlate-operators:x:54322:\n")).expect("a file");
+    wait([(54321, 0o660), (54322, 0o660)]);
+    // Both reach the socket, with their roles. Others must be able to enter the folder, as they can enter /run/stria.
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).expect("its own folder");
+    assert!(asked_as("54322", &api).contains("\"role\":\"operate\""), "{}", asked_as("54322", &api));
+    assert!(asked_as("54323", &api).contains("\"role\":\"admin\""), "{}", asked_as("54323", &api));
+    daemon.signal("-TERM");
+    let log = daemon.ended_well();
+    assert!(log.contains("group \"late-users\" is there now"), "{log}");
+}
+
 /// Before, the socket belonged to `group` alone, so members of `admin-group` could not connect.
 #[test]
 fn both_groups_of_the_api_reach_its_socket() {
@@ -430,15 +490,9 @@ fn both_groups_of_the_api_reach_its_socket() {
     fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).expect("its own folder");
     let daemon = Daemon::start(&place);
     let socket = place.path("control.api").display().to_string();
-    let asked = |group: &str| {
-        let user = ["--reuid", "65534", "--regid", group, "--clear-groups"];
-        let curl = ["curl", "-sS", "--unix-socket", &socket, "http://localhost/api/v1"];
-        let asked = std::process::Command::new("setpriv").args(user).args(curl).output().expect("setpriv is part of util-linux");
-        String::from_utf8_lossy(&[asked.stdout, asked.stderr].concat()).into_owned()
-    };
-    assert!(asked("54322").contains("\"role\":\"operate\""), "{}", asked("54322"));
-    assert!(asked("54323").contains("\"role\":\"admin\""), "{}", asked("54323"));
-    assert!(!asked("54324").contains("role"), "{}", asked("54324"));
+    assert!(asked_as("54322", &socket).contains("\"role\":\"operate\""), "{}", asked_as("54322", &socket));
+    assert!(asked_as("54323", &socket).contains("\"role\":\"admin\""), "{}", asked_as("54323", &socket));
+    assert!(!asked_as("54324", &socket).contains("role"), "{}", asked_as("54324", &socket));
     daemon.signal("-TERM");
     daemon.ended_well();
 }

@@ -1,5 +1,6 @@
 //! `[api]` of the configuration.
 
+use crate::directory::{LateGroup, group_or_late};
 use rustls::ServerConfig;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -70,6 +71,26 @@ impl Default for Api {
     }
 }
 
+/// A group of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiGroup {
+    /// The one that operates if none is named.
+    Default,
+    /// The one that operates.
+    Operate,
+    /// The one that may do everything.
+    Admin,
+}
+
+impl ApiGroup {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Default | Self::Operate => "[api] group",
+            Self::Admin => "[api] admin-group",
+        }
+    }
+}
+
 /// `[api]`, checked.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
@@ -109,16 +130,37 @@ impl Api {
     /// The key that is invalid, and the remedy.
     pub fn options(&self) -> Result<ApiOptions, String> {
         let mut unknown = Vec::new();
-        let options = self.with_groups(|part, name| {
-            super::group(part, Some(name)).unwrap_or_else(|error| {
+        let options = self.with_groups(|of, name| {
+            super::group(of.key(), Some(name)).unwrap_or_else(|error| {
                 // The default group need not exist.
-                if !part.is_empty() {
+                if of != ApiGroup::Default {
                     unknown.push(error);
                 }
                 None
             })
         })?;
         Ok(ApiOptions { unknown, ..options })
+    }
+
+    /// The same for a start, which does not wait for groups. Returns also those that may be there later.
+    ///
+    /// # Errors
+    /// As [`Api::options`].
+    pub fn options_or_late(&self) -> Result<(ApiOptions, Vec<(ApiGroup, LateGroup)>), String> {
+        let (mut unknown, mut late_groups) = (Vec::new(), Vec::new());
+        let options = self.with_groups(|of, name| match group_or_late(name) {
+            Ok(group) => Some(group),
+            Err((error, late)) => {
+                if of != ApiGroup::Default {
+                    unknown.push(super::without_group(of.key(), &error));
+                }
+                if of != ApiGroup::Default || late.is_open() {
+                    late_groups.push((of, late));
+                }
+                None
+            }
+        })?;
+        Ok((ApiOptions { unknown, ..options }, late_groups))
     }
 
     /// Checks the keys against each other. No group is looked up, and none may enter.
@@ -129,7 +171,7 @@ impl Api {
         self.with_groups(|_, _| None)
     }
 
-    fn with_groups(&self, mut find: impl FnMut(&str, &str) -> Option<u32>) -> Result<ApiOptions, String> {
+    fn with_groups(&self, mut find: impl FnMut(ApiGroup, &str) -> Option<u32>) -> Result<ApiOptions, String> {
         let listen = self.listen.iter().map(|text| crate::monitor::address(text)).collect::<Result<Vec<_>, _>>()?;
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some(ServerTls { cert: cert.clone(), key: key.clone(), authorities: self.tls_ca.clone() }),
@@ -151,10 +193,10 @@ impl Api {
             return Err(format!("{} must begin with a slash, as the daemon runs anywhere", path.display()));
         }
         let group = match &self.group {
-            Some(name) => find("[api] group", name),
-            None => find("", GROUP),
+            Some(name) => find(ApiGroup::Operate, name),
+            None => find(ApiGroup::Default, GROUP),
         };
-        let admin_group = self.admin_group.as_deref().and_then(|name| find("[api] admin-group", name));
+        let admin_group = self.admin_group.as_deref().and_then(|name| find(ApiGroup::Admin, name));
         let accounts = self.system_accounts;
         if accounts != SystemAccounts::Off && cfg!(target_feature = "crt-static") {
             return Err(

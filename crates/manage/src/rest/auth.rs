@@ -14,7 +14,7 @@
 use super::types::{Role, Via, Who};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::clock::now_ms;
-use crate::config::{ApiOptions, SystemAccounts};
+use crate::config::{ApiGroup, ApiOptions, SystemAccounts};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use ring::digest::{Context, SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -177,10 +177,8 @@ pub struct TokenLine {
 pub struct Guard {
     /// The file of tokens.
     tokens: std::path::PathBuf,
-    /// The group that may operate.
-    group: Option<u32>,
-    /// The group that may do everything.
-    admin_group: Option<u32>,
+    /// The group that may operate, and the one that may do everything.
+    groups: Mutex<(Option<u32>, Option<u32>)>,
     /// The accounts that log in with their password.
     accounts: SystemAccounts,
     sessions: Mutex<HashMap<String, Session>>,
@@ -299,7 +297,17 @@ impl Guard {
     /// A guard with the file of tokens, groups and accounts of the configuration.
     pub fn new(options: &ApiOptions) -> Self {
         let ApiOptions { tokens, group, admin_group, accounts, .. } = options.clone();
-        Self { tokens, group, admin_group, accounts, sessions: Mutex::default(), wrong: Mutex::default() }
+        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, sessions: Mutex::default(), wrong: Mutex::default() }
+    }
+
+    /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that may do everything.
+    pub fn set_group(&self, of: ApiGroup, number: u32) -> (Option<u32>, Option<u32>) {
+        let mut groups = lock(&self.groups);
+        match of {
+            ApiGroup::Default | ApiGroup::Operate => groups.0 = Some(number),
+            ApiGroup::Admin => groups.1 = Some(number),
+        }
+        *groups
     }
 
     fn lines(&self) -> Vec<TokenLine> {
@@ -335,7 +343,7 @@ impl Guard {
             Peer::Unix { uid, gid, .. } => match self.role_of(*uid, *gid) {
                 Some(role) => Ok(caller(user_name(*uid), role, Via::Unix)),
                 None => {
-                    let group = self.group.and_then(|group| Group::from_gid(Gid::from_raw(group)).ok().flatten());
+                    let group = lock(&self.groups).0.and_then(|group| Group::from_gid(Gid::from_raw(group)).ok().flatten());
                     let remedy = group.map_or_else(
                         || "[api] group in stria.toml lets a group in".to_owned(),
                         |group| format!("members of the group {} may", group.name),
@@ -369,7 +377,8 @@ impl Guard {
         let mut groups = name.and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok()).unwrap_or_default();
         groups.push(Gid::from_raw(gid));
         let is_in = |group: Option<u32>| group.is_some_and(|group| groups.contains(&Gid::from_raw(group)));
-        match (is_in(self.admin_group), is_in(self.group)) {
+        let (group, admin_group) = *lock(&self.groups);
+        match (is_in(admin_group), is_in(group)) {
             (true, _) => Some(Role::Admin),
             (false, true) => Some(Role::Operate),
             (false, false) => None,

@@ -142,7 +142,10 @@ impl Refusals {
 }
 
 /// Lets the members of a second group connect to a unix socket, by an access control list (acl(5)).
-fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
+///
+/// # Errors
+/// When its file system has none.
+pub fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
     // linux/posix_acl_xattr.h: version 2, then entries in this order: a tag, permissions, and who is meant.
     const UNDEFINED: u32 = u32::MAX;
     const READ_WRITE: u16 = 6;
