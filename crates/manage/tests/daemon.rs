@@ -163,7 +163,7 @@ fn arrays_start_when_their_drives_are_here() {
     let stranger = place.path("stranger");
     fs::File::create(&stranger).and_then(|file| file.set_len(SIZE)).expect("a file");
     let stranger = stranger.display().to_string();
-    place.run(&["incremental", &stranger]).refused(1, &["no member"]);
+    place.run(&["incremental", &stranger]).refused(1, &["not a member"]);
 
     // A start does not wait for members that were lost while the array ran.
     place.ok(&["fail", "tank", &tank[2], "--force"]);
