@@ -325,6 +325,11 @@ impl Config {
         faults::of_file(text)
     }
 
+    /// What is valid, and may not do what is meant on this machine.
+    pub fn warnings(&self) -> Vec<String> {
+        faults::warnings(self, faults::has_unit())
+    }
+
     /// The watch over the daemon's arrays.
     ///
     /// # Errors

@@ -102,13 +102,15 @@ fn check(path: &Path, alone: bool, json: bool) -> Result<u8, Failure> {
     let (config, mut faults) = Config::check(path, alone)?;
     let tokens = config.as_ref().filter(|_| !alone).map(|config| read_tokens(&config.api.tokens));
     faults.extend(tokens.and_then(Result::err).map(|text| Fault { line: None, text }));
+    let warnings = config.as_ref().filter(|_| !alone).map(Config::warnings).unwrap_or_default();
     let shown = path.display();
+    warnings.iter().filter(|_| !json).for_each(|warning| tell(&format!("{shown}: warning: {warning}")));
     if !faults.is_empty() {
         for fault in faults.iter().filter(|_| !json) {
             tell(&format!("{shown}{}", fault.after_name()));
         }
         if json {
-            print_json(&json!({"config": path, "faults": faults}));
+            print_json(&json!({"config": path, "faults": faults, "warnings": warnings}));
         } else if faults.len() > 1 {
             tell(&format!("{shown} has {} faults", faults.len()));
         }
@@ -117,7 +119,8 @@ fn check(path: &Path, alone: bool, json: bool) -> Result<u8, Failure> {
     let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
     let count = config.map_or(0, |config| config.arrays.len());
     let belong = if count == 1 { "belongs" } else { "belong" };
-    say(json, || format!("{shown} {there}; {} {belong} to Stria", count_of(count)), || json!({"config": path, "arrays": count}));
+    let words = || format!("{shown} {there}; {} {belong} to Stria", count_of(count));
+    say(json, words, || json!({"config": path, "arrays": count, "warnings": warnings}));
     Ok(0)
 }
 

@@ -63,6 +63,23 @@ pub fn of_file(text: &str) -> (Option<Config>, Vec<Fault>) {
     (config, faults)
 }
 
+/// Files of the daemon's unit, as packages and people install it.
+const UNITS: [&str; 3] =
+    ["/etc/systemd/system/stria.service", "/usr/lib/systemd/system/stria.service", "/lib/systemd/system/stria.service"];
+
+/// True if systemd starts the daemon on this machine, within the bounds of its unit.
+pub fn has_unit() -> bool {
+    UNITS.iter().any(|path| Path::new(path).exists())
+}
+
+/// What is valid, and may not do what is meant. `has_unit`: systemd starts the daemon.
+pub fn warnings(config: &Config, has_unit: bool) -> Vec<String> {
+    let by_program = config.alarms.mail.as_ref().is_some_and(|mail| mail.smtp.is_none());
+    let text = "[alarms.mail]: `smtp` is missing, and stria.service keeps the program sendmail from writing a mail queue, so mails may never leave: \
+                name a mail server, such as smtp = \"smtp://localhost\" where one runs, and try it by `stria alarm test`";
+    if by_program && has_unit { vec![text.into()] } else { Vec::new() }
+}
+
 /// What can be read of a text.
 struct Readable {
     config: Option<Config>,
@@ -242,6 +259,7 @@ fn of_api(api: &Api) -> Vec<(&'static str, Api)> {
 fn of_alarms(alarms: &AlarmConfig) -> Vec<(&'static str, AlarmConfig)> {
     let other = || AlarmConfig { journal: JournalConfig::Off, ..AlarmConfig::default() };
     vec![
+        ("repeat", AlarmConfig { repeat: alarms.repeat, ..other() }),
         ("program", AlarmConfig { program: alarms.program.clone(), ..other() }),
         ("mail", AlarmConfig { mail: alarms.mail.clone(), ..other() }),
         ("webhook", AlarmConfig { webhook: alarms.webhook.clone(), ..other() }),

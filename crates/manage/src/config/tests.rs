@@ -239,3 +239,15 @@ fn a_new_configuration_begins_with_the_shipped_one() {
     let text = std::fs::read_to_string(&path).expect("a text");
     assert!(text.starts_with("# What `stria daemon` serves") && text.contains("# [nbd]\n"), "{text}");
 }
+
+/// Postfix's sendmail waits for ever where it may not write its queue, and no mail left.
+#[test]
+fn mail_by_sendmail_is_warned_of_where_a_unit_bounds_the_daemon() {
+    let warnings = |text: &str, has_unit| faults::warnings(&Config::parse(text).expect("valid"), has_unit);
+    let mail = "[alarms.mail]\nto = [\"a@b\"]\n";
+    assert!(warnings(mail, true)[0].contains("`smtp` is missing"));
+    assert!(warnings(mail, false).is_empty() && warnings("", true).is_empty());
+    assert!(warnings(&format!("{mail}smtp = \"smtp://localhost\"\n"), true).is_empty());
+    let faults = Config::parse("[daemon]\n\n[alarms]\nrepeat = \"2s\"\n");
+    assert!(faults.expect_err("too often").starts_with(":4: [alarms] repeat: 2s is too often"));
+}
