@@ -85,6 +85,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let monitor = Monitor::start(&service, watching);
     let (nbd, nbd_over_tcp) = NbdOverTcp::new(late_nbd, &config.nbd);
     nbd_over_tcp.fault().into_iter().for_each(|text| monitor.stand(NBD, text));
+    monitor.recall(&state);
     let routine = Routine::start(&service, &monitor, &ledger, &config);
     let followed = Arc::clone(&routine);
     let first_look_ends = move || {
@@ -93,9 +94,11 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     };
     let (api, api_on_tcp) = (config.api.clone(), Arc::<OnceLock<Arc<Tcp>>>::default());
     let reloaded_tcp = Arc::clone(&api_on_tcp);
+    let told_by = Arc::clone(&monitor);
     let reloaded = move |config: &Config| {
         followed.reload(config);
         nbd.set(config.nbd.clone());
+        told_by.set_alarms(config.alarms.clone());
         if let Some(tcp) = reloaded_tcp.get() {
             tcp.set(config.api.clone());
         }
@@ -151,6 +154,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     if let Some(rest) = rest {
         rest.finish(LAST_ANSWERS);
     }
+    monitor.finish();
     event_file.finish(&service);
     drop(sockets);
     for drive in held_by() {

@@ -971,6 +971,12 @@ impl Work {
         if config.api != self.config.api {
             notes.push("[api] applies when the daemon restarts, but for addresses over TCP that were not served yet".to_owned());
         }
+        if config.metrics != self.config.metrics {
+            notes.push("[metrics] applies when the daemon restarts".to_owned());
+        }
+        if config.daemon.state != self.config.daemon.state {
+            notes.push("[daemon] state applies when the daemon restarts".to_owned());
+        }
         // An array that is in the configuration again may still be served from before.
         let mut old = std::mem::take(&mut self.arrays);
         old.append(&mut self.released);

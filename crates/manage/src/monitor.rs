@@ -21,7 +21,9 @@ pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::event_file;
 use crate::matter::METRICS;
+use crate::mounts::awaited;
 use crate::service::Service;
 use axum::extract::State;
 use axum::http::header;
@@ -37,7 +39,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use stria_alarm::{Condition, Counts, Event, Heartbeat, JOURNAL, Message, Messenger, Outcome, Phase, Tracker};
+use stria_alarm::{AlarmConfig, Condition, Counts, Event, Heartbeat, JOURNAL, Message, Messenger, Outcome, Phase, Tracker};
 use stria_health::{DriveHealth, HealthConfig, SlowMember};
 use stria_terminal::Failure;
 use tokio::sync::watch;
@@ -75,7 +77,9 @@ pub struct HealthPage {
 /// The watch over one service.
 pub struct Monitor {
     service: Weak<Service>,
-    messenger: Messenger,
+    messenger: Mutex<Arc<Messenger>>,
+    /// The table of alarms that holds.
+    alarms: Mutex<AlarmConfig>,
     board: Board,
     health: Mutex<HealthConfig>,
     slow: Mutex<SlowWatch>,
@@ -86,6 +90,8 @@ pub struct Monitor {
     adopted: OnceLock<Adopted>,
     /// The drives of the machine, where they are known.
     drives: OnceLock<Drives>,
+    /// The folder with the events of earlier runs, until they are read.
+    recalled: Mutex<Option<PathBuf>>,
     /// So long may an array of the configuration be missing before that is reported.
     patience: Mutex<Duration>,
 }
@@ -99,28 +105,25 @@ impl Monitor {
         let monitor = Arc::new(Self {
             service: Arc::downgrade(service),
             tracker: Mutex::new(Tracker::new(plan.alarms.repeat)),
-            messenger: plan.messenger,
+            messenger: Mutex::new(Arc::new(plan.messenger)),
+            alarms: Mutex::new(plan.alarms),
             board: Board::default(),
             health: Mutex::new(plan.health),
             slow: Mutex::default(),
             faults: Mutex::default(),
             adopted: OnceLock::new(),
             drives: OnceLock::new(),
+            recalled: Mutex::default(),
             patience: Mutex::new(NOT_SERVED_FOR),
         });
-        let observer = Observer::new(&plan.alarms);
-        let heartbeat = plan.alarms.heartbeat.map(Heartbeat::new);
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let spawned = std::thread::Builder::new().name(name.into()).spawn(work);
             spawned.expect("a process that starts has room for a thread");
         };
-        let (alarms, health) = (Arc::clone(&monitor), Arc::clone(&monitor));
-        spawn("alarms", Box::new(move || alarms.watch(observer)));
+        let [alarms, health, heartbeat] = [(); 3].map(|()| Arc::clone(&monitor));
+        spawn("alarms", Box::new(move || alarms.watch()));
         spawn("health", Box::new(move || health.ask_drives()));
-        if let Some(heartbeat) = heartbeat {
-            let monitor = Arc::clone(&monitor);
-            spawn("heartbeat", Box::new(move || monitor.beat(heartbeat)));
-        }
+        spawn("heartbeat", Box::new(move || heartbeat.beat()));
         monitor
     }
 
@@ -169,6 +172,45 @@ impl Monitor {
     /// The thresholds.
     pub fn health(&self) -> HealthConfig {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn messenger(&self) -> Arc<Messenger> {
+        Arc::clone(&self.messenger.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn alarms(&self) -> AlarmConfig {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Follows another table of alarms. New channels are told of the causes that last, as there may have been none that works.
+    pub fn set_alarms(&self, alarms: AlarmConfig) {
+        if !alarms.has_channels_of(&self.alarms()) {
+            match Messenger::start(&alarms) {
+                Ok(new) => self.exchange(Arc::new(new)),
+                // The configuration was checked, so this is another reason than a fault in it.
+                Err(error) => return tracing::error!("{error}; alarms go on as they were configured before"),
+            }
+        }
+        self.lock().repeat_after(alarms.repeat);
+        *self.alarms.lock().unwrap_or_else(PoisonError::into_inner) = alarms;
+    }
+
+    fn exchange(&self, new: Arc<Messenger>) {
+        let lasting: Vec<Message> = self.lock().repetitions().collect();
+        lasting.iter().for_each(|message| new.send(message));
+        let old = std::mem::replace(&mut *self.messenger.lock().unwrap_or_else(PoisonError::into_inner), new);
+        // Its unsent messages may take some seconds. Without a thread for that they are sent nevertheless.
+        let _ = std::thread::Builder::new().name("old alarms".into()).spawn(move || drop(old));
+    }
+
+    /// Tells again of data that was lost shortly before this run, as the events in `folder` say.
+    pub fn recall(&self, folder: &Path) {
+        *self.recalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
+    }
+
+    /// Sends the messages that are not sent yet, for some seconds at most: the process ends.
+    pub fn finish(&self) {
+        self.messenger().finish();
     }
 
     /// Watches over the arrays of a configuration, too, also those that are not served.
@@ -265,7 +307,7 @@ impl Monitor {
 
     /// The channels by which people are told, whether they look or not.
     pub fn told_by(&self) -> Vec<&'static str> {
-        self.messenger.names().into_iter().filter(|name| *name != JOURNAL).collect()
+        self.messenger().names().into_iter().filter(|name| *name != JOURNAL).collect()
     }
 
     /// The causes that stand.
@@ -276,8 +318,8 @@ impl Monitor {
     }
 
     /// Looks at all arrays when something has happened, and now and then.
-    fn watch(&self, mut observer: Observer) {
-        let (mut sequence, mut due) = (0, Instant::now());
+    fn watch(&self) {
+        let (mut observer, mut sequence, mut due) = (Observer::new(&self.alarms()), 0, Instant::now());
         loop {
             std::thread::sleep(GLANCE_EVERY);
             let Some(service) = self.service.upgrade() else { return };
@@ -291,6 +333,14 @@ impl Monitor {
             let views = service.arrays();
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
             self.slow.lock().unwrap_or_else(PoisonError::into_inner).look(&views, &self.health());
+            observer.follow(&self.alarms());
+            // Its file system may be mounted later than this begins.
+            if let Some(folder) =
+                self.recalled.lock().unwrap_or_else(PoisonError::into_inner).take_if(|folder| awaited(folder).is_none())
+            {
+                // What cannot be read is told where it is asked for.
+                observer.remember(now, crate::clock::now_ms(), &event_file::stored(&folder).unwrap_or_default());
+            }
             let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             observer.look_for_missing(now, &self.missing(), patience, &mut seen);
@@ -314,13 +364,13 @@ impl Monitor {
                 Phase::Cleared => "alarm_over",
             };
             let (subject, Condition { event, text, .. }) = (message.subject(), &message.cause);
-            let channels = self.messenger.names().join(", ");
+            let channels = self.messenger().names().join(", ");
             let ways = if channels.is_empty() { "no channel is configured".into() } else { format!("by {channels}") };
             // The event that raised it has said what happened.
             let text = if event.has_event() { format!("{subject} ({ways})") } else { format!("{subject} ({ways}): {text}") };
             service.events().push(crate::view::plain_event(&message.cause.array, kind, text));
         }
-        self.messenger.send(&message);
+        self.messenger().send(&message);
     }
 
     /// Asks drives for their health, now and then.
@@ -328,6 +378,15 @@ impl Monitor {
         let (mut due, mut others_due, mut noted_at) = (Instant::now(), Instant::now(), Instant::now());
         loop {
             let Some(service) = self.service.upgrade() else { return };
+            if Instant::now() >= noted_at {
+                // A slot that was rebuilt lately must not be said to have had the drive before.
+                let (entries, views) = (self.board.entries(), service.arrays());
+                service.note_drives(&views, |path| place(&entries, path));
+                if self.board.forget_joined(&views) {
+                    due = Instant::now();
+                }
+                noted_at = Instant::now() + LOOK_EVERY;
+            }
             if Instant::now() >= due || self.board.is_expired() {
                 others_due = if self.board.is_expired() { Instant::now() } else { others_due };
                 let views = service.arrays();
@@ -339,22 +398,22 @@ impl Monitor {
                 // The first time comes before the first array.
                 due = Instant::now() + if views.is_empty() { LOOK_EVERY } else { board::EVERY };
             }
-            if Instant::now() >= noted_at {
-                // A slot that was rebuilt lately must not be said to have had the drive before.
-                let entries = self.board.entries();
-                service.note_drives(&service.arrays(), |path| place(&entries, path));
-                noted_at = Instant::now() + LOOK_EVERY;
-            }
             drop(service);
             std::thread::sleep(GLANCE_EVERY);
         }
     }
 
-    fn beat(&self, mut heartbeat: Heartbeat) {
-        let mut is_well = true;
+    /// Sends the heartbeat of the configuration.
+    fn beat(&self) {
+        let (mut heartbeat, mut is_well) = (None::<Heartbeat>, true);
         loop {
             std::thread::sleep(LOOK_EVERY);
             let Some(service) = self.service.upgrade() else { return };
+            let wanted = self.alarms().heartbeat;
+            if heartbeat.as_ref().map(Heartbeat::config) != wanted.as_ref() {
+                (heartbeat, is_well) = (wanted.map(Heartbeat::new), true);
+            }
+            let Some(heartbeat) = &mut heartbeat else { continue };
             let all_answer = service.arrays().iter().all(|view| view.silent_s.is_none()) && self.missing().is_empty();
             drop(service);
             if all_answer {
@@ -371,7 +430,7 @@ impl Monitor {
     }
 
     fn counts(&self) -> Counts {
-        Counts { standing: self.lock().standing().count(), channels: self.messenger.counts() }
+        Counts { standing: self.lock().standing().count(), channels: self.messenger().counts() }
     }
 
     /// The figures for Prometheus.
@@ -387,7 +446,8 @@ impl Monitor {
     /// # Errors
     /// When there is no channel.
     pub fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
-        if self.messenger.is_mute() {
+        let messenger = self.messenger();
+        if messenger.is_mute() {
             let words = "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
             return Err(ApiError::new(ApiErrorKind::Refused, words));
         }
@@ -395,7 +455,7 @@ impl Monitor {
         let arrays = service.about().arrays;
         let array = arrays.first().cloned().unwrap_or_else(|| NO_ARRAY.into());
         let text = "this is a test: alarms of this kind reach you".into();
-        Ok(self.messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
+        Ok(messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
     }
 }
 

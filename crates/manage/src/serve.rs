@@ -198,6 +198,7 @@ async fn run(
         }
     }
     let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    monitor.finish();
     // With them the sockets go, which would be left behind if a drive held the process up.
     drop(sockets);
     for drive in held_by() {

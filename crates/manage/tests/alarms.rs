@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
+use support::daemon::Daemon;
 use support::hanging::Hanging;
 use support::sink::Sink;
 use support::{PATIENCE, Place, Serve, may_skip};
@@ -299,6 +300,40 @@ fn every_channel_is_reached_and_one_that_is_not_is_named() {
     assert!(ran.stdout.lines().any(|line| line.starts_with("program") && line.contains("No such file")), "{ran:?}");
     place.ok(&["stop", "tank"]);
     serve.ended_well();
+}
+
+/// Only the start read the table, and the reload told success.
+#[test]
+fn a_reload_applies_the_table_of_alarms() {
+    let (place, sink, beat) = (Place::new(), Sink::http(), Sink::http());
+    let images = place.images(2, 16 << 20);
+    place.is_a_machine();
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.ok(&["adopt", &images[0], &images[1]]);
+    let adopted = std::fs::read_to_string(place.config()).expect("a configuration");
+    let set = |parts: &str| std::fs::write(place.config(), format!("{adopted}\n{parts}\n")).expect("a file");
+    set("[alarms]\nspares = { tank = 1 }");
+    let daemon = Daemon::start(&place);
+    let end = std::time::Instant::now() + PATIENCE;
+    while !place.ok(&["alarm"]).contains("SparesMissing") {
+        assert!(std::time::Instant::now() < end, "{}", place.ok(&["alarm"]));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    place.run(&["alarm", "test"]).refused(1, &["no channel"]);
+    // A new channel is told of what lasts, and the heartbeat begins.
+    let channel = format!("webhook = \"http://{}/\"\n[alarms.heartbeat]\nurl = \"http://{}/alive\"", sink.address, beat.address);
+    set(&format!("[alarms]\nspares = {{ tank = 1 }}\n{channel}\n[metrics]\nlisten = \"1\""));
+    let told = place.ok(&["reload"]);
+    assert!(told.contains("[metrics] applies when the daemon restarts") && !told.contains("[alarms]"), "{told}");
+    sink.wait_for_alarm("repeated SparesMissing -");
+    beat.wait_for("a sign of life", |all| all.iter().any(|line| line.starts_with("GET /alive")));
+    assert!(place.ok(&["alarm", "test"]).contains("webhook"));
+    set(&format!("[alarms]\n{channel}"));
+    place.ok(&["reload"]);
+    sink.wait_for_alarm("cleared SparesMissing -");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    assert_eq!(sink.alarms(), ["repeated SparesMissing -", "raised TestMessage -", "cleared SparesMissing -"]);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use crate::api::ArrayView;
 use crate::clock::now_s;
 use crate::view::all_members;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_drive::within_each;
 use stria_health::{DriveHealth, HealthConfig, Seat, read};
 
@@ -62,11 +62,27 @@ pub struct Board {
     known: Mutex<BTreeMap<PathBuf, DriveEntry>>,
     /// The drives that are in no array.
     others: Mutex<BTreeMap<PathBuf, DriveEntry>>,
+    /// The members at the last look, by path and serial number.
+    members: Mutex<BTreeSet<(PathBuf, Option<String>)>>,
     /// The answers were judged by other thresholds.
     expired: AtomicBool,
 }
 
 impl Board {
+    /// Forgets what was known of the paths of drives that have joined an array since the last look: it may be that of another drive. Returns true if
+    /// there are any.
+    pub fn forget_joined(&self, arrays: &[ArrayView]) -> bool {
+        let members = arrays.iter().flat_map(all_members).filter(|member| member.size_bytes.is_some() && member.role != "failed");
+        let members: BTreeSet<_> = members.map(|member| (PathBuf::from(&member.path), member.serial.clone())).collect();
+        let before = std::mem::replace(&mut *self.members.lock().unwrap_or_else(PoisonError::into_inner), members.clone());
+        let joined: Vec<&PathBuf> = members.difference(&before).map(|(path, _)| path).collect();
+        for path in &joined {
+            lock(&self.known).remove(*path);
+            lock(&self.others).remove(*path);
+        }
+        !joined.is_empty()
+    }
+
     /// Asks the drives of these arrays. Drives of other arrays are forgotten.
     pub fn refresh(&self, arrays: &[ArrayView], thresholds: &HealthConfig) {
         self.expired.store(false, Ordering::SeqCst);
@@ -147,11 +163,49 @@ fn paths(arrays: &[ArrayView], with_images: bool) -> Vec<PathBuf> {
     paths
 }
 
+/// The drives with an open question, and when it was asked. A further one to a drive that hangs would cost a thread, and wait behind the first.
+static ASKED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
+/// The pause between two looks whether another question has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// An open question to a drive; its end, however it comes, makes room for the next.
+struct Question(PathBuf);
+
+impl Question {
+    /// Waits for the end of another question. `None`: the drive has not answered that one in time.
+    fn new(path: &Path) -> Option<Self> {
+        loop {
+            let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+            match asked.get(path) {
+                Some(since) if since.elapsed() >= PATIENCE => return None,
+                Some(_) => {}
+                None => {
+                    asked.insert(path.to_owned(), Instant::now());
+                    return Some(Self(path.to_owned()));
+                }
+            }
+            drop(asked);
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        ASKED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
 /// Asks drives, all at once.
 pub fn ask(paths: Vec<PathBuf>, thresholds: &HealthConfig) -> Vec<DriveEntry> {
     let asked = within_each(PATIENCE, paths.clone(), |path: PathBuf| {
         let thresholds = thresholds.clone();
-        move || read(&path, &thresholds).map_err(|error| error.to_string())
+        move || {
+            let Some(_open) = Question::new(&path) else {
+                return Err(format!("{} has not answered the last question yet", path.display()));
+            };
+            read(&path, &thresholds).map_err(|error| error.to_string())
+        }
     });
     let entry = |(path, outcome): (PathBuf, Result<_, _>)| {
         let silent = |_| Err(format!("{} did not answer within {} s", path.display(), PATIENCE.as_secs()));
@@ -203,6 +257,61 @@ mod tests {
         assert_eq!(known(&board), [(path.clone(), read_at_s - 9)], "it answered nothing, so it is not asked again at once");
         board.refresh_others(vec![], &config);
         assert!(board.others().is_empty() && board.entries().is_empty());
+    }
+
+    /// Its questions cost a thread and a process each, every five minutes, and every thirty seconds while it tested itself.
+    #[test]
+    fn a_drive_that_has_not_answered_is_not_asked_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (drive, program) = (folder.path().join("drive"), folder.path().join("smartctl"));
+        std::fs::write(&drive, "").expect("a file");
+        stria_testkit::script(&program, "#!/bin/sh\necho '{\"smartctl\": {\"exit_status\": 0}}'\n");
+        let config = HealthConfig { smartctl: Some(program), ..HealthConfig::default() };
+        let asked = || ask(vec![drive.clone()], &config).pop().expect("an entry");
+        let open = Question::new(&drive).expect("the first");
+        // It was asked that long ago.
+        ASKED
+            .lock()
+            .expect("no panic")
+            .insert(drive.clone(), Instant::now().checked_sub(PATIENCE).expect("the machine has run for longer"));
+        let entry = asked();
+        assert!(entry.health.is_none() && entry.error.is_some_and(|error| error.contains("has not answered the last question")));
+        drop(open);
+        assert!(asked().health.is_some() && asked().health.is_some());
+        // One that is answered makes the next wait.
+        let open = Question::new(&drive).expect("none is open");
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(open);
+        });
+        assert!(asked().health.is_some());
+        later.join().expect("it ends");
+    }
+
+    #[test]
+    fn a_drive_that_joins_does_not_inherit_the_health_of_its_path() {
+        let board = Board::default();
+        let view = |members: serde_json::Value| -> ArrayView {
+            let view = serde_json::json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "1", "layout": "", "size_bytes": 1,
+                "health": "optimal", "state": "", "clean": true, "read_only": false, "paused": false, "members": members, "missing_slots": [],
+                "spans": [], "resync_pending": false, "in_flight": 0, "events": 1, "created_s": 0, "exports": [], "clients": []});
+            serde_json::from_value(view).expect("a view")
+        };
+        let member = |path: &str, role: &str, serial: &str| {
+            serde_json::json!({"path": path, "role": role, "serial": serial, "size_bytes": 1, "read_errors": 0, "hedged_reads": 0,
+                "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
+        };
+        let looks = |members: serde_json::Value| {
+            let joined = board.forget_joined(&[view(members)]);
+            (joined, board.entries().len())
+        };
+        assert_eq!(looks(serde_json::json!([member("/dev/sda", "in sync", "S1")])), (true, 0));
+        lock(&board.known).insert("/dev/sda".into(), entry(Some("S1"), None));
+        assert_eq!(looks(serde_json::json!([member("/dev/sda", "in sync", "S1")])), (false, 1));
+        assert_eq!(looks(serde_json::json!([member("/dev/sda", "failed", "S1")])), (false, 1), "its fault is shown on");
+        assert_eq!(looks(serde_json::json!([member("/dev/sda", "spare", "S2")])), (true, 0));
+        lock(&board.known).insert("/dev/sda".into(), entry(Some("S2"), None));
+        assert_eq!(looks(serde_json::json!([member("/dev/sda", "in sync", "S3")])), (true, 0), "between two looks");
     }
 
     /// As a path that is gone.

@@ -101,6 +101,7 @@ struct Known {
     roles: BTreeMap<String, String>,
     /// The progress of a sweep that was reported last, in per cent, by span and kind.
     progress: BTreeMap<(String, String), u8>,
+    /// Data was lost: the end of the alarm, and its words.
     unreadable: Option<(Instant, String)>,
     /// The members that do not answer, each with the cause by which it is told.
     silent: BTreeMap<String, Cause>,
@@ -113,6 +114,16 @@ pub struct Observer {
     arrays: BTreeMap<String, Known>,
     /// The arrays of the configuration that are not served, by UUID.
     not_served: BTreeMap<String, Missing>,
+    /// Data that was lost before this run.
+    past: Vec<Past>,
+}
+
+/// Data of an array or span was lost before this run.
+struct Past {
+    array: String,
+    text: String,
+    /// The end of its alarm.
+    until: Instant,
 }
 
 /// The memory of an array that is not served.
@@ -131,7 +142,28 @@ impl Observer {
             rebuild_step: config.rebuild_step,
             arrays: BTreeMap::new(),
             not_served: BTreeMap::new(),
+            past: Vec::new(),
         }
+    }
+
+    /// Takes events from before this run. Data that was lost lately is told again, as all causes are that last.
+    pub fn remember(&mut self, now: Instant, now_ms: u64, past: &[EventView]) {
+        // The clock may be behind at boot.
+        let latest_ms = past.iter().map(|event| event.time_ms).max().unwrap_or(0).max(now_ms);
+        let lost = past.iter().filter(|event| event.kind == "unreadable").filter_map(|event| {
+            let age = Duration::from_millis(latest_ms - event.time_ms);
+            (age < UNREADABLE_LASTS).then(|| Past {
+                array: event.array.clone(),
+                text: event.text.clone(),
+                until: now + (UNREADABLE_LASTS - age),
+            })
+        });
+        self.past = lost.collect();
+    }
+
+    /// Follows this configuration from now on.
+    pub fn follow(&mut self, config: &AlarmConfig) {
+        (self.spares, self.rebuild_step) = (config.spares.clone(), config.rebuild_step);
     }
 
     /// Takes the views of all arrays, the events since the last look, and what is known of drives. `slow`: the slow members of an array.
@@ -215,9 +247,12 @@ impl Observer {
         let spans = tree(view);
         let is_of = |event: &&EventView| event.kind == "unreadable" && spans.iter().any(|span| span.name == event.array);
         if let Some(event) = events.iter().rfind(is_of) {
-            known.unreadable = Some((now, event.text.clone()));
+            known.unreadable = Some((now + UNREADABLE_LASTS, event.text.clone()));
         }
-        known.unreadable.take_if(|(since, _)| now.duration_since(*since) >= UNREADABLE_LASTS);
+        if let Some(past) = self.past.extract_if(.., |past| spans.iter().any(|span| span.name == past.array)).last() {
+            known.unreadable.get_or_insert((past.until, past.text));
+        }
+        known.unreadable.take_if(|(until, _)| now >= *until);
         if let Some((_, text)) = &known.unreadable {
             seen.conditions.push(condition(Event::Unreadable, name, None, format!("array \"{name}\" has lost data: {text}")));
         }
@@ -807,5 +842,31 @@ mod tests {
             let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);
             assert_eq!((names(&seen.conditions), seen.is_unknown(cause)), (vec![], is_unknown));
         }
+    }
+
+    /// It was told only by an event of the run in which it happened.
+    #[test]
+    fn data_that_was_lost_before_a_restart_is_told_for_the_rest_of_its_hour() {
+        let lost = |array: &str, time_ms: u64| EventView {
+            time_ms,
+            ..crate::view::plain_event(array, "unreadable", "8 sectors at 0 are unrecoverable".into())
+        };
+        let (view, start, hour_ms) = (array(WELL), Instant::now(), 3_600_000);
+        let told_at = |now_ms: u64, past: &[EventView]| {
+            let mut observer = Observer::new(&AlarmConfig::default());
+            observer.remember(start, now_ms, past);
+            [0, 600, 2400].map(|seconds| {
+                let now = start + Duration::from_secs(seconds);
+                let seen = observer.look(now, std::slice::from_ref(&view), NOTHING, &[], NONE_SLOW);
+                names(&seen.conditions) == ["Unreadable"]
+            })
+        };
+        assert_eq!(told_at(10 * hour_ms, &[lost("tank", 9 * hour_ms + hour_ms / 2)]), [true, true, false]);
+        assert_eq!(told_at(10 * hour_ms, &[lost("tank", 9 * hour_ms), lost("pool", 10 * hour_ms)]), [false; 3]);
+        // The clock is behind at boot.
+        let latest = crate::view::plain_event("tank", "stopped", String::new());
+        let latest = EventView { time_ms: 10 * hour_ms, ..latest };
+        assert_eq!(told_at(0, &[lost("tank", 2 * hour_ms), latest.clone()]), [false; 3], "hours before the last event");
+        assert_eq!(told_at(0, &[lost("tank", 10 * hour_ms - 1), latest]), [true, true, true]);
     }
 }
