@@ -14,6 +14,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stria_routine::last_run;
 
 /// A piece of routine work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,11 +30,12 @@ pub struct JobNotes {
 }
 
 impl JobNotes {
-    /// The time of its last run. It becomes `now_s` if there was none, or if it lies in the future because the clock was wrong.
-    pub fn since(&mut self, now_s: i64) -> i64 {
-        let since = self.since_s.unwrap_or(now_s).min(now_s);
-        self.since_s = Some(since);
-        since
+    /// The time of its last run, or from which it is known. `watched`: the time for which this process has watched the clock.
+    pub fn since(&mut self, now_s: i64, watched: Duration) -> i64 {
+        let watched_s = i64::try_from(watched.as_secs()).unwrap_or(i64::MAX);
+        let since_s = last_run(self.since_s.unwrap_or(now_s), now_s, watched_s);
+        self.since_s = Some(since_s);
+        since_s
     }
 }
 
@@ -315,10 +318,13 @@ mod tests {
         assert!(ledger.speed("u").is_some());
     }
 
+    /// Before, one moment with a clock that was behind made all work due when it was right again, at every boot.
     #[test]
-    fn a_time_in_the_future_is_corrected() {
-        let mut job = JobNotes::default();
-        assert_eq!((job.since(5), job.since(9)), (5, 5));
-        assert_eq!((job.since(3), job.since(9)), (3, 3));
+    fn a_clock_that_is_behind_lowers_no_date_until_it_was_watched_for_a_day() {
+        let (mut job, day) = (JobNotes::default(), Duration::from_secs(86_400));
+        assert_eq!((job.since(5, Duration::ZERO), job.since(9, Duration::ZERO)), (5, 5));
+        let mut job = JobNotes { since_s: Some(1_000_000), ..JobNotes::default() };
+        assert_eq!((job.since(3, Duration::ZERO), job.since(1_000_009, Duration::ZERO)), (1_000_000, 1_000_000));
+        assert_eq!((job.since(3, day), job.since(9, day)), (3, 3));
     }
 }

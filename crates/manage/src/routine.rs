@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stria_drive::within;
-use stria_health::{Seat, SelfTest, start_self_test};
+use stria_health::{Seat, SelfTest, read, start_self_test};
 use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
 
 /// The pause between two looks for events, and between two looks at what is due.
@@ -35,12 +35,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
 /// A self-test that has no result after so long has none. Long ones of large drives take half a day.
 const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
+/// The time in which a drive shows that a self-test runs, or its result.
+const SHOWS_WITHIN: Duration = Duration::from_secs(60);
 /// The pause between two notes of a scrub's position for a restart.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
+/// The time in which a drive begins a self-test.
+const SELF_TEST_BEGINS_WITHIN: Duration = Duration::from_secs(20);
 /// Work that was refused is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// The time that a look at where a drive sits may take.
+/// The time that a look at where a drive sits may take, and for which it holds.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
+const SEAT_HOLDS: Duration = Duration::from_secs(60);
 
 /// The thread's memory of a scrub that it began.
 struct Scrubbing {
@@ -50,14 +55,69 @@ struct Scrubbing {
     noted: Instant,
     /// The mismatches that it found before it was interrupted, by the UUIDs of the array and its spans.
     before: BTreeMap<String, u64>,
+    /// The UUIDs of those for which it has ended. Kept here, as the events of the service do not reach back for hours.
+    finished: BTreeSet<String>,
+    /// It was stopped, and nothing holds it: the words of the event.
+    stopped: Option<String>,
+    /// The array was started anew, so nothing of the scrub is left, also if it was held by a pause.
+    is_gone: bool,
 }
 
-/// A self-test that it began.
+impl Scrubbing {
+    /// Notes an event of the array or span with this UUID.
+    fn note(&mut self, uuid: &str, event: &EventView) {
+        if event.sequence <= self.sequence || !self.before.contains_key(uuid) {
+            return;
+        }
+        match event.kind.as_str() {
+            "started" => self.is_gone = true,
+            "sweep_started" if is_scrub(event) => self.stopped = None,
+            "sweep_finished" if is_scrub(event) => {
+                self.finished.insert(uuid.to_owned());
+            }
+            "sweep_stopped" if is_scrub(event) && !is_held(event) => self.stopped = Some(event.text.clone()),
+            _ => {}
+        }
+    }
+}
+
+/// A self-test that a drive makes.
 struct Testing {
     long: bool,
+    /// This thread began it. Otherwise it ran already: this process has restarted, or a person began it.
+    is_own: bool,
     begun: Instant,
     ask_at: Instant,
     links: BTreeSet<String>,
+    /// The mark of the drive's log before it.
+    mark: u64,
+    /// It does not run any more, or not yet, and the log has no other entry.
+    idle_since: Option<Instant>,
+}
+
+impl Testing {
+    /// Its result, if it has one now. `found`: the drive's last self-test, and the mark of its log; `None`: the drive did not answer.
+    fn outcome(&mut self, found: Option<(SelfTest, u64)>, now: Instant) -> Option<&'static str> {
+        const NO_RESULT: &str = "ended without a result";
+        if now.duration_since(self.begun) >= TEST_LASTS {
+            return Some(NO_RESULT);
+        }
+        let (test, mark) = found?;
+        if test.running {
+            self.idle_since = None;
+            return None;
+        }
+        if mark == self.mark {
+            let since = *self.idle_since.get_or_insert(now);
+            return (now.duration_since(since) >= SHOWS_WITHIN).then_some(NO_RESULT);
+        }
+        self.long = if self.is_own { self.long } else { test.long };
+        Some(match test.passed.filter(|_| test.long == self.long) {
+            Some(true) => "passed",
+            Some(false) => "FAILED: the drive found a fault of its own; replace it",
+            None => NO_RESULT,
+        })
+    }
 }
 
 /// The routine of one daemon.
@@ -77,6 +137,7 @@ impl Routine {
             ledger: Arc::clone(ledger),
             routine: config.routine.clone(),
             replacement: config.replacement.clone(),
+            begun: Instant::now(),
             foresight: Foresight::default(),
             sequence: 0,
             uuids: BTreeMap::new(),
@@ -108,6 +169,8 @@ struct Work {
     ledger: Arc<Ledger>,
     routine: RoutineConfig,
     replacement: ReplacementConfig,
+    /// The thread has watched the clock since then.
+    begun: Instant,
     foresight: Foresight,
     /// The last event that was looked at.
     sequence: u64,
@@ -117,8 +180,8 @@ struct Work {
     scrubs: BTreeMap<String, Scrubbing>,
     /// Self-tests that run, by drive.
     tests: BTreeMap<PathBuf, Testing>,
-    /// The links of drives, by path: each is looked up once.
-    seats: BTreeMap<String, String>,
+    /// The links of drives, by path, and when they were looked up.
+    seats: BTreeMap<String, (String, Instant)>,
     /// The times when work that was refused may be tried again.
     again_at: BTreeMap<String, Instant>,
     shown: Arc<Mutex<Vec<RoutineView>>>,
@@ -170,6 +233,10 @@ impl Work {
         if ends.iter().any(|event| !self.uuids.contains_key(&event.array)) {
             self.note_uuids(&service.arrays());
         }
+        for event in &events {
+            let Some(uuid) = self.uuids.get(&event.array) else { continue };
+            self.scrubs.values_mut().for_each(|scrubbing| scrubbing.note(uuid, event));
+        }
         for event in ends {
             let Some(uuid) = self.uuids.get(&event.array) else { continue };
             let before = self.scrubs.values().find_map(|scrubbing| scrubbing.before.get(uuid));
@@ -199,8 +266,10 @@ impl Work {
         self.scrubs.retain(|uuid, _| views.iter().any(|view| view.uuid == *uuid));
         views.iter().for_each(|view| self.follow_scrub(service, view, quiet));
         self.foresee(service, views);
+        self.follow_tests(service, &self.monitor.drives());
+        // As they are after that: a test that has just ended does not run.
         let entries = self.monitor.drives();
-        self.follow_tests(service, &entries);
+        self.adopt_tests(&entries);
         self.begin(service, views, &entries, now_s, quiet, &zone);
         self.show(views, &entries, now_s, &zone);
     }
@@ -230,23 +299,15 @@ impl Work {
             }
             return;
         }
-        let names: BTreeSet<&str> =
-            tree(view).into_iter().filter(|view| is_redundant_itself(view)).map(|view| view.name.as_str()).collect();
-        let events = service.events().since(scrubbing.sequence);
-        let ends: Vec<&EventView> = events
-            .iter()
-            .filter(|event| is_scrub(event) && names.contains(event.array.as_str()))
-            .filter(|event| event.kind == "sweep_finished" || event.kind == "sweep_stopped")
-            .collect();
-        let finished: BTreeSet<&str> =
-            ends.iter().filter(|event| event.kind == "sweep_finished").map(|event| event.array.as_str()).collect();
-        if finished.len() == names.len() {
+        let mut parts = tree(view).into_iter().filter(|view| is_redundant_itself(view));
+        if parts.all(|part| scrubbing.finished.contains(&part.uuid)) {
             self.note_scrub(&view.uuid, |job| job.position = None);
             self.scrubs.remove(&view.uuid);
-        } else if let Some(stopped) = ends.iter().rfind(|event| event.kind == "sweep_stopped" && !view.paused && !is_held(event))
-        {
+        } else if scrubbing.is_gone {
             self.scrubs.remove(&view.uuid);
-            if stopped.text.contains("cancelled") {
+        } else if let Some(words) = scrubbing.stopped.take_if(|_| !view.paused) {
+            self.scrubs.remove(&view.uuid);
+            if words.contains("cancelled") {
                 self.note_scrub(&view.uuid, |job| job.position = None);
                 let text = format!("the scrub of \"{}\" was cancelled: the next one is that of the schedule", view.name);
                 Self::event(service, &view.name, "routine", text);
@@ -323,29 +384,44 @@ impl Work {
                 self.tests.remove(&path);
                 continue;
             }
+            let health = self.monitor.ask(&path).filter(|health| !health.asleep);
+            // A drive that has no log of self-tests any more, or never had one, has no result.
+            let none = SelfTest { long: test.long, running: false, passed: None };
+            let found = health.map(|health| (health.self_test.unwrap_or(none), health.self_test_mark));
+            let Some(outcome) = test.outcome(found, now) else { continue };
             let kind = if test.long { "long" } else { "short" };
-            let is_late = test.begun.elapsed() >= TEST_LASTS;
-            let found = self.monitor.ask(&path).and_then(|health| health.self_test);
-            let outcome = match found {
-                Some(SelfTest { running: true, .. }) | None if !is_late => continue,
-                Some(SelfTest { passed: Some(true), .. }) => "passed".to_owned(),
-                Some(SelfTest { passed: Some(false), .. }) => "FAILED: the drive found a fault of its own; replace it".to_owned(),
-                Some(_) | None => "ended without a result".to_owned(),
-            };
             self.tests.remove(&path);
             Self::event(service, "", "self_test", format!("{}: the {kind} self-test {outcome}", path.display()));
         }
     }
 
-    /// The link that a drive shares with others.
+    /// Takes over self-tests that run already: they use the links of their drives, and have a result.
+    fn adopt_tests(&mut self, entries: &[DriveEntry]) {
+        for entry in entries {
+            let Some((test, health)) = entry.health.as_ref().and_then(|health| Some((health.self_test?, health))) else {
+                continue;
+            };
+            if !test.running || self.tests.contains_key(&entry.path) {
+                continue;
+            }
+            let (begun, links) = (Instant::now(), BTreeSet::from([self.link(&entry.path.to_string_lossy())]));
+            let (long, mark, ask_at) = (test.long, health.self_test_mark, begun + ASK_TEST_EVERY);
+            let test = Testing { long, is_own: false, begun, ask_at, links, mark, idle_since: None };
+            self.tests.insert(entry.path.clone(), test);
+        }
+    }
+
+    /// The link that a drive shares with others. It is looked up now and then: another drive may have its name, and a look may have failed.
     fn link(&mut self, path: &str) -> String {
-        if let Some(known) = self.seats.get(path) {
+        if let Some((known, at)) = self.seats.get(path)
+            && at.elapsed() < SEAT_HOLDS
+        {
             return known.clone();
         }
         let asked = PathBuf::from(path);
         // Does not wait for a file system that hangs.
         let link = within(PLACE_WITHIN, move || Seat::of(&asked).link).ok().flatten().unwrap_or_else(|| path.to_owned());
-        self.seats.insert(path.to_owned(), link.clone());
+        self.seats.insert(path.to_owned(), (link.clone(), Instant::now()));
         link
     }
 
@@ -375,7 +451,7 @@ impl Work {
         let (mut tasks, mut jobs, mut resumed) = (Vec::new(), Vec::new(), Vec::new());
         let mut busy: BTreeSet<String> = self.scrubs.values().flat_map(|scrubbing| scrubbing.links.clone()).collect();
         busy.extend(self.tests.values().flat_map(|test| test.links.clone()));
-        let now = Instant::now();
+        let (now, watched) = (Instant::now(), self.begun.elapsed());
         self.again_at.retain(|_, at| *at > now);
         for view in views {
             if tree(view).iter().any(|view| view.sweep.is_some()) {
@@ -385,7 +461,7 @@ impl Work {
             let uuid = &view.uuid;
             let (since_s, position) = self.ledger.change(|notes| {
                 let job = &mut notes.arrays.entry(uuid.clone()).or_default().scrub;
-                (job.since(now_s), job.position)
+                (job.since(now_s, watched), job.position)
             });
             if !quiet || !may_scrub(view) || self.scrubs.contains_key(uuid) || self.again_at.contains_key(uuid) {
                 continue;
@@ -403,7 +479,7 @@ impl Work {
             let key = drive_key(entry);
             for (long, schedule) in [(false, &routine.self_test), (true, &routine.long_self_test)] {
                 let Some(calendar) = schedule.0.as_ref().filter(|_| is_able) else { continue };
-                let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since(now_s));
+                let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since(now_s, watched));
                 let is_free = quiet && !self.tests.contains_key(&entry.path) && !self.again_at.contains_key(&key);
                 if is_free && due(calendar, since_s, now_s, zone).is_some() {
                     let links = BTreeSet::from([self.link(&entry.path.to_string_lossy()), format!("array {array}")]);
@@ -435,7 +511,15 @@ impl Work {
                         let parts = tree(view).into_iter().map(|part| part.uuid.clone());
                         let found = |uuid: &String| if *from_bytes == 0 { 0 } else { self.ledger.array(uuid).scrub.found };
                         let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
-                        let scrubbing = Scrubbing { sequence: done.sequence, links, noted: Instant::now(), before };
+                        let scrubbing = Scrubbing {
+                            sequence: done.sequence,
+                            links,
+                            noted: Instant::now(),
+                            before,
+                            finished: BTreeSet::new(),
+                            stopped: None,
+                            is_gone: false,
+                        };
                         self.scrubs.insert(view.uuid.clone(), scrubbing);
                         let since_s = self.ledger.array(&view.uuid).scrub.since_s.unwrap_or(now_s);
                         self.note_scrub(&view.uuid, |job| {
@@ -463,13 +547,18 @@ impl Work {
             Task::SelfTest { entry, array, long } => {
                 let (path, key, long) = (entry.path.clone(), drive_key(entry), *long);
                 let (asked, health) = (path.clone(), self.monitor.health());
-                let begun = within(PLACE_WITHIN * 4, move || start_self_test(&asked, long, &health));
+                let begun = within(SELF_TEST_BEGINS_WITHIN, move || {
+                    let mark = read(&asked, &health)?.self_test_mark;
+                    start_self_test(&asked, long, &health).map(|()| mark)
+                });
                 self.ledger.change(|notes| test_notes(notes, &key, long).since_s = Some(now_s));
                 let kind = if long { "long" } else { "short" };
                 let now = Instant::now();
                 let error = match begun {
-                    Ok(Ok(())) => {
-                        self.tests.insert(path.clone(), Testing { long, begun: now, ask_at: now + LOOK_EVERY, links });
+                    Ok(Ok(mark)) => {
+                        let ask_at = now + LOOK_EVERY;
+                        let test = Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None };
+                        self.tests.insert(path.clone(), test);
                         return Self::event(
                             service,
                             array,
@@ -593,4 +682,39 @@ fn scrub_words(view: &ArrayView) -> Option<String> {
         (_, true) => format!("mismatches in {sectors} sectors, repaired"),
         (_, false) => format!("MISMATCHES in {sectors} sectors"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of the test before was told at once as that of the one which had just begun.
+    #[test]
+    fn only_another_entry_of_the_log_is_the_result_of_a_self_test() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let testing = |long, is_own| {
+            let links = BTreeSet::new();
+            Testing { long, is_own, begun: start, ask_at: start, links, mark: 7, idle_since: None }
+        };
+        let entry = |long, running, passed, mark| Some((SelfTest { long, running, passed }, mark));
+        let mut test = testing(false, true);
+        assert_eq!(test.outcome(entry(false, false, Some(true), 7), at(1)), None, "the one before");
+        assert_eq!(test.outcome(entry(false, true, None, 7), at(11)), None);
+        assert_eq!(test.outcome(None, at(21)), None, "it does not answer");
+        assert_eq!(test.outcome(entry(false, true, Some(false), 7), at(100)), None);
+        assert_eq!(test.outcome(entry(false, false, Some(true), 7), at(110)), None, "its log follows");
+        assert!(test.outcome(entry(false, false, Some(false), 8), at(120)).is_some_and(|words| words.starts_with("FAILED")));
+        // Another command ended it.
+        let mut test = testing(true, true);
+        assert_eq!(test.outcome(entry(false, false, Some(true), 8), at(9)), Some("ended without a result"));
+        let mut test = testing(true, true);
+        assert_eq!(test.outcome(entry(true, false, Some(true), 7), at(9)), None);
+        assert_eq!(test.outcome(entry(true, false, Some(true), 7), at(69)), Some("ended without a result"));
+        // It ran before this process, so its kind may be unknown until it ends.
+        let mut test = testing(false, false);
+        assert_eq!(test.outcome(entry(true, false, Some(true), 8), at(9)), Some("passed"));
+        assert!(test.long);
+        assert_eq!(testing(true, true).outcome(None, at(3 * 24 * 3600)), Some("ended without a result"));
+    }
 }

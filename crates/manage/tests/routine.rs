@@ -178,10 +178,16 @@ impl<'a> Drives<'a> {
         fs::create_dir(&folder).expect("a folder");
         let drives = Self(place);
         drives.write("well", true, 0);
+        // The first question after the start of a self-test finds it running, the second one finds its result. The one before has passed.
         let program = format!(
-            "#!/bin/sh\ncd {}\nfor drive; do :; done\nname=$(basename \"$drive\")\n\
-             case \"$*\" in *\"-t short\"*) echo \"$name\" >> tests;; esac\n\
-             file=well; [ -e \"$name\" ] && file=$name\nsed \"s/SERIAL/$name/\" \"$file\"\n",
+            "#!/bin/sh\ncd {}\nfor drive; do :; done\nname=$(basename \"$drive\")\nstate=0\n\
+             case \"$*\" in\n\
+             *\"-t short\"*) echo \"$name\" >> tests; touch \"$name.runs\";;\n\
+             *) if [ -e \"$name.runs\" ]; then mv \"$name.runs\" \"$name.ends\"; state=249\n\
+             elif [ -e \"$name.ends\" ]; then rm \"$name.ends\"; echo >> \"$name.hours\"; fi;;\nesac\n\
+             touch \"$name.hours\"; hours=$(wc -l < \"$name.hours\")\n\
+             before=s/x/x/; [ $hours = 0 ] && before='s/\"value\": 112/\"value\": 0/'\n\
+             file=well; [ -e \"$name\" ] && file=$name\nsed \"s/SERIAL/$name/;s/STATE/$state/;s/HOURS/$hours/;$before\" \"$file\"\n",
             folder.display()
         );
         stria_testkit::script(&place.path("smartctl"), &program);
@@ -192,8 +198,8 @@ impl<'a> Drives<'a> {
     fn write(&self, name: &str, passed: bool, self_test: u8) {
         let text = format!(
             "{{\"smartctl\": {{\"exit_status\": 0}}, \"serial_number\": \"SERIAL\", \"smart_status\": {{\"passed\": {passed}}}, \
-             \"ata_smart_self_test_log\": {{\"standard\": {{\"table\": [{{\"type\": {{\"value\": 1, \"string\": \"Short offline\"}}, \
-             \"status\": {{\"value\": {self_test}}}}}]}}}}}}"
+             \"ata_smart_data\": {{\"self_test\": {{\"status\": {{\"value\": STATE}}}}}}, \"ata_smart_self_test_log\": {{\"standard\": {{\"table\": [{{\"type\": {{\"value\": 1, \"string\": \"Short offline\"}}, \
+             \"status\": {{\"value\": {self_test}}}, \"lifetime_hours\": HOURS}}]}}}}}}"
         );
         let new = self.0.path("smart").join(format!("{name}.new"));
         fs::write(&new, text).expect("a file");
@@ -306,6 +312,31 @@ fn drives_test_themselves_by_schedule_one_at_a_time_and_a_failure_calls_for_repl
     }
     let shown = place.ok(&["routine"]);
     assert!(shown.contains("self-test") && shown.contains("passed") && shown.contains("FAILED"), "{shown}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// The restart of an array ends a scrub that a pause holds without an event of its own: it counted as running for ever, and kept all routine work off
+/// its link.
+#[test]
+fn a_scrub_that_was_held_when_its_array_restarted_goes_on() {
+    let (place, _) = machine("5", &["tank"], 3, 0);
+    set(&place, "[routine]\nscrub = \"*:*:*\"");
+    let daemon = Daemon::start(&place);
+    place.ok(&["speed", "tank", "--max", "4M"]);
+    place.wait_for("tank", "progress", |status| status["sweep"]["done_bytes"].as_u64() > Some(2 << 20));
+    place.ok(&["pause", "tank"]);
+    place.wait_for("tank", "the pause", |status| status["paused"] == true && status["sweep"].is_null());
+    place.ok(&["set", "tank", "--read-only", "on", "--force"]);
+    let end = Instant::now() + PATIENCE;
+    while !place.ok(&["routine"]).contains("goes on") {
+        assert!(Instant::now() < end, "{}", place.ok(&["routine"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    place.ok(&["set", "tank", "--read-only", "off", "--force"]);
+    place.ok(&["speed", "tank", "--max", "500M"]);
+    wait_for_event(&place, "goes on where it was interrupted");
+    place.wait_for("tank", "its end", |status| status["last_scrub"]["mismatch_sectors"] == 0);
     daemon.signal("-TERM");
     daemon.ended_well();
 }

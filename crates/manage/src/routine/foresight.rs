@@ -32,11 +32,25 @@ pub struct Forecast {
 /// The observations so far.
 #[derive(Default)]
 pub struct Foresight {
-    /// Counts of media errors within the last day, by drive: one for each time that the drive was asked.
-    errors: BTreeMap<String, VecDeque<(Instant, u64, u64)>>,
+    /// Counts of media errors, by path.
+    errors: BTreeMap<String, Errors>,
     /// The times since when members have been slow.
     slow_since: BTreeMap<String, Instant>,
     tried: BTreeMap<String, Instant>,
+}
+
+/// Counts of media errors of a drive within the last day: one for each time that it was asked.
+#[derive(Default)]
+struct Errors {
+    /// Its serial number and model. Another drive at its path has another history.
+    drive: (Option<String>, Option<String>),
+    counts: VecDeque<(Instant, u64, u64)>,
+}
+
+impl Errors {
+    fn grown(&self) -> u64 {
+        self.counts.back().zip(self.counts.front()).map_or(0, |(last, first)| last.2.saturating_sub(first.2))
+    }
 }
 
 /// Reasons, the strongest first.
@@ -71,11 +85,18 @@ impl Foresight {
             self.slow_since.entry(slow.path.clone()).or_insert(now);
         }
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
-        let mut forecasts = Vec::new();
-        // Only the view of the whole array says that it does not answer: a command to one of its spans would wait as well.
-        for view in views.iter().filter(|view| view.silent_s.is_none()) {
-            self.look_at(now, &view.name, view, drives, slow, config, &mut forecasts);
-        }
+        // Only the view of the whole array says that it does not answer or is paused, which its spans are as well. One copy at a time is one in all
+        // its spans.
+        let may_give_one = |view: &&ArrayView| view.silent_s.is_none() && tree(view).into_iter().all(may_give);
+        let forecasts: Vec<Forecast> = views
+            .iter()
+            .filter(may_give_one)
+            .filter_map(|view| {
+                let found = tree(view).into_iter().filter_map(|part| self.look_at(now, part, drives, slow, config));
+                let (reason, member, spare) = found.min_by(|(one, ..), (other, ..)| one.cmp(other))?;
+                Some(Forecast { array: view.name.clone(), member, spare, reason: reason.words() })
+            })
+            .collect();
         self.tried.extend(forecasts.iter().map(|forecast| (forecast.member.clone(), now)));
         forecasts
     }
@@ -83,51 +104,49 @@ impl Foresight {
     fn note_errors(&mut self, now: Instant, drives: &[DriveEntry]) {
         self.errors.retain(|path, _| drives.iter().any(|entry| entry.path.as_os_str() == path.as_str()));
         for entry in drives {
-            let Some(count) = entry.health.as_ref().and_then(|health| health.media_errors) else { continue };
+            let Some((health, count)) = entry.health.as_ref().and_then(|health| Some((health, health.media_errors?))) else {
+                continue;
+            };
             let known = self.errors.entry(entry.path.display().to_string()).or_default();
-            if known.back().is_none_or(|&(_, read_at_s, _)| read_at_s != entry.read_at_s) {
-                known.push_back((now, entry.read_at_s, count));
+            let drive = (health.serial.clone(), health.model.clone());
+            // A count that falls is that of another drive as well, or begins anew.
+            if known.drive != drive || known.counts.back().is_some_and(|&(.., last)| count < last) {
+                *known = Errors { drive, counts: VecDeque::new() };
             }
-            while known.len() > 1 && known.front().is_some_and(|(at, ..)| now.duration_since(*at) > DAY) {
-                known.pop_front();
+            let counts = &mut known.counts;
+            if counts.back().is_none_or(|&(_, read_at_s, _)| read_at_s != entry.read_at_s) {
+                counts.push_back((now, entry.read_at_s, count));
+            }
+            while counts.len() > 1 && counts.front().is_some_and(|(at, ..)| now.duration_since(*at) > DAY) {
+                counts.pop_front();
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of one look")]
+    /// The worst member of an array without spans, or of a span, with the reason, and the spare for it.
     fn look_at(
         &self,
         now: Instant,
-        array: &str,
         view: &ArrayView,
         drives: &[DriveEntry],
         slow: &[SlowMember],
         config: &ReplacementConfig,
-        forecasts: &mut Vec<Forecast>,
-    ) {
-        for span in &view.spans {
-            self.look_at(now, array, span, drives, slow, config, forecasts);
-        }
+    ) -> Option<(Reason, String, String)> {
         let health_of =
             |path: &str| drives.iter().find(|entry| entry.path.as_os_str() == path).and_then(|entry| entry.health.as_ref());
-        if !may_give(view) {
-            return;
-        }
         let is_free = |member: &&MemberView| {
             let is_slow = slow.iter().any(|slow| slow.path == member.path);
             member.role == "spare" && !is_slow && health_of(&member.path).is_none_or(|health| health.verdict < Verdict::Replace)
         };
         let verdict_of = |member: &&MemberView| health_of(&member.path).map_or(Verdict::Good, |health| health.verdict);
-        let Some(spare) = view.members.iter().filter(is_free).min_by_key(verdict_of) else { return };
+        let spare = view.members.iter().filter(is_free).min_by_key(verdict_of)?;
         let members = view.members.iter().filter(|member| member.role == "in sync" && !self.tried.contains_key(&member.path));
         let reasons = members.filter_map(|member| {
             let slow = slow.iter().find(|slow| slow.path == member.path);
             Some((self.reason(now, member, health_of(&member.path), slow, config)?, member))
         });
-        if let Some((reason, member)) = reasons.min_by(|(one, _), (other, _)| one.cmp(other)) {
-            let (member, spare) = (member.path.clone(), spare.path.clone());
-            forecasts.push(Forecast { array: array.to_owned(), member, spare, reason: reason.words() });
-        }
+        let (reason, member) = reasons.min_by(|(one, _), (other, _)| one.cmp(other))?;
+        Some((reason, member.path.clone(), spare.path.clone()))
     }
 
     fn reason(
@@ -142,8 +161,7 @@ impl Foresight {
             let sentence = health.findings.first().map_or("its health calls for replacement", |finding| &finding.sentence);
             return Some(Reason::Failing(sentence.to_owned()));
         }
-        let known = self.errors.get(&member.path);
-        let grown = known.and_then(|known| Some(known.back()?.2.saturating_sub(known.front()?.2))).unwrap_or(0);
+        let grown = self.errors.get(&member.path).map_or(0, Errors::grown);
         if config.media_errors_per_day > 0 && grown >= config.media_errors_per_day {
             return Some(Reason::Errors(format!("its media errors have grown by {grown} within a day")));
         }
@@ -153,7 +171,12 @@ impl Foresight {
     }
 }
 
-/// True if an array has all its redundancy, and nothing else to do with a spare.
+/// An array and its spans.
+fn tree(view: &ArrayView) -> Vec<&ArrayView> {
+    std::iter::once(view).chain(view.spans.iter().flat_map(tree)).collect()
+}
+
+/// True if an array or span has all its redundancy, and nothing else to do with a spare.
 fn may_give(view: &ArrayView) -> bool {
     let is_filling = view.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
     let is_sweeping = view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild" || sweep.kind == "resync");
@@ -248,6 +271,50 @@ mod tests {
         let mut pending = array(&WELL);
         pending.resync_pending = true;
         nothing(&pending, &ill);
+    }
+
+    /// Each span decided for itself: both were copied at once, one of a paused array, and one beside a span that was degraded.
+    #[test]
+    fn an_array_of_spans_gives_one_spare_at_a_time_and_only_as_a_whole() {
+        let (now, config) = (Instant::now(), ReplacementConfig::default());
+        let other = [("d", "in sync", 100), ("e", "in sync", 100), ("f", "in sync", 100), ("u", "spare", 0)];
+        let whole = || ArrayView { spans: vec![array(&WELL), array(&other)], ..array(&[]) };
+        let drives = [entry("d", 1, Verdict::Replace, 0), entry("b", 1, Verdict::Replace, 0)];
+        let found = |view: &ArrayView| look(&mut Foresight::default(), now, view, &drives, &config);
+        assert_eq!(chosen(&found(&whole())), [("b", "s")], "one");
+        let mut paused = whole();
+        paused.paused = true;
+        assert_eq!(found(&paused), []);
+        let mut degraded = whole();
+        degraded.spans[1].missing_slots = vec![3];
+        assert_eq!(found(&degraded), []);
+        let mut copying = whole();
+        copying.spans[1].members[3].role = "replacing".into();
+        assert_eq!(found(&copying), []);
+    }
+
+    /// A drive that replaced another at the same path inherited its count.
+    #[test]
+    fn errors_are_those_of_a_drive_and_not_of_its_path() {
+        let (now, config) = (Instant::now(), ReplacementConfig::default());
+        let of = |serial: &str, read_at_s: u64, errors: u64| {
+            let mut entry = entry("a", read_at_s, Verdict::Watch, errors);
+            entry.health.as_mut().expect("its health").serial = Some(serial.into());
+            entry
+        };
+        let grown = |counts: &[(&str, u64)]| {
+            let mut foresight = Foresight::default();
+            let mut forecasts = Vec::new();
+            for (read_at_s, (serial, errors)) in counts.iter().enumerate() {
+                let drives = [of(serial, read_at_s as u64, *errors)];
+                forecasts.extend(look(&mut foresight, now, &array(&WELL), &drives, &config));
+            }
+            chosen(&forecasts).len()
+        };
+        assert_eq!(grown(&[("S1", 0), ("S2", 12)]), 0, "what it came with");
+        assert_eq!(grown(&[("S1", 40), ("S2", 5), ("S2", 15)]), 1, "its own growth");
+        assert_eq!(grown(&[("S1", 40), ("S1", 0), ("S1", 10)]), 1, "its count began anew");
+        assert_eq!(grown(&[("S1", 0), ("S1", 12)]), 1);
     }
 
     #[test]
