@@ -228,8 +228,8 @@ mod tests {
             assert_eq!(below("/dev/dm-2"), ["dm-1", "dm-2", "nbd0", "sdb"]);
             assert_eq!(below("/dev/loop2"), ["loop2", "md0", "sda", "sdb"]);
             assert_eq!(below("/on-nbd/image"), ["dm-1", "nbd0"]);
-            assert_eq!(below("/dev/loop4"), ["loop4"]);
-            assert_eq!(below("/gone"), ["sda"], "the mount of its path says so");
+            assert_eq!(below("/dev/loop4"), ["loop4", "sda"], "its file is gone, and the mount of the path is not");
+            assert_eq!(below("/gone"), ["sda"]);
         });
     }
 

@@ -71,7 +71,7 @@ fn trial(level: &str, count: usize, is_stopped: bool) {
     let left: Vec<PathBuf> = drives.iter().enumerate().filter(|(index, _)| *index != 1).map(|(_, path)| path.clone()).collect();
     let (array, notices) = start(&left);
     let refused = array.take_back(open).expect_err("its holes are in no bitmap").to_string();
-    assert!(refused.contains("the bitmap remembers from event"), "RAID {level}: {refused}");
+    assert!(refused.contains("the bitmap covers only what was written since"), "RAID {level}: {refused}");
     let told = array.add(open, None, false).expect("it may join anew");
     assert!(told.contains("joined \"tank") && told.contains("as a new spare"), "RAID {level}: {told}");
     wait_for(&notices, |event| matches!(event, Event::MemberInSync { .. }));

@@ -249,12 +249,6 @@ impl Drive {
         Arc::clone(&self.is_lost)
     }
 
-    /// The file is made as long again as it was. What it lost reads as zeros.
-    pub fn grow_back(&mut self) {
-        self.note(|| "is made long again".into());
-        self.end = None;
-    }
-
     /// The drive is cut short, and loses the data behind `end`. Half of the writes in flight are still done.
     pub fn shrink(&mut self, end: u64) {
         let end = end.min(self.sectors());

@@ -146,12 +146,14 @@ impl Member {
         let log = space.and_then(|space| FoundLog::read(&superblock, &space, read));
         let ppl = PplLocation::of(&superblock).map(|location| FoundPpl::read(&location, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
-        let mut own = vec![superblock.start_sector().get()..superblock.start_sector().get() + SUPERBLOCK_BYTES as u64 / 512];
-        if let (Some(location), Some(sectors)) = (BitmapLocation::of(&superblock, logical_block_bytes), bitmap_sectors) {
-            own.push(location.start_sector.get()..location.start_sector.get() + sectors.next_multiple_of(location.unit_sectors));
-        }
+        let run = |start: DriveSector, sectors: u64| start.get()..start.get() + sectors;
+        let bitmap_run = BitmapLocation::of(&superblock, logical_block_bytes).zip(bitmap_sectors);
+        let bitmap_run = bitmap_run.map(|(at, sectors)| run(at.start_sector, sectors.next_multiple_of(at.unit_sectors)));
         let region = checksums::region_of(&superblock);
-        own.extend(checksums.as_ref().map(|_| region.start_sector..region.end_sector()));
+        let own: Vec<Range<u64>> = std::iter::once(run(superblock.start_sector(), SUPERBLOCK_BYTES as u64 / 512))
+            .chain(bitmap_run)
+            .chain(checksums.as_ref().map(|_| region.start_sector..region.end_sector()))
+            .collect();
         let firmware_raid = detect::firmware_raid_behind(superblock.data().end.get(), drive_sectors, &own, read);
         Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums, firmware_raid }
     }

@@ -74,13 +74,7 @@ impl World<'_> {
         if there.is_empty() {
             return Ok(());
         }
-        let drive = there[which as usize % there.len()];
-        // A file that was cut short is long again, perhaps after a restart: it lacks data that no bit names.
-        if self.drives[drive].borrow().is_short() && which >> 20 & 3 == 3 {
-            self.drives[drive].borrow_mut().grow_back();
-            self.meet("cut short, and long again");
-        }
-        self.let_in(drive, (which >> 32) as usize)
+        self.let_in(there[which as usize % there.len()], (which >> 32) as usize)
     }
 
     /// Removes a member that is failed or a spare.
@@ -159,10 +153,8 @@ impl World<'_> {
             let mut back = self.drives[drive].borrow_mut();
             back.put_back();
             back.fail_writes(0);
-            match (back.is_short(), which >> 20 & 3) {
-                (false, _) | (true, 1) => {}
-                (true, 3) => back.grow_back(),
-                (true, _) => back.renew(),
+            if back.is_short() && which & 1 << 20 == 0 {
+                back.renew();
             }
             // It returns with its unreadable sectors.
             self.redundancy.suspect[drive] = back.grows_bad();
