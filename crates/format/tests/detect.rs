@@ -10,6 +10,7 @@ use std::process::Command;
 use stria_array::Level;
 use stria_block::{ErrorKind, IoError};
 use stria_format::detect::{UNREADABLE, detect, wipes, wipes_in_turn};
+use stria_format::md::assemble::{Options, assemble};
 use support::firmware::{firmware_raids, jmicron, medley, via};
 use support::*;
 

@@ -376,9 +376,7 @@ impl Config {
 /// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the machine's directory may
 /// not answer yet while it boots.
 fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
-    name.map(crate::directory::group)
-        .transpose()
-        .map_err(|error| without_group(part, &error))
+    name.map(crate::directory::group).transpose().map_err(|error| without_group(part, &error))
 }
 
 /// What follows from a group that is not there.

@@ -73,7 +73,7 @@ fn other_users_of_the_controller_refuse_a_reset_and_ask_for_force_otherwise() {
             [(Reset, false, ApiErrorKind::Refused), (Reset, true, ApiErrorKind::Refused), (Now, false, ApiErrorKind::Unsafe)]
         {
             let (found, text) = check(activate, force, users()).expect_err("a refusal");
-            let named = text.contains("/dev/nvme0n2 is mounted on /srv") || text.contains("unknown which (sysfs does not tell)");
+            let named = text.contains("/dev/nvme0n2 is mounted on /srv") || text.contains("unknown (sysfs does not tell)");
             assert!(found == kind && named && text.contains("nothing was changed"), "{text}");
         }
         assert_eq!(check(Now, true, users()), Ok(()));
