@@ -433,7 +433,7 @@ mod tests {
         let to = || vec!["root@localhost".to_owned()];
         assert!(mail(MailConfig { to: to(), smtp: Some("mailhost".into()), ..MailConfig::default() }).contains("URL"));
         assert!(refused(AlarmConfig { webhook: Some("example.org".into()), ..AlarmConfig::default() }).contains("no URL"));
-        assert!(refused(AlarmConfig { console: Some("tty1".into()), ..AlarmConfig::default() }).contains("no absolute path"));
-        assert!(refused(AlarmConfig { program: Some("hook".into()), ..AlarmConfig::default() }).contains("no absolute path"));
+        assert!(refused(AlarmConfig { console: Some("tty1".into()), ..AlarmConfig::default() }).contains("not an absolute path"));
+        assert!(refused(AlarmConfig { program: Some("hook".into()), ..AlarmConfig::default() }).contains("not an absolute path"));
     }
 }

@@ -168,7 +168,7 @@ fn what_belongs_to_one_lane_runs_on_one_and_says_so() {
     assert_eq!(place.status("tank")["lanes"].as_array().map(Vec::len), Some(1));
     place.ok(&["stop", "tank"]);
     assert!(serve.ended_well().contains("was to run on 2 lanes and runs on 1"));
-    place.run(&["serve", drives[0], "--lanes", "0"]).refused(2, &["no count of lanes"]);
+    place.run(&["serve", drives[0], "--lanes", "0"]).refused(2, &["not a count of lanes"]);
 }
 
 #[test]

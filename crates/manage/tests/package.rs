@@ -169,6 +169,8 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     let (root, stubs, told) = (place.path("root"), place.path("stubs"), place.path("told"));
     fs::create_dir_all(root.join("run/systemd/system")).expect("a folder");
     fs::create_dir(&stubs).expect("a folder");
+    let is_broken = place.path("is-broken");
+    stria_testkit::script(&stubs.join("stria"), &format!("#!/bin/sh\n! [ -e {} ]\n", is_broken.display()));
     for program in ["getent", "groupadd", "deb-systemd-helper", "udevadm", "systemctl"] {
         stria_testkit::script(&stubs.join(program), &format!("#!/bin/sh\necho {program} \"$@\" >>{}\n", told.display()));
     }
@@ -184,6 +186,8 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     };
     assert_eq!(configure(""), (true, false), "the first time");
     assert_eq!(configure("0.1.0"), (false, true), "an upgrade");
+    fs::write(&is_broken, "").expect("a file");
+    assert_eq!(configure("0.1.0"), (false, false), "an upgrade with a configuration that the new version cannot read");
     let masked = root.join("var/lib/systemd/deb-systemd-helper-masked");
     fs::create_dir_all(&masked).and_then(|()| fs::write(masked.join("stria.service"), "")).expect("a file");
     assert_eq!(configure("0.1.0"), (true, false), "after a removal");

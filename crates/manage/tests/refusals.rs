@@ -361,7 +361,7 @@ fn nonsense_is_refused_with_words() {
         (&["create", "x", "--level", "1", a, "/nowhere"], 1, "does not exist"),
         (&["create", "x", "--level", "1", a, "/tmp"], 1, "directory"),
         (&["create", "x", "--level", "1", a, "/dev/null"], 1, "character device"),
-        (&["serve", a, b], 1, "no member"),
+        (&["serve", a, b], 1, "not a member"),
         (&["serve", "nobody"], 1, "nobody"),
         (&["serve", a, "--nbd", "here"], 2, "unix:PATH"),
         (&["status", "nobody"], 1, "is it running"),

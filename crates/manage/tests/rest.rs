@@ -544,7 +544,7 @@ fn a_drive_without_a_light_says_so() {
     let job = ended(&place, &locate(&drives[0]).body);
     assert!(job["state"] == "failed" && text(&job).contains("a file has no light"), "{job:#}");
     let refused = locate("/etc/passwd");
-    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("no drive of this machine"), "{refused:?}");
+    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("not a drive of this machine"), "{refused:?}");
 }
 
 /// Reads events of a stream until one is wanted.

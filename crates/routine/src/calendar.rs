@@ -300,7 +300,7 @@ mod tests {
         for (text, word) in [
             ("", "empty"),
             ("foo", "weekday"),
-            ("5", "no date"),
+            ("5", "not a date"),
             ("25:00", "0 to 23"),
             ("10..2:00", "ends before"),
             ("Sun..Mon", "ends before"),

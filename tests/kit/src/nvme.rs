@@ -83,13 +83,16 @@ pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], pro
 /// When one fails there, with all it said.
 pub fn run_boots_on(kernel: Kernel, name: &str, tests: &[&str], drives: &[Drive], programs: &[&str]) -> String {
     let scripts: Vec<String> = tests.iter().map(|test| script_of(test)).collect();
-    let output = run_with(kernel, name, drives, programs, &TWO_PROCESSORS.map(str::to_owned), &scripts);
+    let options = [TWO_PROCESSORS, ROOM_FOR_UPGRADES].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let output = run_with(kernel, name, drives, programs, &options, &scripts);
     assert!(output.matches(PASSED).count() == tests.len(), "{output}");
     output
 }
 
 const PASSED: &str = "test result: ok. 1 passed";
 const TWO_PROCESSORS: [&str; 2] = ["--processors", "2"];
+/// Half of the memory is the root's, where an upgrade lays a second program of some 100 MiB beside the first.
+const ROOM_FOR_UPGRADES: [&str; 2] = ["--memory", "1536M"];
 
 /// The script that runs one test of this very program.
 fn script_of(test: &str) -> String {

@@ -190,7 +190,7 @@ fn what_cannot_be_written_or_has_no_room_does_not_begin() {
         assert!(words.contains("plain name"), "{odd}: {words}");
     }
     for special in ["/dev/null", "/dev/full", "/tmp"] {
-        assert!(refused(text, on(&format!("file:{special}"))).to_string().contains("no plain file"), "{special}");
+        assert!(refused(text, on(&format!("file:{special}"))).to_string().contains("not a plain file"), "{special}");
     }
 }
 

@@ -126,7 +126,7 @@ fn a_part_of_a_target_is_measured_and_the_rest_stays() {
     let written = (12..28).filter(|mib| !untouched(mib << 20..(mib + 1) << 20)).count();
     assert_eq!(written, 16, "all of it was written");
     assert!(std::fs::read_to_string(place.path("run/report.html")).expect("a page").contains("x.img, 16 MiB from 25\u{a0}% on"));
-    place.run(&["lab", "plan", "quick", "--target", "x.img", "--offset", "90%"]).refused(2, &["no part of", "48 MiB"]);
+    place.run(&["lab", "plan", "quick", "--target", "x.img", "--offset", "90%"]).refused(2, &["not a part of", "48 MiB"]);
     place.run(&["lab", "plan", "quick", "--target", "x.img", "--share", "x%"]).refused(2, &["0% to 100%"]);
     place.run(&["lab", "plan", "file-copy", "--target", "x.img", "--share", "50%"]).refused(2, &["complete target"]);
 }

@@ -130,7 +130,7 @@ fn what_is_no_purpose_gets_a_sentence() {
     let path = |name: &str, text: &str| file(folder.path(), name, text).to_str().expect("text").to_owned();
     let ambiguous = path("ambiguous", "0.5 0 8 8 1\n");
     for (name, sentence) in [
-        (path("empty", ""), "no trace whose format is recognised"),
+        (path("empty", ""), "not a trace whose format is recognised"),
         (path("prose", "A trace this is not.\n"), "put the format first"),
         (ambiguous.clone(), "disksim: or mqsim:"),
         (path("huge", "1,a,0,Read,0,99999999999,1\n"), "99999999999 bytes at 0, which no drive has"),

@@ -441,7 +441,7 @@ fn what_if_changes_one_thing_at_a_time() {
     assert!(failed.outcome.as_ref().is_err_and(|refusal| refusal.contains("loses its data")));
     let refused = |wish: &Wish, level| what_if(wish, level, &|_, _| ()).map(|_| ()).expect_err("there is no such array");
     assert!(refused(&wish(2..=2, "s3500", "stria", preset("media")), RAID5).contains("at least 3"));
-    assert!(refused(&wish(2..=4, "s3500", "stria", preset("media")), Level::Raid0).contains("say one count"));
+    assert!(refused(&wish(2..=4, "s3500", "stria", preset("media")), Level::Raid0).contains("give one count"));
 }
 
 proptest! {

@@ -156,7 +156,7 @@ fn lines_that_are_no_jobs_are_refused_before_anything_is_done() {
         ("advise --drives 4xs3500 --purpose vm --out /tmp/page.html", &[], "a job writes no files of its own"),
         ("reproduce --csv x.csv", &[], "a job writes no files of its own"),
         ("reproduce", &["--task", "2"], "there is no job 2: use 1 to 1"),
-        ("reproduce", &["--task", "0"], "say 1 to 1"),
+        ("reproduce", &["--task", "0"], "use 1 to 1"),
         ("reproduce", &["--cores", "0"], "--cores"),
     ] {
         let folder = folder("campaign-refused", jobs);

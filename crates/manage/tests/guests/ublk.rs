@@ -120,7 +120,7 @@ fn guests_half() {
     // SIGTERM, as for an upgrade: a mounted device waits for the next server.
     serve.signal("-TERM");
     let log = serve.ended_well();
-    assert!(log.contains("/dev/ublkb3 is in use") && log.contains("it is left"), "{log}");
+    assert!(log.contains("/dev/ublkb3 is in use") && log.contains("was not removed"), "{log}");
     place.run(&[&["serve"], &drives[..], &["--ublk=4"]].concat()).refused(1, &["/dev/ublkb3", "--ublk=3", "stria ublk remove 3"]);
     // The device of an array that has been renamed meanwhile has the new name.
     place.ok(&["rename", "tank", "lake"]);

@@ -74,7 +74,7 @@ fn what_an_experiment_asks_for_is_bounded_before_it_is_reckoned() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
     for file in [pipe.as_path(), std::path::Path::new("/dev/zero"), folder.path()] {
         let words = Experiment::find(file.to_str().expect("text")).expect_err("no file").to_string();
-        assert!(words.contains("no plain file"), "{words}");
+        assert!(words.contains("not a plain file"), "{words}");
     }
     std::fs::write(pipe.with_extension("toml"), [0xff, 0xfe, b'a']).expect("a file");
     assert!(Experiment::find(pipe.with_extension("toml").to_str().expect("text")).is_err());

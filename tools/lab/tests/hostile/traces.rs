@@ -49,8 +49,8 @@ fn an_endless_line_and_a_bomb_are_refused_before_they_fill_memory() {
     }
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-    assert!(refused(&pipe, Format::Msr).contains("no plain file"));
-    assert!(refused(Path::new("/dev/zero"), Format::Iolog).contains("no plain file"));
+    assert!(refused(&pipe, Format::Msr).contains("not a plain file"));
+    assert!(refused(Path::new("/dev/zero"), Format::Iolog).contains("not a plain file"));
 }
 
 /// By a linear search 400,000 volumes would take a quarter of an hour.
