@@ -35,7 +35,7 @@ fn advice_is_a_table_with_reasons_or_json_with_the_same() {
 #[test]
 fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
     let cases = [
-        ("advise --drives 8xnonsense --purpose vm", "there is no such drive: choose of ssd520"),
+        ("advise --drives 8xnonsense --purpose vm", "there is no such drive: choose one of ssd520"),
         ("advise --drives p4510 --purpose vm", "write it like 8xp4510"),
         ("advise --drives 0xP4510 --purpose vm", "0 drives are not modelled: use 1 to 64"),
         ("advise --drives 1000000000xp4510 --purpose vm", "1000000000 drives are not modelled: use 1 to 64"),
@@ -50,7 +50,7 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ),
         ("advise --drives 8xp4510 --block 4K --threads 0", "--threads is 0: use 1 or more"),
         ("advise --drives 999999999999999999999xp4510 --purpose vm", "write it like 8xp4510"),
-        ("advise --drives 8xp4510 --purpose vm --platform mars", "there is no such platform: choose of z87"),
+        ("advise --drives 8xp4510 --purpose vm --platform mars", "there is no such platform: choose one of z87"),
         ("advise --drives 8xp4510 --purpose games", "games"),
         ("advise --drives 8xp4510", "--purpose"),
         ("advise --drives 8xp4510 --purpose vm --block 4K", "cannot be used with"),
