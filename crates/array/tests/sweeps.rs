@@ -245,7 +245,7 @@ fn a_cancelled_scrub_names_a_position_from_which_the_next_finds_all_the_rest() {
             }
         }
         let [Event::SweepStopped { reason, at_sector, .. }] = &told[..] else { panic!("{told:?}") };
-        assert!(reason.contains(&format!("--from {at_sector}s ")), "{reason}");
+        assert!(reason.contains(&format!("--from {at_sector}s` resumes it")), "{reason}");
         let from_sector = *at_sector;
         world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_speed(None, Some(u64::MAX))));
         world.carry_out(Command::Scrub { repair: false, from_sector }).expect("nothing else runs");

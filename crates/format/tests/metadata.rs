@@ -623,7 +623,7 @@ fn create_refuses_what_cannot_be_with_words() {
     assert!(refuse(&|c| c.members[1].as_mut().expect("there").size_sectors = 2000).contains("drive1 is too small"));
     assert!(refuse(&|c| c.bitmap = BitmapChoice::Internal { chunk_bytes: Some(2048) }).contains("bitmap chunk"));
     assert!(refuse(&|c| (c.level, c.layout) = (Level::Raid0, Level::Raid0.default_layout())).contains("leave --bitmap out"));
-    assert!(refuse(&|c| c.member_sectors_max = Some(1 << 40)).contains("were asked for"));
+    assert!(refuse(&|c| c.member_sectors_max = Some(1 << 40)).contains("--size asks for"));
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn a_stale_member_does_not_become_the_truth_by_a_larger_count() {
             let mut drives = truth.clone();
             change(&mut drives[1], |superblock| superblock.header.events = events);
             let sentence = refused(&drives, &Options { force, ..Options::default() });
-            assert!(sentence.contains("drive0") && sentence.contains("drive1") && sentence.contains("altered"), "{sentence}");
+            assert!(sentence.contains("drive0") && sentence.contains("drive1") && sentence.contains("one of the two counts is wrong"), "{sentence}");
         }
     }
     // Also where it names no other member: its count is impossibly far ahead.
@@ -120,7 +120,7 @@ fn a_larger_count_of_one_member_keeps_an_array_from_starting_on_any_level() {
             let fresh = superblock_of(&drives[0]).header.events;
             change(&mut drives[1], |superblock| superblock.header.events = fresh + ahead);
             let sentence = refused(&drives, &Options { force: true, ..Options::default() });
-            assert!(sentence.contains("altered"), "{level}, {ahead} ahead: {sentence}");
+            assert!(sentence.contains("one of the two counts is wrong"), "{level}, {ahead} ahead: {sentence}");
         }
     }
 }
@@ -137,11 +137,11 @@ fn honest_histories_do_not_contradict_themselves() {
             let mut drives = drives.clone();
             apply(&mut drives, &writes[..torn]);
             let told = assembled(&drives, &Options { force: true, ..Options::default() }).outcome;
-            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("altered")), "{}", told.unwrap_err());
+            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")), "{}", told.unwrap_err());
             let mut backwards = drives.clone();
             apply(&mut backwards, &writes[torn..]);
             let told = assembled(&backwards, &Options { force: true, ..Options::default() }).outcome;
-            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("altered")), "{}", told.unwrap_err());
+            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")), "{}", told.unwrap_err());
         }
         apply(drives, &writes);
     };
@@ -214,7 +214,7 @@ fn the_youngest_member_starts_alone_beside_one_whose_number_is_anothers_by_now()
     assert_eq!(holders(&started(&drives, &Options::default())), [Some(0), None]);
     // If the count had been altered, the count would be larger and the time would not.
     change(&mut drives[0], |superblock| superblock.header.utime -= 200);
-    assert!(refused(&drives, &Options::default()).contains("altered"));
+    assert!(refused(&drives, &Options::default()).contains("one of the two counts is wrong"));
 }
 
 fn looked_at(drives: &[MemoryDrive]) -> (Vec<Candidate>, u64) {

@@ -149,7 +149,7 @@ fn members_of_another_array_and_stale_ones_are_told_apart() {
     let before = contents(&images);
     let stranger: &[&str] = &["2 of 3 members are missing", "leave", "d4", "out"];
     place.run(&["serve", &tank[0], &tank[1], &barn[1]]).refused(1, stranger);
-    place.run(&["serve", &tank[0], &tank[2]]).refused(1, &["d2 (slot 2) is", "behind", "attach", "--force"]);
+    place.run(&["serve", &tank[0], &tank[2]]).refused(1, &["d2 (slot 2) missed", "attach", "--force"]);
     let told = place.ok(&["assemble", &tank[0], &tank[1], &tank[2]]);
     assert!(told.contains("would start degraded, 1 missing") && told.contains("d2: slot 2, missed"), "{told}");
     assert!(before == contents(&images));
@@ -224,7 +224,7 @@ fn drives_of_a_wrong_size_are_refused() {
     let (small, tiny) = (small.to_str().expect("a plain path").to_owned(), tiny.to_str().expect("a plain path").to_owned());
     let before = contents(&[small.clone(), tiny.clone()]);
     place.run(&["create", "x", "--level", "1", &tiny, &small]).refused(1, &["too small"]);
-    place.run(&["create", "x", "--level", "1", "--size", "1GiB", &small, "missing"]).refused(1, &["asked for"]);
+    place.run(&["create", "x", "--level", "1", "--size", "1GiB", &small, "missing"]).refused(1, &["--size asks for"]);
     place.run(&["create", "x", "--level", "1", "--size", "4K", &small, "missing"]).refused(1, &["a size of 4 KiB", "ask for"]);
     // An empty file is named as what it is; its size matters to `create` only.
     let empty = place.path("nothing").display().to_string();

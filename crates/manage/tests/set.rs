@@ -82,7 +82,7 @@ fn the_write_policy_holds_at_once_and_says_what_a_power_cut_costs() {
     assert!(client.write(4096, &example(4)).expect("it writes"));
     assert!(client.flush().expect("it is answered"));
     let told = place.ok(&["set", "tank", "--write", "safe"]);
-    assert!(told.contains("were not flushed") && told.contains("holds until the array stops"), "{told}");
+    assert!(told.contains("were not flushed") && told.contains("is lost when the array stops"), "{told}");
     assert_eq!(client.read(4096, 8192).expect("the same connection"), example(4));
     place.run(&["set", "tank", "--drive-caches", "off"]).refused(1, &["is a file", "no cache of its own"]);
     place.run(&["set", "tank"]).refused(2, &["--write"]);
