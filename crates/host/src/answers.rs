@@ -64,7 +64,7 @@ pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> Hos
     match error {
         NotInTime::Late => {
             let text = format!(
-                "{shown} did not answer within {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
+                "{shown} does not answer: it was given {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
             );
             HostError::Silent { path: path.to_owned(), text }
         }

@@ -24,7 +24,7 @@ fn of_the_program() {
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
         rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
-        rest::parts rest::route rest::stream rest::routes rest::tcp rest::server rest
+        rest::parts rest::reading rest::route rest::stream rest::routes rest::tcp rest::server rest
         daemon
         commands::adopt commands::life commands::explain commands::firmware commands::health commands::import commands::manual commands::orders
         commands::set commands::spare commands::token commands::ublk commands::wizard commands
@@ -75,7 +75,7 @@ fn of_the_tree_on_real_drives() {
     holds(
         "crates/host",
         "
-        error block_devices candidate answers hosted_drive checked examine clock merger newcomer sync_io hosted
+        error beneath block_devices candidate answers hosted_drive checked examine clock merger newcomer sync_io hosted
         lacking marks open choose create report lanes rework
         ",
     );

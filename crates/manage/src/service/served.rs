@@ -108,7 +108,7 @@ pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> Array
     let (still, lane, _) = served.lanes.stands_still();
     let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
     view.silent_s = Some(seconds);
-    let silence = format!("has not answered for {seconds} s (pid {pid}, lane {lane})");
+    let silence = format!("does not answer (pid {pid}, lane {lane}), for {seconds} s now");
     for words in [&mut view.state, &mut view.headline] {
         *words = if words.is_empty() { silence.clone() } else { format!("{silence}; before that: {words}") };
     }
