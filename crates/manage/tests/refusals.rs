@@ -225,7 +225,9 @@ fn drives_of_a_wrong_size_are_refused() {
     let before = contents(&[small.clone(), tiny.clone()]);
     place.run(&["create", "x", "--level", "1", &tiny, &small]).refused(1, &["too small"]);
     place.run(&["create", "x", "--level", "1", "--size", "1GiB", &small, "missing"]).refused(1, &["--size asks for"]);
-    place.run(&["create", "x", "--level", "1", "--size", "4K", &small, "missing"]).refused(1, &["--size asks for 4 KiB", "one strip of"]);
+    place
+        .run(&["create", "x", "--level", "1", "--size", "4K", &small, "missing"])
+        .refused(1, &["--size asks for 4 KiB", "one strip of"]);
     // An empty file is named as what it is; its size matters to `create` only.
     let empty = place.path("nothing").display().to_string();
     std::fs::File::create(&empty).expect("a file");
