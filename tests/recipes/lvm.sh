@@ -42,7 +42,7 @@ serve tank tank --ublk=0
 wait_for /dev/ublkb0 test -b /dev/ublkb0
 lvm vgchange --activate y pool
 mount -t ext4 /dev/pool/data /mnt/data
-sha256sum --check /tmp/before
+sha256sum -c /tmp/before
 umount /mnt/data
 lvm vgchange --activate n pool
 stria scrub tank --wait 2>/dev/null
