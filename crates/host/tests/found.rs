@@ -3,13 +3,16 @@
 //! Method: several arrays on image files. One gets checksums of a program that does not exist yet, another one the name of the first or of
 //! its span. What is found, chosen and refused must concern that array alone.
 
+mod support;
+
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use stria_drive::Ring;
-use stria_format::md::{BitmapChoice, LogChoice, Superblock, uuid_text};
+use stria_format::md::{Superblock, uuid_text};
 use stria_host::*;
 use stria_integrity::Region;
+use support::spec;
 
 struct Images(tempfile::TempDir);
 
@@ -24,21 +27,7 @@ impl Images {
         let path = |index: usize| self.0.path().join(format!("d{}", first + index));
         let paths: Vec<PathBuf> = (0..count).map(path).collect();
         paths.iter().for_each(|path| File::create(path).and_then(|file| file.set_len(8 << 20)).expect("an image"));
-        let spec = CreateSpec {
-            name: name.into(),
-            level: level.parse().expect("a level"),
-            layout: None,
-            strip_sectors: (level != "1").then_some(16),
-            span_count: None,
-            drives: paths.iter().cloned().map(Some).collect(),
-            spares: Vec::new(),
-            bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
-            member_sectors_max: None,
-            log: LogChoice::Auto,
-            checksums,
-            assume_clean: true,
-            overwrite: Overwrite::Nothing,
-        };
+        let spec = CreateSpec { checksums, assume_clean: true, ..spec(name, level, &paths) };
         (create(&spec).unwrap_or_else(|error| panic!("RAID {level} \"{name}\": {error}")), paths)
     }
 }

@@ -4,6 +4,8 @@
 //! without marks, as an early Stria or mdadm leaves them, only on command. New arrays on used drives are independent of the old
 //! ones.
 
+mod support;
+
 use std::fs::{self, File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -49,22 +51,7 @@ impl Images {
 }
 
 fn make(name: &str, level: &str, paths: &[PathBuf], change: impl FnOnce(&mut CreateSpec)) -> [u8; 16] {
-    let redundant = !matches!(level, "jbod" | "0");
-    let mut spec = CreateSpec {
-        name: name.into(),
-        level: level.parse().expect("a level"),
-        layout: None,
-        strip_sectors: (level != "1").then_some(16),
-        span_count: None,
-        drives: paths.iter().cloned().map(Some).collect(),
-        spares: Vec::new(),
-        bitmap: if redundant { BitmapChoice::Internal { chunk_bytes: Some(65536) } } else { BitmapChoice::None },
-        member_sectors_max: None,
-        log: LogChoice::Auto,
-        checksums: false,
-        assume_clean: false,
-        overwrite: Overwrite::Nothing,
-    };
+    let mut spec = support::spec(name, level, paths);
     change(&mut spec);
     create(&spec).unwrap_or_else(|error| panic!("RAID {level} \"{name}\": {error}"))
 }

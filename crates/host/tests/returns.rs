@@ -2,14 +2,16 @@
 //! Method: a member on an image file is cut to a half while the array runs, and made long again once it is dropped. The array is stopped, or its
 //! process ends without that. Then the drive is added.
 
+mod support;
+
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use stria_array::Event;
 use stria_drive::{IoOptions, Lane};
-use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
+use support::spec;
 
 const IMAGE_BYTES: u64 = 8 << 20;
 
@@ -38,21 +40,7 @@ fn trial(level: &str, count: usize, is_stopped: bool) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let drives: Vec<PathBuf> = (0..count).map(|index| folder.path().join(format!("d{index}"))).collect();
     drives.iter().for_each(|path| File::create(path).and_then(|file| file.set_len(IMAGE_BYTES)).expect("an image"));
-    let spec = CreateSpec {
-        name: "tank".into(),
-        level: level.parse().expect("a level"),
-        layout: None,
-        strip_sectors: (level != "1").then_some(16),
-        span_count: None,
-        drives: drives.iter().cloned().map(Some).collect(),
-        spares: Vec::new(),
-        bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
-        member_sectors_max: None,
-        log: LogChoice::Auto,
-        checksums: false,
-        assume_clean: true,
-        overwrite: Overwrite::Nothing,
-    };
+    let spec = CreateSpec { assume_clean: true, ..spec("tank", level, &drives) };
     create(&spec).unwrap_or_else(|error| panic!("RAID {level}: {error}"));
     let open = || OpenedDrive::open(&drives[1], IoOptions::default());
     let (array, notices) = start(&drives);
