@@ -45,7 +45,7 @@ const PROGRAM_WITHIN: Duration = Duration::from_secs(60);
 /// The least time between two messages about a lasting cause.
 const REPEAT_MIN: Duration = Duration::from_secs(60);
 
-/// The name of the journal's channel. Its messages reach only people who read the journal.
+/// The name of the channel that writes to the journal, which nobody may be reading.
 pub const JOURNAL: &str = "journal";
 
 /// A channel.

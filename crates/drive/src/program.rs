@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub enum NoResult {
     /// It could not be started.
     NotStarted(io::Error),
-    /// It was ended, with all that it had started. What it had written to standard error by then.
+    /// It was ended with its children. Holds what it had written to standard error by then.
     Late(Vec<u8>),
 }
 

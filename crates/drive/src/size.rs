@@ -68,7 +68,7 @@ pub(crate) struct Size {
     releases_ended: AtomicU64,
     /// Why the drive is lost.
     lost: OnceLock<Box<str>>,
-    /// True if it is because it was cut short, and was not pulled; outlives the drive.
+    /// True if the drive is lost because it was cut short, not because it was pulled. Outlives the drive.
     cut_short: Arc<AtomicBool>,
 }
 
@@ -138,7 +138,7 @@ impl Size {
         self.lose(why);
     }
 
-    /// True from the moment on in which the drive is seen to have been cut short.
+    /// True once the drive is seen to have been cut short.
     pub(crate) fn cut_short(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cut_short)
     }

@@ -170,7 +170,7 @@ impl SyncDrive {
         self.0.size.lost()
     }
 
-    /// True from the moment on in which the drive is seen to have been cut short; not if it was pulled. Does not keep the drive open.
+    /// True once the drive is seen to have been cut short; not if it was pulled. Does not keep the drive open.
     pub fn cut_short(&self) -> Arc<AtomicBool> {
         self.0.size.cut_short()
     }

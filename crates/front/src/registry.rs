@@ -59,7 +59,7 @@ impl Shared {
         self.tls.get()
     }
 
-    /// From now on connections can be encrypted. What holds already stays.
+    /// Lets new connections be encrypted. Encryption that was set before stays.
     pub fn set_tls(&self, tls: TlsConfig) {
         let _ = self.tls.set(tls);
     }

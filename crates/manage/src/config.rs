@@ -325,7 +325,7 @@ impl Config {
         faults::of_file(text)
     }
 
-    /// What is valid, and may not do what is meant on this machine.
+    /// Warnings of valid settings that may have no effect on this machine.
     pub fn warnings(&self) -> Vec<String> {
         faults::warnings(self, faults::has_unit())
     }
@@ -393,7 +393,7 @@ impl Nbd {
         group(NBD_GROUP, self.group.as_deref())
     }
 
-    /// The same for a start, which does not wait for it. `Err`: what follows, and the means to ask again.
+    /// The same for a start, which does not wait for the group. `Err`: a warning, and the group to be looked up later.
     pub fn group_or_late(&self) -> Result<Option<u32>, (String, LateGroup)> {
         let found = self.group.as_deref().map(group_or_late).transpose();
         found.map_err(|(error, late)| (without_group(NBD_GROUP, &error), late))

@@ -9,7 +9,7 @@ use stria_drive::within;
 const GROUP_WITHIN: Duration = Duration::from_secs(5);
 /// So long after a question without an answer the next ones get [`BRIEFLY`] only: each may cost a thread, and several groups are asked for in turn.
 const HUNG_FOR: Duration = Duration::from_secs(60);
-/// The time that a start gives the directory: longer it goes on without the group.
+/// The time that a start waits for a group. After that it goes on without.
 const START_WITHIN: Duration = Duration::from_secs(1);
 /// The time for an answer while the directory hangs. Groups in files are found meanwhile.
 const BRIEFLY: Duration = Duration::from_millis(200);
@@ -103,7 +103,7 @@ pub struct LateGroup {
     answer: Option<Receiver<Result<u32, String>>>,
 }
 
-/// The number of a group, which is waited for a second at most; or why it is not known yet, and the means to ask again.
+/// The number of a group, if it is found within a second. `Err`: the reason, and the group to be looked up later.
 pub fn group_or_late(name: &str) -> Result<u32, (String, LateGroup)> {
     let late = |answer| LateGroup { name: name.to_owned(), answer };
     match begin_group(name, if DIRECTORY.hangs() { BRIEFLY } else { START_WITHIN }) {

@@ -417,7 +417,7 @@ fn arrays_and_unix_sockets_are_served_although_a_certificate_cannot_be_read() {
     assert!(orders.contains("ordered: reload of the configuration; done") && !orders.contains("/v1/"), "{orders}");
 }
 
-/// The answer of the API's unix socket to a member of this group who is in no other.
+/// The answer of the API's unix socket to a user whose only group is this one.
 fn asked_as(group: &str, socket: &str) -> String {
     let user = ["--reuid", "65534", "--regid", group, "--clear-groups"];
     let curl = ["curl", "-sS", "--unix-socket", socket, "http://localhost/api/v1"];

@@ -416,7 +416,7 @@ impl MdRecorder {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
 
-    /// Sets what says that a member's drive was cut short. When such a member is dropped, no absent member returns by the bitmap any more (R28).
+    /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by the bitmap any more (R28).
     pub fn watch(&mut self, member: MemberId, cut_short: Arc<AtomicBool>) {
         self.cut_short.insert(member, cut_short);
     }

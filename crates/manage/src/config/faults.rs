@@ -72,7 +72,7 @@ pub fn has_unit() -> bool {
     UNITS.iter().any(|path| Path::new(path).exists())
 }
 
-/// What is valid, and may not do what is meant. `has_unit`: systemd starts the daemon.
+/// Warnings of valid settings that may have no effect here. `has_unit`: systemd starts the daemon.
 pub fn warnings(config: &Config, has_unit: bool) -> Vec<String> {
     let by_program = config.alarms.mail.as_ref().is_some_and(|mail| mail.smtp.is_none());
     let text = "[alarms.mail]: `smtp` is missing, and stria.service keeps the program sendmail from writing a mail queue, so mails may never leave: \

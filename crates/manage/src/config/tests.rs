@@ -77,7 +77,7 @@ fn all_faults_are_told_at_once() {
     for ((line, text), (expected_line, words)) in found.iter().zip(expected) {
         assert!(*line == Some(expected_line) && text.contains(words), "{expected_line} {words}: {found:#?}");
     }
-    // Who saves it is told all of them as well, but for those of the machine.
+    // A configuration that is saved is refused with the same faults. Files and groups of the machine are not checked then.
     let told = Config::parse(&text).expect_err("it has faults");
     assert!(told.starts_with(":3: [daemon] degraded-aftr"), "{told}");
     for (line, words) in &expected[1..expected.len() - 1] {

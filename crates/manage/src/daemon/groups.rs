@@ -19,7 +19,7 @@ pub struct NbdGroup {
     pub group: LateGroup,
     pub sockets: Vec<PathBuf>,
     pub mode: u32,
-    /// Its number, while the sockets are not there yet.
+    /// The number of the group, once it is known. The sockets may come later.
     pub number: Option<u32>,
 }
 

@@ -16,7 +16,7 @@ impl Latest {
     }
 }
 
-/// What is tried again until it is served.
+/// The addresses that are tried again until they are served.
 pub struct NbdOverTcp {
     /// `None`: nothing is left to be tried.
     late: Option<LateTcp>,

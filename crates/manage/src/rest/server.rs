@@ -146,7 +146,8 @@ impl Refusals {
 /// # Errors
 /// When its file system has none.
 pub fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
-    // linux/posix_acl_xattr.h: version 2, then entries in this order: a tag, permissions, and who is meant.
+    // The format is that of linux/posix_acl_xattr.h: version 2, then the entries in ascending order of their tags. Each entry has a tag, permissions,
+    // and the number of a user or group.
     const UNDEFINED: u32 = u32::MAX;
     const READ_WRITE: u16 = 6;
     let [owner, own_group, other_group, mask, others] = [0x01_u16, 0x04, 0x08, 0x10, 0x20];
