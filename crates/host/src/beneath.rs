@@ -66,8 +66,8 @@ impl Kernel<'static> {
 }
 
 impl Kernel<'_> {
-    /// A file system of this machine stands between its files and the device below: what lies in a file is for the machine to say. An export of
-    /// Stria counts all the same, since an array that had such a file as its member would wait for itself.
+    /// As [`is_of_clients`]. An md array below a file system of this machine does not count, because this machine wrote the file. An export of Stria counts even then, because
+    /// an array with such a file as its member would wait for itself.
     fn is_of_clients(&self, name: &str) -> bool {
         let begins = |name: &str, kinds: &[&str]| kinds.iter().any(|kind| name.starts_with(kind));
         let counts = |(name, by_file): (&String, &bool)| begins(name, &["nbd", "ublk"]) || !by_file && begins(name, &["md"]);
@@ -85,7 +85,8 @@ impl Kernel<'_> {
         found
     }
 
-    /// Notes a device and those below it; with each, whether a file system lies between. Without one counts.
+    /// Notes a device and those below it, and for each whether a file system lies between. A device that is reached both ways counts as reached
+    /// without one.
     fn descend(&self, name: String, by_file: bool, found: &mut BTreeMap<String, bool>) {
         if found.get(&name).is_some_and(|known| *known <= by_file) {
             return;

@@ -45,8 +45,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 6;
 /// The pause between two looks at the pool of spares without a cause.
 const LOOK_AT_POOL_EVERY: Duration = Duration::from_secs(3600);
-/// While an array needs a spare that it did not get: the pause between two looks for changes, which open no drive that rests, and that before the first
-/// look without one. That pause doubles each time, as something may have passed that does not show.
+/// The pause between two looks for changes in the pool, while an array needs a spare that it did not get. Such a look opens no drive that rests. All drives
+/// are opened again after the same pause, and then after twice the last one, because not every change shows.
 const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
 /// The time in which a drive shows whether it is in use.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -339,7 +339,7 @@ struct Work {
     in_need: Vec<String>,
     /// The time of the next look at the pool without another cause.
     needs_at: Instant,
-    /// What was seen of the pool while an array is in need, and the time and the pause of the next look although nothing has changed.
+    /// The pool as it was last seen while an array is in need. The time and the pause are those of the next look that opens all drives.
     seen: Option<(spares::Seen, Instant, Duration)>,
     /// Drives that came back while their array still counted them as members.
     returning: Vec<(Uuid, PathBuf)>,
@@ -411,7 +411,7 @@ impl Work {
         }
     }
 
-    /// Looks at the pool again if something has changed, or nothing was looked at for long.
+    /// Opens the drives of the pool again if something has changed, or if the last time is long ago.
     fn look_in_need(&mut self) {
         let Some((seen, at, pause)) = &self.seen else { return self.give_spares() };
         let longer = (*pause * 2).min(LOOK_AT_POOL_EVERY);
