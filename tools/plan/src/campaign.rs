@@ -47,11 +47,13 @@ mod tests {
     use std::collections::HashSet;
     use std::thread::{ThreadId, current};
 
-    /// The threads that work takes, and those that work inside of it takes.
-    fn threads(items: usize) -> (usize, usize) {
+    /// The threads that work takes, of `expected`, and those that work inside of it takes.
+    fn threads(items: usize, expected: usize) -> (usize, usize) {
+        let all_work = std::sync::Barrier::new(expected);
         let own = |_: &usize| current().id();
         let nested = |item: &usize| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            // A late thread has its share: nobody goes on without it.
+            all_work.wait();
             (own(item), at_once(&[0; 4], &|_, _| (), own).into_iter().collect::<HashSet<ThreadId>>().len())
         };
         let found = at_once(&vec![0; items], &|_, _| (), nested);
@@ -63,8 +65,8 @@ mod tests {
 
     #[test]
     fn no_more_threads_work_than_were_asked_for() {
-        assert_eq!(within(3, || threads(12)), (3, 1));
-        assert_eq!(within(8, || threads(2)), (2, 1));
-        assert_eq!(within(1, || threads(4)), (1, 1));
+        assert_eq!(within(3, || threads(12, 3)), (3, 1));
+        assert_eq!(within(8, || threads(2, 2)), (2, 1));
+        assert_eq!(within(1, || threads(4, 1)), (1, 1));
     }
 }
