@@ -1,13 +1,14 @@
 //! The present contents of a drive, by its first and last MiB and a few sectors between them: read before anything is
 //! overwritten.
 //!
-//! Knows the usual signatures on drives: RAID members (`firmware_raid` has those of mainboards), partition tables, volume
-//! managers, encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding nothing is no
+//! Knows the signatures that libblkid knows: RAID members (`firmware_raid` has those of mainboards), partition tables, volume
+//! managers, encryption, file systems, swap (most of them in `magics`). A drive that cannot be read counts as carrying something. Finding nothing is no
 //! proof: contents without a signature (a database on a raw drive) are not seen.
 //!
 //! Sources: libblkid's list of magic numbers, and each format's own description.
 
 mod firmware_raid;
+mod magics;
 
 use crate::md::superblock::uuid_text;
 use crate::md::superblock::{MAGIC as MD_MAGIC, SUPERBLOCK_BYTES, Superblock, SuperblockError};
@@ -51,64 +52,6 @@ pub const UNREADABLE: &str = "something that cannot be read";
 
 /// 1 MiB at either end.
 pub(crate) const WINDOW_SECTORS: u64 = 2048;
-
-/// A format that is recognized by a few bytes at a fixed position. Offsets are in bytes from the start of the drive.
-struct Magic {
-    name: &'static str,
-    offset: u64,
-    magic: &'static [u8],
-    /// Offset and greatest length of the label.
-    label: Option<(u64, usize)>,
-    /// Offset of the 16 bytes of the UUID.
-    uuid: Option<u64>,
-}
-
-const fn magic(name: &'static str, offset: u64, magic: &'static [u8]) -> Magic {
-    Magic { name, offset, magic, label: None, uuid: None }
-}
-
-const MAGICS: &[Magic] = &[
-    Magic { label: Some((108, 12)), uuid: Some(32), ..magic("xfs file system", 0, b"XFSB") },
-    Magic { label: Some((0x1012b, 256)), uuid: Some(0x10020), ..magic("btrfs file system", 0x10040, b"_BHRfS_M") },
-    Magic { uuid: Some(1132), ..magic("f2fs file system", 1024, b"\x10\x20\xf5\xf2") },
-    Magic { label: Some((1052, 16)), uuid: Some(1036), ..magic("swap space", 4086, b"SWAPSPACE2") },
-    Magic { label: Some((1052, 16)), uuid: Some(1036), ..magic("hibernation image", 4086, b"S1SUSPEND\0") },
-    magic("NTFS file system", 3, b"NTFS    "),
-    magic("exFAT file system", 3, b"EXFAT   "),
-    Magic { label: Some((0x47, 11)), ..magic("FAT32 file system", 0x52, b"FAT32   ") },
-    Magic { label: Some((0x2b, 11)), ..magic("FAT16 file system", 0x36, b"FAT16   ") },
-    Magic { label: Some((0x2b, 11)), ..magic("FAT12 file system", 0x36, b"FAT12   ") },
-    Magic { label: Some((32808, 32)), ..magic("ISO 9660 file system", 32769, b"CD001") },
-    Magic {
-        label: Some((4168, 32)),
-        uuid: Some(4136),
-        ..magic("bcache device", 4120, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81")
-    },
-    Magic {
-        label: Some((4168, 32)),
-        uuid: Some(4152),
-        ..magic("bcachefs file system", 4120, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef")
-    },
-    Magic { label: Some((65636, 16)), uuid: Some(65620), ..magic("reiserfs file system", 65588, b"ReIsEr") },
-    Magic { label: Some((32920, 16)), uuid: Some(32904), ..magic("JFS file system", 32768, b"JFS1") },
-    Magic { label: Some((1104, 80)), uuid: Some(1176), ..magic("nilfs2 file system", 1030, b"\x34\x34") },
-    Magic { uuid: Some(1072), ..magic("EROFS file system", 1024, b"\xe2\xe1\xf5\xe0") },
-    magic("squashfs file system", 0, b"hsqs"),
-    magic("GFS2 file system", 65536, b"\x01\x16\x19\x70"),
-    magic("OCFS2 file system", 8192, b"OCFSV2"),
-    magic("HFS+ file system", 1024, b"H+\0\x04"),
-    magic("HFSX file system", 1024, b"HX\0\x05"),
-    magic("APFS container", 32, b"NXSB"),
-    magic("UFS2 file system", 66908, b"\x19\x01\x54\x19"),
-    magic("VMFS volume", 1 << 20 >> 1, b"\x0d\xd0\x01\xc0"),
-    magic("VDO volume", 0, b"dmvdo001"),
-    magic("Stratis member", 516, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    magic("Ceph BlueStore", 0, b"bluestore block device\n"),
-    magic("BitLocker volume", 3, b"-FVE-FS-"),
-    magic("dm-verity hashes", 0, b"verity\0\0"),
-    magic("dm-integrity volume", 0, b"integrt\0"),
-    magic("device-mapper snapshot", 0, b"SnAp"),
-];
 
 /// The parts of a drive that were read: its two ends, and the positions of marks farther inside.
 struct Ends {
@@ -158,6 +101,7 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     let head_end = drive_sectors.min(WINDOW_SECTORS);
     let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8).max(head_end);
     let far = firmware_raid::far_places(drive_sectors)
+        .chain(magics::far_places(drive_sectors))
         .map(|range| range.start / 8 * 8..range.end.next_multiple_of(8).min(drive_sectors))
         .filter(|range| range.end > head_end && range.start < tail_start);
     let mut ends = Ends { drive_sectors, windows: Vec::new() };
@@ -172,10 +116,7 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     raid_members(&ends, &mut found);
     firmware_raid::members(&ends, &mut found);
     volumes(&ends, &mut found);
-    for known in MAGICS.iter().filter(|known| ends.has(known.offset, known.magic)) {
-        let detail = ends.detail(known.label, known.uuid);
-        found.push(mark(known.name, detail, known.offset, known.magic.len()));
-    }
+    magics::contents(&ends, &mut found);
     extended(&ends, &mut found);
     zfs(&ends, &mut found);
     partitions(&ends, &mut found);

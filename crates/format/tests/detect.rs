@@ -103,7 +103,14 @@ fn contents_made_by_real_tools_are_named() {
         ("mkfs.xfs", vec!["-q", "-f", "-L", "data"], "xfs file system (label \"data\", uuid "),
         ("mkfs.btrfs", vec!["-q", "-f"], "btrfs file system (uuid "),
         ("mkswap", vec!["-q", "-L", "swap"], "swap space (label \"swap\", uuid "),
+        ("mkswap", vec!["-q", "-p", "65536"], "swap space (uuid "),
         ("mkfs.vfat", vec!["-F", "32", "-n", "STICK"], "FAT32 file system (label \"STICK\")"),
+        ("mkfs.minix", vec!["-1"], "Minix file system"),
+        ("mkfs.minix", vec!["-2"], "Minix file system"),
+        ("mkfs.minix", vec!["-3"], "Minix file system"),
+        ("mkfs.bfs", vec![], "BFS file system"),
+        ("mkudffs", vec![], "UDF file system"),
+        ("mkfs.f2fs", vec!["-q"], "f2fs file system"),
     ] {
         let path = folder.join(format!("detect-{tool}.img"));
         let size: u64 = 400 << 20;
