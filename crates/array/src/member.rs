@@ -165,6 +165,8 @@ pub(crate) struct Members {
     have_bad_blocks: bool,
     /// Some list of them has changed, and is not durable yet.
     lists_are_due: bool,
+    /// Lanes have together dropped more than redundancy replaces.
+    have_failed: bool,
 }
 
 impl Members {
@@ -178,6 +180,7 @@ impl Members {
             optimal: false,
             have_bad_blocks: false,
             lists_are_due: false,
+            have_failed: false,
         };
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
@@ -310,6 +313,11 @@ impl Members {
         self.optimal
     }
 
+    /// True if a write may have to wait for a list of bad blocks, or must be refused.
+    pub fn needs_care(&self) -> bool {
+        self.have_bad_blocks | self.have_failed
+    }
+
     /// True if any member that has not failed has bad blocks.
     pub fn have_bad_blocks(&self) -> bool {
         self.have_bad_blocks
@@ -375,8 +383,13 @@ impl Members {
         (0..strips).map(move |index| ArraySector::new(index * strip))
     }
 
+    /// True if lanes have together dropped more members than redundancy replaces. Nothing undoes that while the array runs.
+    pub fn have_failed(&self) -> bool {
+        self.have_failed
+    }
+
     pub fn health(&self) -> Health {
-        if self.slots.iter().any(|slot| slot.member.is_some_and(|id| self.all[id.0].is_gone)) {
+        if self.have_failed || self.slots.iter().any(|slot| slot.member.is_some_and(|id| self.all[id.0].is_gone)) {
             Health::Failed
         } else if self.is_optimal() {
             Health::Optimal
@@ -419,6 +432,7 @@ impl Members {
 
     /// Takes a member out of its slot.
     pub fn drop_member(&mut self, id: MemberId, reason: Option<String>) {
+        self.have_failed |= !self.may_lose(id);
         for slot in &mut self.slots {
             if slot.replacement == Some(id) {
                 slot.replacement = None;
@@ -513,6 +527,8 @@ impl Members {
         old.state = MemberState::Failed;
         old.failure = Some("replaced".into());
         self.failed.push(before);
+        // The bad blocks of the old one are nobody's any more.
+        self.look();
         Some(before)
     }
 
@@ -551,5 +567,17 @@ mod tests {
         assert!(!members.is_optimal() && !members.state(true, Synced::All).optimal);
         members.drop_member(MemberId(1), None);
         assert_eq!(members.health(), Health::Degraded);
+    }
+
+    #[test]
+    fn bad_blocks_go_with_the_member_that_is_replaced() {
+        let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 16, &[512; 2]).expect("good");
+        let mut config = ArrayConfig::optimal("test", geometry);
+        config.slots[0].member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::span(8..16)];
+        config.slots[0].replacement = Some(MemberConfig::in_sync(MemberId(2), 512));
+        let mut members = Members::new(&config);
+        assert!(members.needs_care());
+        assert_eq!(members.take_slot(MemberId(2)), Some(MemberId(0)));
+        assert!(!members.needs_care(), "writes are straight again");
     }
 }

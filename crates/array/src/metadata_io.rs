@@ -5,7 +5,7 @@
 use crate::core::Core;
 use crate::log::StartStage;
 use crate::member::add_rows;
-use crate::{Flaw, MemberState, MetadataUpdate, Synced, UpdateEnd};
+use crate::{Flaw, Health, MemberState, MetadataUpdate, Synced, UpdateEnd};
 use stria_block::Nanos;
 
 /// 1 s: the pause before an update that could not be written is made again.
@@ -32,6 +32,7 @@ impl Core {
 
     /// Writes superblock updates, one at a time, each with the latest state.
     pub async fn record_states(&self) {
+        let mut durable = self.members.borrow().state(self.metadata.is_clean(), self.consistency.synced());
         loop {
             let number = self.metadata.requested(&self.ready).await;
             // R4: "clean" and the progress of sweeps are claimed as they were before the flush. Slots are written as they are
@@ -39,7 +40,8 @@ impl Core {
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
             let redundancy_is_known = || self.log.stage() >= StartStage::Replayed && !self.consistency.suspects_parity();
-            let clean = || self.metadata.is_clean() && redundancy_is_known();
+            // What only dropped members took may be in flight for ever: a forced start must resync.
+            let clean = || self.metadata.is_clean() && redundancy_is_known() && self.health() != Health::Failed;
             let state = || self.members.borrow().state(clean(), self.consistency.synced());
             let (lock, state) = loop {
                 let dropped = state().failed.len();
@@ -57,12 +59,15 @@ impl Core {
                 let mut now = state();
                 if now.failed.len() == before.failed.len() {
                     now.claim_no_more_than(&before);
-                    now.clean &= flushed;
+                    if !flushed {
+                        now.claim_no_more_than(&durable);
+                        now.clean = false;
+                    }
                     break (lock, now);
                 }
             };
             self.gate_state(&state);
-            let end = self.update(&lock, MetadataUpdate::State(state)).await;
+            let end = self.update(&lock, MetadataUpdate::State(state.clone())).await;
             drop(lock);
             match end {
                 UpdateEnd::Overtaken => {}
@@ -70,7 +75,10 @@ impl Core {
                     self.metadata.refuse(&self.ready);
                     self.sleep_until(self.now() + AGAIN_AFTER).await;
                 }
-                UpdateEnd::Durable | UpdateEnd::NoSpace => self.metadata.set_durable(&self.ready, number),
+                UpdateEnd::Durable | UpdateEnd::NoSpace => {
+                    durable = state;
+                    self.metadata.set_durable(&self.ready, number);
+                }
             }
         }
     }

@@ -196,7 +196,9 @@ impl Sweeper {
 
     /// True if the running sweep must end after its current windows.
     fn halts(&self, core: &Core, kind: SweepKind) -> bool {
-        self.paused.get() || self.cancelled.get() || core.run.is_stopping() || self.gives_way(core, kind)
+        // Another lane may have given up replay.
+        let must_not_write = core.run.is_read_only() && kind != (SweepKind::Scrub { repair: false });
+        self.paused.get() || self.cancelled.get() || core.run.is_stopping() || must_not_write || self.gives_way(core, kind)
     }
 
     /// True if this is no rebuild, and there is a member to fill: redundancy must not wait for hours until all is compared.

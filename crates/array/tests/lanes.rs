@@ -3,7 +3,7 @@
 mod support;
 use stria_array::Synced;
 use stria_array::*;
-use stria_block::BlockDevice;
+use stria_block::{BlockDevice, Buffer, Operation, Request, bytes};
 use support::*;
 
 fn each(name: &str, counts: std::ops::Range<usize>, test: impl FnMut(&mut World)) {
@@ -118,4 +118,70 @@ fn a_resync_is_divided_between_lanes() {
         after.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());
         assert_eq!(after.scrub(false), 0);
     });
+}
+
+/// Lanes 1 and 2 each drop a member that the other still counts on, before either hears of the other's drop. With one lane the
+/// second member would keep its slot.
+fn two_lanes_drop_one_each(world: &mut World, victims: [usize; 2]) {
+    for (lane, victim) in [(1, victims[0]), (2, victims[1])] {
+        world.faults[victim].borrow_mut().gone = true;
+        let from = std::iter::once(Buffer::zeroed(bytes(world.geometry.capacity_sectors())).freeze()).collect();
+        let sectors = world.geometry.capacity_sectors();
+        world.lanes[lane].submit(Request {
+            tag: 1 << 40 | lane as u64,
+            start_sector: 0,
+            sectors,
+            operation: Operation::Write { from, fua: false },
+        });
+        let has_dropped = |lane: &ArrayDevice<NoMetadata>| lane.status().members[victim].state == MemberState::Failed;
+        for _ in 0..10_000 {
+            world.lanes[lane].poll(world.now, &mut Vec::new());
+            if has_dropped(&world.lanes[lane]) {
+                break;
+            }
+            world.now = world.lanes[lane].next_wake().unwrap_or(world.now).max(world.now + 1000);
+        }
+        assert!(has_dropped(&world.lanes[lane]), "lane {lane} drops member {victim}");
+        world.faults[victim].borrow_mut().gone = false;
+    }
+    for _ in 0..100 {
+        world.step();
+    }
+}
+
+#[test]
+fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
+    for (level, slots, victims) in
+        [(Level::Raid1, 2, [0, 1]), (Level::Raid1, 3, [0, 2]), (Level::Raid5, 3, [0, 1]), (Level::Raid10, 4, [2, 3])]
+    {
+        for seed in 0..8 {
+            let geometry = Geometry::new(level, level.default_layout(), 16, &vec![256; slots]).expect("good");
+            let mut world = World::on_lanes(geometry, 0, seed, None, Synced::All, 3);
+            // Of three copies the middle one is being filled.
+            if slots == 3 && level == Level::Raid1 {
+                let mut config = ArrayConfig::optimal("test", world.geometry.clone());
+                config.slots[1].member.as_mut().expect("it is there").recovered = Synced::up_to(0);
+                world = World::of(&config, seed, 3);
+                world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.pause(true)));
+            }
+            let tag = world.write(0, world.geometry.capacity_sectors());
+            world.wait(tag).result.expect("all is well");
+            two_lanes_drop_one_each(&mut world, victims);
+            assert_eq!(world.status().health, Health::Failed, "{level:?} of {slots}, {victims:?}");
+            for lane in 0..3 {
+                let mut ask = |operation: Operation, sectors: u64| {
+                    let tag = 1 << 41 | world.chance.any() >> 30;
+                    world.lanes[lane].submit(Request { tag, start_sector: 0, sectors, operation });
+                    world.wait(tag).result
+                };
+                ask(Operation::Flush, 0).expect_err("what only those took may be lost");
+                for sectors in [8, 128] {
+                    let from = std::iter::once(Buffer::zeroed(bytes(sectors)).freeze()).collect();
+                    ask(Operation::Write { from, fua: false }, sectors).expect_err("nobody could read it");
+                }
+                ask(Operation::Flush, 0).expect_err("that does not pass");
+            }
+            world.carry_out(Command::Stop).expect_err("it does not stop well");
+        }
+    }
 }

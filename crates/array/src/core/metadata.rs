@@ -63,10 +63,23 @@ impl Core {
     /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
     ///
     /// # Errors
-    /// No member takes a superblock update (R6).
+    /// No member takes a superblock update (R6), or the array has failed.
     pub fn drops_are_recorded(&self) -> Result<(), IoError> {
+        self.redundancy_suffices("write")?;
         match self.metadata.refuses_acks() {
             true => Err(lost("write", "no member takes a superblock that says which ones were dropped")),
+            false => Ok(()),
+        }
+    }
+
+    /// What a write, a flush and a stop must say once the array has failed: a flush of the members that are left says nothing of what
+    /// only the dropped ones took. `what`: the request, for the error.
+    ///
+    /// # Errors
+    /// Lanes have together dropped more members than redundancy replaces (R7).
+    pub fn redundancy_suffices(&self, what: &str) -> Result<(), IoError> {
+        match self.members.borrow().have_failed() {
+            true => Err(lost(what, "more members have failed than redundancy replaces: `stria status` names them")),
             false => Ok(()),
         }
     }

@@ -252,7 +252,7 @@ mod tests {
         let mut drive = vec![0; 4 << 20];
         let offset = usize::try_from(offset).expect("within the drive");
         drive[offset..offset + bytes.len()].copy_from_slice(bytes);
-        let mut look = |drive: &[u8]| {
+        let look = |drive: &[u8]| {
             detect(drive.len() as u64 / 512, &mut |start, count| {
                 let bytes = |sectors: u64| usize::try_from(sectors * 512).expect("within the drive");
                 Ok(drive[bytes(start)..bytes(start + count)].to_vec())

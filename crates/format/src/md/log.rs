@@ -433,10 +433,13 @@ impl FoundPart {
         let Some((newest, _)) = appends.last() else { return Self::default() };
         let (live_from, retired_below) = (newest.live_from, newest.retired_below);
         let sure_below = newest.sequence.saturating_sub(newest.unsure_count.into());
-        let sure_count = appends.iter().filter(|(head, _)| (live_from..sure_below).contains(&head.sequence)).count() as u64;
+        let mut sure: Vec<u64> = appends.iter().map(|(head, _)| head.sequence).collect();
+        sure.retain(|sequence| (live_from..sure_below).contains(sequence));
+        // An append that was taken back may have landed elsewhere in the ring, under the number that the next one got.
+        sure.dedup();
         let live = appends.into_iter().filter(|(head, _)| head.sequence >= live_from);
         let records = live.flat_map(|(_, records)| records).filter(|record| record.number >= retired_below);
-        Self { records: records.collect(), retired_below, damaged: sure_count != sure_below.saturating_sub(live_from) }
+        Self { records: records.collect(), retired_below, damaged: sure.len() as u64 != sure_below.saturating_sub(live_from) }
     }
 }
 
@@ -969,6 +972,33 @@ mod tests {
         number: u64,
         retired: u64,
         free: u64,
+    }
+
+    /// A large append that goes around the ring is reported as failed, but has landed. The next one is small, and takes its number at
+    /// the end of the ring.
+    #[test]
+    fn an_append_that_was_taken_back_counts_once() {
+        let mut bench = Bench::new(1);
+        bench.write_head();
+        let mut ring = Ring::default();
+        let part_sectors = bench.location.part_sectors;
+        let mut number = 0;
+        // Bare appends of a page each, all of them retired, up to two pages before the end.
+        while ring.next + 2 * PAGE_SECTORS < part_sectors {
+            number += 1;
+            let terms = AppendTerms { retired_below: number, free_below: number, unsure_count: 0 };
+            bench.append((0, &mut ring), Some((number, 0)), terms).expect("there is space");
+        }
+        let terms = AppendTerms { retired_below: number, free_below: number, unsure_count: 0 };
+        let large = bench.append((0, &mut ring), Some((number + 1, 32)), terms).expect("there is space");
+        assert_eq!(large.start, bytes(bench.location.ring_start().get()), "it went around");
+        ring.take_back();
+        for small in [number + 2, number + 3] {
+            bench.append((0, &mut ring), Some((small, 0)), terms).expect("there is space");
+        }
+        let (is_damaged, numbers) = bench.parts().remove(0);
+        assert!(!is_damaged, "{numbers:?}");
+        assert!([number + 2, number + 3].iter().all(|small| numbers.contains(small)), "{numbers:?}");
     }
 
     /// Goes around every part many times with records that are retired late. Whichever append is torn, everything that counts
