@@ -50,6 +50,10 @@ fn everything_is_installed_below_the_prefix() {
         let text = text(file);
         assert!(text.contains("/opt/stria/bin/stria ") && !text.contains("/usr/bin/stria"), "{file}: {text}");
     }
+    // Without it the daemon sees no process that has a block device open.
+    let unit = text("etc/systemd/system/stria.service");
+    let capabilities = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("it bounds them");
+    assert!(capabilities.split(' ').any(|capability| capability == "CAP_SYS_PTRACE"), "{capabilities}");
     assert!(text("opt/stria/share/bash-completion/completions/stria").contains("adopt"));
     // Cockpit's page is the daemon's own, started by a file that loads Cockpit's library first.
     let manifest: serde_json::Value = serde_json::from_str(&text("opt/stria/share/cockpit/stria/manifest.json")).expect("JSON");
