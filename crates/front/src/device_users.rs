@@ -66,7 +66,8 @@ fn openers(processes: &Path, devices: &[Number]) -> Vec<String> {
             Vec::new()
         }
     };
-    let is_process = |path: &&PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    let is_process =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
     for process in entries.iter().filter(is_process) {
         let name = || {
             let name = fs::read_to_string(process.join("comm")).unwrap_or_default();

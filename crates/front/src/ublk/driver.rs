@@ -60,6 +60,28 @@ pub(super) fn parameters(limits: &Limits, read_only: bool) -> Parameters {
     }
 }
 
+/// Why a server of an array with the parameters `array` cannot serve a device with those of `device`, in words. What else differs is advice, which
+/// follows the drives that are present: a discard that the array no longer has is answered as not supported.
+pub(super) fn difference(device: &Parameters, array: &Parameters) -> Option<String> {
+    let bytes = |parameters: &Parameters| 1_u64 << parameters.logical_block_shift.min(63);
+    if bytes(device) < bytes(array) {
+        return Some(format!("its blocks have {} bytes, and those of the array {}", bytes(device), bytes(array)));
+    }
+    // Whole blocks, of the device's size: an array that has lost its drives with large blocks has small ones.
+    let block_sectors = (bytes(device) / SECTOR_BYTES as u64).max(1);
+    if device.sectors != array.sectors / block_sectors * block_sectors {
+        return Some(format!("its size is {} sectors, and that of the array {}", device.sectors, array.sectors));
+    }
+    let has = |parameters: &Parameters, attribute| parameters.attributes & attribute != 0;
+    match (has(device, Parameters::READ_ONLY), has(array, Parameters::READ_ONLY)) {
+        (true, false) => return Some("it is read-only, and the array is writable".into()),
+        (false, true) => return Some("it is writable, and the array is read-only".into()),
+        (true, true) | (false, false) => {}
+    }
+    let durable = [Parameters::VOLATILE_CACHE, Parameters::FUA].into_iter().all(|attribute| has(device, attribute));
+    (!durable).then(|| "the kernel sends it no flushes".into())
+}
+
 pub(super) fn check_driver() -> Result<(), UblkError> {
     let features = ask("find the features of", control::GET_FEATURES, 0, 0, vec![0; 8], COMMAND_LIMIT);
     let features = features.map_err(|error| match error {
@@ -125,8 +147,8 @@ pub(super) fn take_over(info: &DeviceInfo, parameters: &Parameters, options: &Ub
     given[..4].copy_from_slice(&(Parameters::BYTES as u32).to_ne_bytes());
     // Linux holds the device's lock while it takes the dead server's requests back, and these two commands wait for the lock.
     let present = ask("describe", control::GET_PARAMETERS, id, 0, given, DEATH_LIMIT)?;
-    if Parameters::decode(&present) != *parameters {
-        return Err(UblkError::Different { id });
+    if let Some(what) = difference(&Parameters::decode(&present), parameters) {
+        return Err(UblkError::Different { id, what });
     }
     let end = Instant::now() + DEATH_LIMIT;
     loop {

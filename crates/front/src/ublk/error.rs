@@ -62,11 +62,14 @@ pub enum UblkError {
     },
     /// The array's device cannot be taken over: it is not as the array is.
     #[error(
-        "/dev/ublkb{id}, which another server left, has another size, block size or mode than the array: remove it (`stria ublk remove {id}`)"
+        "/dev/ublkb{id}, which another server left, cannot become the array's again: {what}; serve the array as it was, or remove the device \
+         (`stria ublk remove {id}`)"
     )]
     Different {
         /// The device.
         id: u32,
+        /// The difference, in words.
+        what: String,
     },
     /// It is in use.
     #[error("/dev/ublkb{id} is in use: {users}")]

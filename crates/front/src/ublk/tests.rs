@@ -1,6 +1,7 @@
 //! Goal: Linux gets the device's parameters, and a note names its array. The driver itself is tested in a guest
 //! (`manage/tests/guests/ublk.rs`).
 
+use super::driver::difference;
 use super::uapi::CONTROL_PATH;
 use super::*;
 
@@ -27,6 +28,37 @@ fn limits_become_what_linux_is_told() {
     assert_eq!(set.sectors, 1000, "whole blocks");
     assert_eq!((set.discard_sectors_max, set.zeroes_sectors_max), (0, 0), "nothing that writes");
     assert_ne!(set.discard_granularity_bytes, 0, "the driver refuses 0");
+}
+
+/// Bug: the device of an array that had lost its rotational drives, or the only one that cannot unmap, was refused.
+#[test]
+fn a_device_is_taken_over_with_other_drives_and_not_as_another_disk() {
+    let large = Limits { logical_block_bytes: 4096, physical_block_bytes: 4096, ..Limits::plain(1001) };
+    let full = Limits {
+        physical_block_bytes: 16384,
+        optimal_io_bytes: 192 << 10,
+        discard_granularity_bytes: 65536,
+        rotational: true,
+        ..Limits::plain(1001)
+    };
+    let of = |device: (&Limits, bool), array: (&Limits, bool)| {
+        difference(&parameters(device.0, device.1), &parameters(array.0, array.1)).unwrap_or_default()
+    };
+    let plain = Limits::plain(1001);
+    assert_eq!(of((&full, false), (&plain, false)), "");
+    assert_eq!(of((&plain, false), (&full, false)), "");
+    assert_eq!(of((&plain, true), (&full, true)), "");
+    assert_eq!(of((&large, false), (&plain, false)), "", "the drives with large blocks are lost");
+    assert_eq!(of((&plain, false), (&large, false)), "its blocks have 512 bytes, and those of the array 4096");
+    assert_eq!(of((&plain, false), (&Limits::plain(1002), false)), "its size is 1001 sectors, and that of the array 1002");
+    assert_eq!(of((&large, false), (&Limits::plain(992), false)), "its size is 1000 sectors, and that of the array 992");
+    assert_eq!(of((&plain, true), (&plain, false)), "it is read-only, and the array is writable");
+    assert_eq!(of((&plain, false), (&plain, true)), "it is writable, and the array is read-only");
+    let mut unflushed = parameters(&plain, false);
+    unflushed.attributes &= !Parameters::FUA;
+    assert!(difference(&unflushed, &parameters(&plain, false)).is_some());
+    let text = UblkError::Different { id: 3, what: "it is small".into() }.to_string();
+    assert!(text.contains("it is small") && text.contains("stria ublk remove 3"), "{text}");
 }
 
 #[test]

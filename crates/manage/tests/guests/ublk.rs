@@ -7,6 +7,7 @@ use crate::support::daemon::Daemon;
 use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 use stria_testkit::nvme;
 
@@ -142,6 +143,14 @@ fn guests_half() {
         Some(&2.into()),
         "the spare has the place of the drive that failed: {status:#}"
     );
+    // A process that has the device open by a node of its own, as one in a container.
+    let number = fs::read_to_string("/sys/block/ublkb3/dev").expect("sysfs");
+    let (major, minor) = number.trim().split_once(':').expect("a number");
+    ok("mknod", &["/tmp/xvda", "b", major, minor]);
+    let mut opener =
+        Command::new("sleep").arg("600").stdin(fs::File::open("/tmp/xvda").expect("it opens")).spawn().expect("it starts");
+    place.run(&["stop", "tank"]).refused(4, &["/dev/ublkb3", "sleep (process"]);
+    opener.kill().and_then(|()| opener.wait()).expect("it ran");
     place.ok(&["stop", "tank"]);
     serve.ended_well();
     wait_until("the end of the names", || !Path::new("/dev/stria/tank").is_symlink());
@@ -155,7 +164,7 @@ fn guests_half() {
     serve.kill();
     place
         .run(&[&["serve"], &drives[..], &["--ublk"]].concat())
-        .refused(1, &["another size, block size or mode", "stria ublk remove 3"]);
+        .refused(1, &["it is read-only, and the array is writable", "stria ublk remove 3"]);
     assert!(place.ok(&["ublk", "remove", "3"]).contains("/dev/ublkb3 of array \"tank\" was removed"));
     assert!(!Path::new(DEVICE).exists());
     place.run(&["ublk", "remove", "3"]).refused(1, &["no /dev/ublkb3 of Stria's"]);
