@@ -11,6 +11,7 @@ use stria_block::{Limits, RemoteDevice};
 use stria_front::{SocketAccess, VhostUserDisk, VhostUserServer};
 use stria_testkit::vhost_user::*;
 use support::device::LaneDevice;
+use vhost::VhostBackend;
 
 const SECTORS: u64 = 32 << 11;
 const OK: u8 = 0;
@@ -124,6 +125,30 @@ fn a_read_only_disk_refuses_what_would_change_it() {
     assert_eq!(machine.ask(0, WRITE_ZEROES, 0, &range(0, 1), 0).0, IO_ERROR);
     assert_eq!(machine.ask(0, DISCARD, 0, &range(0, 1), 0).0, UNSUPPORTED);
     assert_eq!(machine.ask(0, READ, 0, &[], 512), (OK, pattern(7, 512)));
+}
+
+/// Bug: a machine that had been offered discard was refused for ever, once a drive without it had joined the array.
+#[test]
+fn a_machine_goes_on_when_the_array_can_no_longer_do_what_it_was_offered() {
+    let mut service = Service::start(true);
+    let mut machine = service.machine();
+    let (discard, write_zeroes) = (1 << 13, 1 << 14);
+    assert!(machine.features & discard != 0 && machine.features & write_zeroes != 0);
+    assert_eq!(machine.ask(0, DISCARD, 0, &range(0, 1), 0).0, OK);
+    service.server = None;
+    service.device = Arc::new(LaneDevice::spawn(Limits::plain(SECTORS), true));
+    service.restart(false);
+    machine.connect(&service.path);
+    assert!(machine.frontend().get_features().expect("features") & discard == 0, "a new machine is not told of it");
+    assert_eq!(machine.ask(0, WRITE, 3, &pattern(3, 512), 0).0, OK);
+    assert_eq!(machine.ask(0, READ, 3, &[], 512), (OK, pattern(3, 512)));
+    assert_eq!(machine.ask(0, DISCARD, 0, &range(0, 1), 0).0, UNSUPPORTED);
+    service.restart(true);
+    machine.connect(&service.path);
+    assert_eq!(machine.ask(0, READ, 3, &[], 512), (OK, pattern(3, 512)));
+    assert_eq!(machine.ask(0, WRITE_ZEROES, 3, &range(3, 1), 0).0, IO_ERROR);
+    // What was never on offer is refused as before.
+    machine.frontend().set_features(1 << 33 | PROTOCOL_FEATURES).expect_err("VIRTIO_F_ACCESS_PLATFORM");
 }
 
 #[test]

@@ -65,8 +65,9 @@ pub struct Machine {
     queues: Vec<Queue>,
     frontend: Option<Frontend>,
     inflight: Option<(VhostUserInflight, File)>,
-    /// What the driver acknowledges.
+    /// What the driver acknowledges: of the first server's offer. QEMU keeps that for all later ones.
     pub features: u64,
+    is_acknowledged: bool,
     /// Whether the memory for requests in flight is used.
     pub tracks: bool,
 }
@@ -126,6 +127,7 @@ impl Machine {
             frontend: None,
             inflight: None,
             features: u64::MAX,
+            is_acknowledged: false,
             tracks: true,
         }
     }
@@ -147,8 +149,10 @@ impl Machine {
         frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         assert!(frontend.get_queue_num().expect("a count") >= QUEUES as u64);
         frontend.set_owner().expect("an owner");
-        self.features = self.features & offered | PROTOCOL_FEATURES;
-        frontend.set_features(self.features).expect("they were on offer");
+        if !std::mem::replace(&mut self.is_acknowledged, true) {
+            self.features = self.features & offered | PROTOCOL_FEATURES;
+        }
+        frontend.set_features(self.features).expect("they were on offer, now or before");
         self.frontend = Some(frontend);
         self.share_memory();
         if self.tracks {

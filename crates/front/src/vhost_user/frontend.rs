@@ -226,9 +226,9 @@ impl VhostUserBackendReqHandlerMut for Frontend {
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        let odd = features & !self.common.facts.features();
+        let odd = features & !self.common.facts.features_ever();
         if odd != 0 {
-            return Err(refused(format!("features {odd:#x} were not on offer")));
+            return Err(refused(format!("features {odd:#x} are never on offer")));
         }
         self.features = features;
         if features & PROTOCOL_FEATURES == 0 {
