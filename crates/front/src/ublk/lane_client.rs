@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_block::{Completion, KeepOn, LaneClient, Nanos, Request};
+use stria_block::{Completion, ErrorKind, KeepOn, LaneClient, Nanos, Request};
 
 /// One second: then an idle queue's buffers return to the system.
 const COOL_AFTER: Nanos = 1_000_000_000;
@@ -159,11 +159,18 @@ impl<D: Driver> QueueClient<D> {
             queue.begin(port);
         }
         let worked = !ended.is_empty();
-        ended.drain(..).for_each(|completion| queue.complete(port, completion));
         let is_leaving = crew.is_leaving.load(Ordering::SeqCst);
+        for completion in ended.drain(..) {
+            // The array has ended without it: the next server gets the request, as after a crash.
+            let is_left = is_leaving && completion.result.as_ref().is_err_and(|error| error.kind == ErrorKind::Gone);
+            if is_left { queue.abandon(completion) } else { queue.complete(port, completion) }
+        }
         port.turn(|port, tag, result| match is_leaving {
             // The next server gets the request.
-            true => Ok(()),
+            true => {
+                queue.leave_to_next(port, tag);
+                Ok(())
+            }
             false => queue.arrived(port, tag, result, requests).map_err(End::from),
         })?;
         queue.collect(port);
@@ -200,3 +207,6 @@ impl<D: Driver> LaneClient for QueueClient<D> {
         &self.readiness
     }
 }
+
+#[cfg(test)]
+mod tests;

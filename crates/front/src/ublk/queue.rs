@@ -94,7 +94,7 @@ enum Slot {
     Asked,
     /// The array works on one with this many bytes of data.
     Device { bytes: u32 },
-    /// The device is being stopped.
+    /// The device is being stopped, or the next server gets the request.
     Gone,
 }
 
@@ -301,6 +301,26 @@ impl Queue {
         }
         self.counters.errors += u64::from(result < 0);
         port.commit(tag, result);
+    }
+
+    /// A request has ended without an answer for the driver, which gives it to the next server.
+    ///
+    /// # Panics
+    /// When the device ends what it does not have.
+    pub fn abandon(&mut self, completion: Completion) {
+        let slot = std::mem::replace(&mut self.slots[completion.tag as usize], Slot::Gone);
+        assert!(matches!(slot, Slot::Device { .. }), "tag {} is {slot:?}, not at the device", completion.tag);
+        self.at_device -= 1;
+        self.gone += 1;
+    }
+
+    /// The driver has completed a fetch of a queue that takes no more requests. It has finished with the memory that was lent for the tag.
+    pub fn leave_to_next(&mut self, port: &mut impl Port, tag: u64) {
+        let tag = u16::try_from(tag).ok().filter(|tag| self.slots.get(usize::from(*tag)) == Some(&Slot::Asked));
+        if let Some(tag) = tag {
+            self.slots[usize::from(tag)] = Slot::Kernel;
+            drop(port.asked_data(tag));
+        }
     }
 
     /// The pieces of a read in one piece of memory.
