@@ -160,6 +160,18 @@ impl NbdDevice {
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
+    /// Removes the note of a device that another program has detached: the number may become a disk of something else, which must not get the
+    /// array's names.
+    pub fn forget(self) {
+        let path = note_path(&self.options.notes, self.index);
+        if !self.is_attached() && is_at(&self.note, &path) {
+            if let Err(error) = fs::remove_file(&path) {
+                log::warn!("{}: {error}; remove it", path.display());
+            }
+            announce(self.index);
+        }
+    }
+
     /// Gives the device new connections in place of those that are lost. Working connections stay. If the array has been renamed,
     /// so is the device.
     ///
@@ -394,6 +406,12 @@ fn note_path(notes: &Path, index: u32) -> PathBuf {
     Note::path(notes, "nbd", index)
 }
 
+/// True if the path leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |found: fs::Metadata| (found.dev(), found.ino());
+    file.metadata().is_ok_and(|own| fs::metadata(path).is_ok_and(|found| place(found) == place(own)))
+}
+
 /// The device's note, locked. `None`: another process has it.
 fn take_note(notes: &Path, index: u32) -> Result<Option<File>, NbdDeviceError> {
     let path = note_path(notes, index);
@@ -519,6 +537,31 @@ fn greeted(mut socket: impl Stream, target: &NbdTarget) -> Result<(OwnedFd, Offe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bug: after `nbd-client -d` the note stayed, and another disk with this number was called /dev/stria/tank.
+    #[test]
+    fn the_note_of_a_device_that_is_gone_is_removed_and_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notes = folder.path();
+        let array = NbdArray { uuid: [7; 16], name: "tank".into() };
+        // A number that no machine has.
+        let index = 40_000_001;
+        let watched = || {
+            let note = take_note(notes, index).expect("a folder").expect("it is free");
+            write_note(notes, index, &array, 1).expect("written");
+            let options = NbdDeviceOptions { connections: 1, timeout_s: None, dead_timeout_s: 1, notes: notes.to_owned() };
+            NbdDevice { index, backend: backend(&array.uuid), options, note, requests_released: false }
+        };
+        let device = watched();
+        assert!(!device.is_attached() && note_path(notes, index).exists());
+        device.forget();
+        assert!(!note_path(notes, index).exists());
+        let device = watched();
+        fs::remove_file(note_path(notes, index)).expect("it is there");
+        let _other = watched();
+        device.forget();
+        assert!(note_path(notes, index).exists(), "another process attached an array there meanwhile");
+    }
 
     #[test]
     fn a_device_that_cannot_be_connected_keeps_the_note_of_its_array() {

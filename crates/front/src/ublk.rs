@@ -106,6 +106,8 @@ impl UblkDevice {
         let own = match own {
             Some(info) if info.state == state::DEAD => {
                 delete(info.id)?;
+                // It would name the next device with this number.
+                let _ = fs::remove_file(note_path(&options.notes, info.id));
                 None
             }
             own => own,

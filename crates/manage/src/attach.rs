@@ -203,6 +203,7 @@ impl Watcher {
         loop {
             if !self.device.is_attached() {
                 tracing::info!("{} was detached", self.device.path().display());
+                self.device.forget();
                 return Ok(());
             }
             if is_lost {

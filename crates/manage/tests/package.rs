@@ -83,6 +83,31 @@ fn everything_is_installed_below_the_prefix() {
     }
 }
 
+/// Bug: a note that was left from a detached device gave a disk of another program the array's names.
+#[test]
+fn an_nbd_disk_has_the_names_of_the_array_that_linux_says_it_is() {
+    let rules = fs::read_to_string(project("packaging/udev/65-stria.rules")).expect("the rules");
+    let imports: Vec<&str> = rules.lines().filter(|rule| rule.contains("IMPORT{file}=\"/run/stria/nbd-")).collect();
+    let [rule] = imports[..] else { panic!("{imports:?}") };
+    assert!(rule.contains("TEST==\"pid\"") && rule.contains("ATTR{backend}==\"stria-?*\""), "{rule}");
+    let program = rule.split_once("PROGRAM==\"").and_then(|(_, rest)| rest.split_once('"')).expect("a program").0;
+    let place = Place::new();
+    let is_named = |backend: &str, note: &str| {
+        fs::write(place.path("nbd-7"), note).expect("a file");
+        let program = program.replace("/run/stria/nbd-%n", &place.path("nbd-7").display().to_string());
+        let program = program.replace("$attr{backend}", backend).replace("$$", "$");
+        // udev splits the words itself, as a shell does.
+        Command::new("sh").args(["-c", &program]).status().expect("it starts").success()
+    };
+    let note = "STRIA_UUID=00010203\nSTRIA_NAME=tank\nSTRIA_CONNECTIONS=1\n";
+    assert!(is_named("stria-00010203", note));
+    for (backend, note) in
+        [("stria-00010204", note), ("stria-0001020", note), ("stria-00010203", ""), ("stria-00010203", "STRIA_UUID=\n")]
+    {
+        assert!(!is_named(backend, note), "{backend} {note}");
+    }
+}
+
 #[test]
 fn a_debian_package_has_all_of_it() {
     let place = Place::new();
