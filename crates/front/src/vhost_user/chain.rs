@@ -60,6 +60,11 @@ impl Ranges {
         self.len
     }
 
+    /// Memory that it takes besides its own size.
+    pub fn spilled_bytes(&self) -> usize {
+        if self.pieces.spilled() { self.pieces.capacity() * size_of::<(u64, u32)>() } else { 0 }
+    }
+
     /// Takes the last byte off. Returns its address.
     pub fn pop(&mut self) -> Option<GuestAddress> {
         let (start, len) = self.pieces.last_mut()?;

@@ -205,6 +205,19 @@ struct Slot {
     charge_bytes: usize,
 }
 
+/// 4 KiB, as for NBD: the least that a request is charged, and what each range to zero is. Its slot, and the array's work, take memory too.
+const CHARGE_BYTES_MIN: usize = 4 << 10;
+
+/// The memory that a request takes while the device has it: its buffer, and all of it with its chain.
+fn charge_of(command: &Command) -> (usize, usize) {
+    let (held_bytes, others) = match &command.work {
+        Ok(Work::Read { bytes, .. } | Work::Write { bytes, .. }) => (Pool::held_bytes(*bytes), 0),
+        Ok(Work::Zero(ranges)) => (0, ranges.len() * CHARGE_BYTES_MIN),
+        Ok(Work::Flush | Work::Identify(_)) | Err(_) => (0, 0),
+    };
+    (held_bytes, held_bytes.max(CHARGE_BYTES_MIN) + others + command.answer.spilled_bytes())
+}
+
 /// A queue that runs.
 pub(super) struct Run {
     common: Arc<Common>,
@@ -362,10 +375,7 @@ impl Run {
         }
         let chain = Chain::read(&self.map, self.queue.desc_table(), self.queue.size(), head);
         let command = chain.ok().and_then(|chain| Command::of(chain, &self.map, &self.common.facts));
-        let charge_bytes = match command.as_ref().map(|command| &command.work) {
-            Some(Ok(Work::Read { bytes, .. } | Work::Write { bytes, .. })) => Pool::held_bytes(*bytes),
-            _ => 0,
-        };
+        let (held_bytes, charge_bytes) = command.as_ref().map_or((0, 0), charge_of);
         if !self.lease.reach(self.bytes_in_flight + charge_bytes) {
             return Ok(false);
         }
@@ -388,17 +398,22 @@ impl Run {
             charge_bytes,
         };
         let fua = self.common.writes_through.load(Ordering::SeqCst);
+        // For the buffer and those that are stored.
+        let room_bytes = self.lease.bytes() - self.bytes_in_flight - (charge_bytes - held_bytes);
+        if held_bytes == 0 {
+            self.pool.shrink_to(room_bytes);
+        }
         let tag = u64::from(head);
         let mut send = |start_sector, sectors, operation| requests.push(Request { tag, start_sector, sectors, operation });
         let slot = match work {
             Err(outcome) => return self.end(head, Slot { outcome, charge_bytes: 0, ..slot }),
             Ok(Work::Read { start_sector, bytes }) => {
-                let buffer = self.pool.take_within(bytes, self.lease.bytes() - self.bytes_in_flight);
+                let buffer = self.pool.take_within(bytes, room_bytes);
                 send(start_sector, (bytes / SECTOR_BYTES) as u64, Operation::Read { into: smallvec![buffer] });
                 Slot { answer_bytes: bytes, read_bytes: bytes, ..slot }
             }
             Ok(Work::Write { start_sector, bytes }) => {
-                let mut buffer = self.pool.take_within(bytes, self.lease.bytes() - self.bytes_in_flight);
+                let mut buffer = self.pool.take_within(bytes, room_bytes);
                 if data.read(&self.map, super::command::HEADER_BYTES, &mut buffer).is_err() {
                     self.pool.give(buffer);
                     return self.end(head, Slot { outcome: Status::IoError, charge_bytes: 0, ..slot });
@@ -603,3 +618,6 @@ impl Drop for Run {
         line.run_ended.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests;
