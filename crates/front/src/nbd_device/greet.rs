@@ -32,7 +32,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Agrees with a server on an export. The stream is at the first byte of the transmission afterwards.
+/// Agrees with a server on an export, and sends a first request. The stream is at the first byte of the next request afterwards.
 ///
 /// # Errors
 /// The server's refusal, or the failure of the connection.
@@ -87,7 +87,29 @@ pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Offer
         }
     }
     let (size_bytes, flags) = size_and_flags.ok_or_else(not_nbd)?;
+    let answer = ask_for_nothing(stream)?;
+    if answer != Some(0) {
+        return Err(not_nbd());
+    }
     Ok(Offer { size_bytes, flags, block_bytes })
+}
+
+/// Reads no bytes, which needs nothing of the array. A server that has no place left disconnects clients that never sent a request, and a
+/// device that nobody uses sends none. Returns the error of the answer, 0 for none; `None`: it is no answer to that.
+fn ask_for_nothing(stream: &mut (impl Read + Write)) -> io::Result<Option<u32>> {
+    const COOKIE: u64 = 1;
+    let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
+    request.extend(0_u16.to_be_bytes());
+    request.extend(command::READ.to_be_bytes());
+    request.extend(COOKIE.to_be_bytes());
+    request.extend(0_u64.to_be_bytes());
+    request.extend(0_u32.to_be_bytes());
+    stream.write_all(&request)?;
+    let mut answer = [0; 16];
+    stream.read_exact(&mut answer)?;
+    let mut reader = Reader(&answer);
+    let (magic, error, cookie) = (reader.u32(), reader.u32(), reader.u64());
+    Ok(error.filter(|_| magic == Some(SIMPLE_REPLY_MAGIC) && cookie == Some(COOKIE)))
 }
 
 #[cfg(test)]
@@ -105,6 +127,7 @@ mod tests {
         input: Vec<u8>,
         output: VecDeque<u8>,
         is_accepted: bool,
+        request_count: usize,
     }
 
     impl Server {
@@ -122,7 +145,14 @@ mod tests {
                 rotational: false,
                 can_trim: true,
             };
-            Self { handshake, exports: vec![Arc::new(tank)], input: Vec::new(), output: greeting.into(), is_accepted: false }
+            Self {
+                handshake,
+                exports: vec![Arc::new(tank)],
+                input: Vec::new(),
+                output: greeting.into(),
+                is_accepted: false,
+                request_count: 0,
+            }
         }
     }
 
@@ -135,6 +165,14 @@ mod tests {
     impl Write for Server {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.input.extend(bytes);
+            if self.is_accepted {
+                let header = self.input.drain(..).collect::<Vec<_>>().try_into().expect("one request, in one piece");
+                let header = RequestHeader::decode(&header).expect("a request");
+                assert_eq!((header.command, header.length_bytes), (command::READ, 0), "it needs nothing of the array");
+                self.output.extend(ReplyHead::simple(header.cookie, 0).as_bytes());
+                self.request_count += 1;
+                return Ok(bytes.len());
+            }
             loop {
                 let mut output = Vec::new();
                 let (consumed, step) = self.handshake.step(&self.input, &self.exports, &mut output);
@@ -167,6 +205,7 @@ mod tests {
             let wanted = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
             assert_eq!(offer.flags & (wanted | READ_ONLY | SEND_DF), wanted);
             assert!(server.is_accepted && server.output.is_empty() && server.input.is_empty());
+            assert_eq!(server.request_count, 1, "a device that nobody uses counts as used");
         }
     }
 
