@@ -23,7 +23,7 @@ use crate::device_note::{self, Note};
 use crate::device_users::users;
 use crate::wire::transmission;
 use greet::{Offer, Refusal, negotiate};
-use netlink::{Driver, Order, command};
+use netlink::{Driver, Lost, Order, command};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -268,13 +268,13 @@ impl NbdWatch {
         Ok(Self { driver })
     }
 
-    /// Waits until the device has lost a connection, for at most `patience`. True if it has.
+    /// Waits until the device has lost a connection, for at most `patience`. True if it has, or may have.
     ///
     /// # Errors
     /// When the kernel cannot be listened to.
     pub fn lost_connection(&self, device: &NbdDevice, patience: Duration) -> Result<bool, NbdDeviceError> {
         let lost = self.driver.lost_connection(patience).map_err(NbdDeviceError::Netlink)?;
-        Ok(lost == Some(device.index))
+        Ok(lost == Lost::Of(device.index) || lost == Lost::Unknown)
     }
 }
 

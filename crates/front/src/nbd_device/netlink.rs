@@ -166,10 +166,19 @@ impl Wire for Socket {
     }
 
     fn join(&self, group: u32) -> io::Result<()> {
-        // A report that finds no space is lost either way; the error would hide those behind it.
-        self.set_no_enobufs(true)?;
         self.add_membership(group)
     }
+}
+
+/// What the driver has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// No report came in time, or another one.
+    None,
+    /// A connection of the device of this index.
+    Of(u32),
+    /// Reports found no space, so any device may have lost one.
+    Unknown,
 }
 
 /// The driver, as commands reach it.
@@ -275,17 +284,21 @@ impl<W: Wire> Driver<W> {
         self.wire.join(group).map_err(NbdDeviceError::Netlink)
     }
 
-    /// Waits until the driver reports that a device has lost a connection; its index. `None`: no report came in time.
+    /// Waits until the driver reports that a device has lost a connection.
     ///
     /// # Errors
     /// When the socket fails.
-    pub fn lost_connection(&self, patience: Duration) -> io::Result<Option<u32>> {
-        let Some(datagram) = self.wire.receive(Some(patience))? else { return Ok(None) };
+    pub fn lost_connection(&self, patience: Duration) -> io::Result<Lost> {
+        let datagram = match self.wire.receive(Some(patience)) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => return Ok(Lost::Unknown),
+            received => received?,
+        };
+        let Some(datagram) = datagram else { return Ok(Lost::None) };
         let dead = messages::<Message>(&datagram)?.into_iter().find_map(|message| match message.payload {
             NetlinkPayload::InnerMessage(report) if report.header.cmd == command::LINK_DEAD => report.payload.index(),
             _ => None,
         });
-        Ok(dead)
+        Ok(dead.map_or(Lost::None, Lost::Of))
     }
 }
 

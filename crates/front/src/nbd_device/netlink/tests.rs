@@ -2,7 +2,7 @@
 //! that the test plays. The driver itself is met in a guest (`manage/tests/guests/attach.rs`).
 
 use super::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 const FAMILY_ID: u16 = 0x1d;
@@ -15,12 +15,14 @@ struct Kernel {
     asked: RefCell<Vec<Vec<u8>>>,
     answers: RefCell<VecDeque<Vec<u8>>>,
     joined: RefCell<Vec<u32>>,
+    /// Once: reports found no space.
+    has_overflowed: Cell<bool>,
 }
 
 impl Kernel {
     fn new(has_driver: bool, answer: i32) -> Self {
-        let (asked, answers, joined) = Default::default();
-        Self { has_driver, answer, asked, answers, joined }
+        let (asked, answers, joined, has_overflowed) = Default::default();
+        Self { has_driver, answer, asked, answers, joined, has_overflowed }
     }
 
     /// A message with this body.
@@ -83,6 +85,9 @@ impl Wire for &Kernel {
     }
 
     fn receive(&self, patience: Option<Duration>) -> io::Result<Option<Vec<u8>>> {
+        if self.has_overflowed.take() {
+            return Err(Errno::NOBUFS.into());
+        }
         let answer = self.answers.borrow_mut().pop_front();
         assert!(answer.is_some() || patience.is_some(), "nothing more would come");
         Ok(answer)
@@ -156,10 +161,25 @@ fn lost_connections_are_reported_by_index() {
         kernel.answers.borrow_mut().push_back(Kernel::message(FAMILY_ID, 0, &body));
         driver.lost_connection(Duration::ZERO).expect("it is read")
     };
-    assert_eq!(report(command::LINK_DEAD, &5_u32.to_ne_bytes()), Some(5));
-    assert_eq!(report(5, &5_u32.to_ne_bytes()), None, "a status");
-    assert_eq!(report(command::LINK_DEAD, &[5]), None, "too short for an index");
-    assert_eq!(driver.lost_connection(Duration::ZERO).expect("none came"), None);
+    assert_eq!(report(command::LINK_DEAD, &5_u32.to_ne_bytes()), Lost::Of(5));
+    assert_eq!(report(5, &5_u32.to_ne_bytes()), Lost::None, "a status");
+    assert_eq!(report(command::LINK_DEAD, &[5]), Lost::None, "too short for an index");
+    assert_eq!(driver.lost_connection(Duration::ZERO).expect("none came"), Lost::None);
+    // Bug: a report that found no space in the socket was overlooked, and requests waited until they failed.
+    kernel.has_overflowed.set(true);
+    assert_eq!(driver.lost_connection(Duration::ZERO).expect("it goes on"), Lost::Unknown);
+    assert_eq!(report(command::LINK_DEAD, &7_u32.to_ne_bytes()), Lost::Of(7), "what comes behind");
     kernel.answers.borrow_mut().push_back(vec![1, 2, 3]);
     assert!(driver.lost_connection(Duration::ZERO).is_err());
+}
+
+/// The kernel's own socket says so too: with an error that is not suppressed.
+#[test]
+fn a_socket_that_overflows_says_so() {
+    let mut listening = Socket::new(NETLINK_GENERIC).expect("a socket");
+    listening.bind_auto().expect("an address");
+    // The controller's own group, which every process may listen to.
+    const CONTROLLER: u32 = 0x10;
+    Wire::join(&listening, CONTROLLER).expect("it may");
+    assert!(!listening.get_no_enobufs().expect("an option"));
 }
