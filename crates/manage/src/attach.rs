@@ -60,6 +60,8 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     };
     let asked = command.device.as_deref().map(nbd_device::index_of).transpose().map_err(failure)?;
     let watch = NbdWatch::open().map_err(failure)?;
+    // Until the device is there, and is found by the next one.
+    let lock = lock_attachment(&notes(), &array.uuid)?;
     let (device, is_adopted) = match nbd_device::devices_of(&array.uuid).first() {
         None => (NbdDevice::attach(asked, &array, &target(&view)?, &options).map_err(failure)?, false),
         Some(path) => {
@@ -78,6 +80,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
             (device, true)
         }
     };
+    drop(lock);
     let path = device.path().display().to_string();
     answer(&array, &path, "nbd", json, || path.clone());
     if !command.foreground {
@@ -88,6 +91,19 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     tracing::info!("array \"{}\" is {path}{}", array.name, if is_adopted { ", and is watched again" } else { "" });
     let watcher = Watcher { device, watch, uuid: view.uuid, control: client, given: command.control.socket.clone() };
     watcher.run(is_adopted)
+}
+
+/// Waits for any other `attach` of this array, which may be about to make the device: two devices of one array would have two page caches.
+fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
+    let path = folder.join(format!("attach-{:032x}", u128::from_be_bytes(*uuid)));
+    let lock = || {
+        std::fs::create_dir_all(folder)?;
+        let file = File::options().create(true).append(true).open(&path)?;
+        file.lock().map(|()| file)
+    };
+    lock().map_err(|error| {
+        Failure::Failed(format!("{}: {error}, so another `attach` of the array cannot be excluded", path.display()))
+    })
 }
 
 /// The array. A service manager's unit waits until it is served: its mounts would fail with a first attempt that fails.
@@ -316,7 +332,21 @@ fn failure(error: NbdDeviceError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::is_called;
+    use super::{is_called, lock_attachment};
+    use std::fs::File;
+
+    /// Bug: two `attach` of one array at once made two devices.
+    #[test]
+    fn an_array_is_attached_by_one_process_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("made");
+        let lock = lock_attachment(&folder, &[1; 16]).expect("it is free");
+        lock_attachment(&folder, &[2; 16]).expect("another array");
+        let other = || File::open(folder.join(format!("attach-{}", "01".repeat(16)))).expect("it is there").try_lock();
+        other().expect_err("it waits");
+        drop(lock);
+        other().expect("its turn");
+    }
 
     /// `detach tank` must not detach "tank-old", nor an array whose name was changed to the same.
     #[test]
