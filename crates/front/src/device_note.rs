@@ -1,7 +1,9 @@
 //! The array of a device, in a note in a folder and in ublk's mark in the kernel.
 
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 use stria_block::file_name;
 
 /// A device's array: a file `ublk-N` or `nbd-N` with the UUID in hexadecimal digits and the name, in the form that udev imports
@@ -24,21 +26,39 @@ impl Note {
         Some(Self { uuid, name: value("STRIA_NAME")?.to_owned() })
     }
 
-    pub fn write(&self, path: &Path) -> io::Result<()> {
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fn text(&self) -> String {
         let uuid = format!("{:032x}", u128::from_be_bytes(self.uuid));
         let plain = file_name(&self.name);
         let name = if plain == self.name { plain } else { format!("{plain}-{}", &uuid[..8]) };
-        fs::write(path, format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n"))
+        format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n")
     }
 
-    /// Writes it. True if the device had another name before, so that udev has to look at it again.
-    pub fn renames(&self, path: &Path) -> io::Result<bool> {
-        let name = || Self::read(path).map(|note| note.name);
-        let before = name();
-        self.write(path)?;
-        Ok(before.is_some() && before != name())
+    /// Writes it, unless it is there. True if the device had another name before, so that udev has to look at it again. `more`: further lines.
+    /// `write`: [`replace`] or [`overwrite`].
+    pub fn renames(&self, path: &Path, more: &str, write: impl FnOnce(&Path, &str) -> io::Result<()>) -> io::Result<bool> {
+        let text = self.text() + more;
+        if fs::read_to_string(path).is_ok_and(|present| present == text) {
+            return Ok(false);
+        }
+        let before = Self::read(path).map(|note| note.name);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        write(path, &text)?;
+        Ok(before.is_some() && before != Self::read(path).map(|note| note.name))
     }
+}
+
+/// Writes a file such that it has the old or the new text, whenever this process is killed.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().display();
+    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// The same for a file that stays itself, as it is locked: it is never empty, and a few bytes of a longer text may be left behind the new one.
+pub(crate) fn overwrite(path: &Path, text: &str) -> io::Result<()> {
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
 /// Makes udev process a device and its partitions again. Without udev only the names are missing.

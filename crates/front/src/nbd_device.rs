@@ -19,7 +19,7 @@ mod netlink;
 pub use error::NbdDeviceError;
 
 use crate::Listener;
-use crate::device_note::{self, Note};
+use crate::device_note::{self, Note, overwrite};
 use crate::device_users::users;
 use crate::wire::transmission;
 use greet::{Offer, Refusal, negotiate};
@@ -32,13 +32,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The time that the server may take for each step of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// 200 ms: the time after which Linux checks, for a request on a single connection, whether the connection is still the same. Linux
 /// checks once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be 2 s.
 const LOOK_AFTER_MS: u64 = 200;
+/// The pause between two looks at what another process does.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// 30 s, as for other block devices: how long a request may take where there are several connections.
 const LOST_AFTER_S: u64 = 30;
 
@@ -160,6 +163,20 @@ impl NbdDevice {
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
+    /// Waits while the device is being detached. A detachment that broke off is forgotten after `patience`, and its note is back.
+    pub fn await_detachment(&self, patience: Duration) {
+        let (note, aside) = (note_path(&self.options.notes, self.index), note_aside(&self.options.notes, self.index));
+        let end = Instant::now() + patience;
+        while is_at(&self.note, &aside) && Instant::now() < end {
+            thread::sleep(LOOK_AGAIN);
+        }
+        if is_at(&self.note, &aside)
+            && let Err(error) = fs::rename(&aside, &note)
+        {
+            log::warn!("{}: {error}", aside.display());
+        }
+    }
+
     /// Removes the note of a device that another program has detached: the number may become a disk of something else, which must not get the
     /// array's names.
     pub fn forget(self) {
@@ -179,8 +196,9 @@ impl NbdDevice {
     /// The server cannot be reached, or has another export than before, or the kernel refuses.
     pub fn reconnect(&mut self, array: &NbdArray, target: &NbdTarget) -> Result<(), NbdDeviceError> {
         let (sockets, offer) = connect(target, self.options.connections)?;
-        if !is_as_before(self.index, &offer) {
-            return Err(NbdDeviceError::Different(self.path()));
+        let number = |name| attribute(self.index, name).and_then(|value| value.parse::<u64>().ok());
+        if let Some(what) = difference(number, &offer) {
+            return Err(NbdDeviceError::Different { path: self.path(), what });
         }
         let mut driver = Driver::open()?;
         let mut order = self.order(&sockets);
@@ -246,7 +264,7 @@ impl NbdDevice {
                 log::warn!("{}: {error}; requests may wait 30 s longer than a restart of the server", file.display());
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("io-timeout".into()).spawn(set) {
+        if let Err(error) = thread::Builder::new().name("io-timeout".into()).spawn(set) {
             log::warn!("no thread for {}: {error}", self.path().display());
         }
     }
@@ -289,19 +307,28 @@ pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceErro
     if !users.is_empty() {
         return Err(NbdDeviceError::InUse { path, users: users.join(", ") });
     }
-    // First, so that its watcher does not connect it again.
-    let note = note_path(notes, index);
-    let noted = fs::read(&note);
-    let _ = fs::remove_file(&note);
     let order = Order { index, ..Order::default() };
-    if let Err(error) = driver.ask(command::DISCONNECT, &order) {
-        if let Ok(noted) = noted {
-            let _ = fs::write(&note, noted);
-        }
-        return Err(refused("detach", index, error));
-    }
+    // Before, so that its watcher does not connect it again.
+    let disconnected = without_note(notes, index, || driver.ask(command::DISCONNECT, &order));
+    disconnected.map_err(|error| refused("detach", index, error))?;
     announce(index);
     Ok(())
+}
+
+/// Disconnects a device with its note aside, where its watcher sees that. If that fails, the note is back, and it is the file that the watcher
+/// has.
+fn without_note(notes: &Path, index: u32, disconnect: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let (note, aside) = (note_path(notes, index), note_aside(notes, index));
+    // Without a note it has no watcher.
+    let _ = fs::rename(&note, &aside);
+    let outcome = disconnect();
+    let _ = if outcome.is_ok() { fs::remove_file(&aside) } else { fs::rename(&aside, &note) };
+    outcome
+}
+
+/// Where the note of a device is while it is detached.
+fn note_aside(notes: &Path, index: u32) -> PathBuf {
+    notes.join(format!(".nbd-{index}.detach"))
 }
 
 /// A device that Stria attached.
@@ -390,12 +417,18 @@ fn free() -> Vec<u32> {
     known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
 }
 
-/// True if the device still matches the server's offer.
-fn is_as_before(index: u32, offer: &Offer) -> bool {
-    let number = |name| attribute(index, name).and_then(|value| value.parse::<u64>().ok());
-    number("size") == Some(offer.size_bytes / 512)
-        && number("queue/logical_block_size") == Some(offer.block_bytes.into())
-        && number("ro") == Some((offer.flags & transmission::READ_ONLY != 0).into())
+/// Why the server's offer does not suit the device with these attributes, in words. A device that is read-only suits a writable server:
+/// `blockdev --setro` makes it so.
+fn difference(number: impl Fn(&'static str) -> Option<u64>, offer: &Offer) -> Option<String> {
+    let is_read_only = offer.flags & transmission::READ_ONLY != 0;
+    let differs = |name, unit, offered: u64| match number(name) {
+        Some(own) if own == offered => None,
+        Some(own) => Some(format!("its {name} is {own}{unit}, and the server offers {offered}")),
+        None => Some(format!("its {name} cannot be read")),
+    };
+    differs("size", " sectors", offer.size_bytes / 512)
+        .or_else(|| differs("queue/logical_block_size", " bytes", offer.block_bytes.into()))
+        .or_else(|| if is_read_only { differs("ro", "", 1) } else { None })
 }
 
 fn announce(index: u32) {
@@ -435,12 +468,8 @@ const CONNECTIONS: &str = "STRIA_CONNECTIONS=";
 /// Writes the note of a device. True if it had another name before.
 fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) -> Result<bool, NbdDeviceError> {
     let path = note_path(notes, index);
-    let write = || {
-        let renames = Note { uuid: array.uuid, name: array.name.clone() }.renames(&path)?;
-        writeln!(File::options().append(true).open(&path)?, "{CONNECTIONS}{connections}")?;
-        Ok(renames)
-    };
-    write().map_err(|source| file_error(&path, source))
+    let note = Note { uuid: array.uuid, name: array.name.clone() };
+    note.renames(&path, &format!("{CONNECTIONS}{connections}\n"), overwrite).map_err(|source| file_error(&path, source))
 }
 
 /// Connects a device whose note is locked, with the note written before, so that udev finds it. If that fails, the note is as before: the
@@ -453,11 +482,11 @@ fn noted(
     connect: impl FnOnce() -> io::Result<()>,
 ) -> Result<io::Result<()>, NbdDeviceError> {
     let path = note_path(notes, index);
-    let before = fs::read(&path).unwrap_or_default();
+    let before = fs::read_to_string(&path).unwrap_or_default();
     let written = write_note(notes, index, array, connections);
     let connected = written.map(|_| connect());
     if !matches!(connected, Ok(Ok(()))) {
-        let _ = if before.is_empty() { fs::remove_file(&path) } else { fs::write(&path, before) };
+        let _ = if before.is_empty() { fs::remove_file(&path) } else { overwrite(&path, &before) };
     }
     connected
 }
@@ -561,6 +590,81 @@ mod tests {
         let _other = watched();
         device.forget();
         assert!(note_path(notes, index).exists(), "another process attached an array there meanwhile");
+    }
+
+    /// Bug: the note was another file after a detachment that failed, so the watcher ended, and nothing connected the device again.
+    #[test]
+    fn a_device_that_is_not_detached_after_all_keeps_its_watcher() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (notes, index) = (folder.path(), 40_000_002);
+        let array = NbdArray { uuid: [7; 16], name: "tank".into() };
+        let note = take_note(notes, index).expect("a folder").expect("it is free");
+        write_note(notes, index, &array, 1).expect("written");
+        let options = NbdDeviceOptions { connections: 1, timeout_s: None, dead_timeout_s: 1, notes: notes.to_owned() };
+        let device = NbdDevice { index, backend: backend(&array.uuid), options, note, requests_released: false };
+        let is_noted = || is_at(&device.note, &note_path(notes, index));
+        let failed = without_note(notes, index, || {
+            assert!(!is_noted() && device.note.metadata().expect("it is open").nlink() > 0, "it is on its way");
+            device.await_detachment(Duration::ZERO);
+            assert!(is_noted(), "a detachment that takes too long is none");
+            Err(Errno::INVAL.into())
+        });
+        assert!(failed.is_err() && is_noted());
+        without_note(notes, index, || Err(Errno::INVAL.into())).expect_err("it fails");
+        assert!(is_noted() && Note::read(&note_path(notes, index)).is_some());
+        without_note(notes, index, || Ok(())).expect("it is detached");
+        assert_eq!(device.note.metadata().expect("it is open").nlink(), 0, "its watcher ends");
+        without_note(notes, index, || Ok(())).expect("a device without a note is detached, too");
+    }
+
+    /// Bug: each reconnection wrote the note anew, and a process that was killed meanwhile left it empty.
+    #[test]
+    fn a_note_is_written_when_it_changes_and_is_never_empty() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notes = folder.path();
+        let path = note_path(notes, 5);
+        let tank = NbdArray { uuid: [7; 16], name: "a long name".into() };
+        assert!(!write_note(notes, 5, &tank, 4).expect("written"));
+        let locked = take_note(notes, 5).expect("a folder").expect("it is free");
+        let old = std::time::SystemTime::UNIX_EPOCH;
+        locked.set_modified(old).expect("it may");
+        assert!(!write_note(notes, 5, &tank, 4).expect("it is there"));
+        assert_eq!(locked.metadata().and_then(|note| note.modified()).expect("a time"), old, "it is left alone");
+        assert!(write_note(notes, 5, &NbdArray { name: "tank".into(), ..tank.clone() }, 4).expect("written"));
+        assert!(is_at(&locked, &path), "the lock is on it");
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text, format!("STRIA_UUID={}\nSTRIA_NAME=tank\nSTRIA_CONNECTIONS=4\n", "07".repeat(16)));
+        // A process that is killed before it cuts the rest off.
+        fs::write(&path, text.clone() + "ANECTIONS=4\n").expect("written");
+        assert_eq!((Note::read(&path).expect("a note").name.as_str(), noted_connections(&path)), ("tank", 4));
+        device_note::replace(&path, &text).expect("written");
+        assert!(!is_at(&locked, &path) && fs::read_dir(notes).expect("a folder").count() == 1, "nothing is left beside it");
+    }
+
+    /// Bug: `blockdev --setro` kept a device from being connected again for ever.
+    #[test]
+    fn a_device_suits_an_offer_that_does_what_it_needs() {
+        let offer = |flags| Offer { size_bytes: 1 << 20, flags, block_bytes: 512 };
+        let device = |size, block, ro| {
+            move |name| {
+                [("size", size), ("queue/logical_block_size", block), ("ro", ro)]
+                    .into_iter()
+                    .find(|(own, _)| *own == name)
+                    .map(|(_, value)| value)
+            }
+        };
+        let (writable, read_only) = (offer(0), offer(transmission::READ_ONLY));
+        assert_eq!(difference(device(2048, 512, 0), &writable), None);
+        assert_eq!(difference(device(2048, 512, 1), &writable), None);
+        assert_eq!(difference(device(2048, 512, 1), &read_only), None);
+        let told = |device: &dyn Fn(&'static str) -> Option<u64>, offer| difference(device, offer).expect("it differs");
+        assert_eq!(told(&device(2048, 512, 0), &read_only), "its ro is 0, and the server offers 1");
+        assert_eq!(told(&device(2049, 512, 0), &writable), "its size is 2049 sectors, and the server offers 2048");
+        assert_eq!(
+            told(&device(2048, 4096, 0), &writable),
+            "its queue/logical_block_size is 4096 bytes, and the server offers 512"
+        );
+        assert_eq!(told(&|_| None, &writable), "its size cannot be read");
     }
 
     #[test]

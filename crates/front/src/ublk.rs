@@ -24,7 +24,7 @@ pub use queue::Copier;
 
 use crate::Export;
 use crate::apart::{self, Wake};
-use crate::device_note::{Note, announce, mark};
+use crate::device_note::{Note, announce, mark, replace};
 use crate::device_users::users;
 use driver::{
     COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, copier, delete, device_info, ids, open_queues, parameters,
@@ -124,7 +124,7 @@ impl UblkDevice {
         let (crew, device) = (Arc::<Crew>::default(), Arc::downgrade(&export.device));
         let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, copier: copier(&info), taken_over };
         // Without the note the device is still found by its mark.
-        let renames = (Note { uuid, name: export.name.clone() }).renames(&this.note).unwrap_or_else(|error| {
+        let renames = (Note { uuid, name: export.name.clone() }).renames(&this.note, "", replace).unwrap_or_else(|error| {
             log::warn!("{}: {error}; `stria ublk` will not list /dev/ublkb{}", this.note.display(), info.id);
             false
         });

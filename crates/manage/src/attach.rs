@@ -29,6 +29,8 @@ const WATCHER: &str = "STRIA_ATTACH_WATCHER";
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause between two attempts of a watcher to connect its device again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
+/// The time that a `detach` may take. After that a watcher counts it as broken off.
+const DETACHED_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between two attempts to find an array that is not served yet.
 const FIND_EVERY: Duration = Duration::from_secs(1);
 /// The time for which Linux alone waits for a server that is gone. It logs each waiting request every second meanwhile.
@@ -235,6 +237,10 @@ impl Watcher {
         let path = path.display();
         let mut reported = String::new();
         loop {
+            self.device.await_detachment(DETACHED_WITHIN);
+            if !self.device.is_attached() {
+                return;
+            }
             let error = match self.try_once() {
                 Ok(()) => {
                     tracing::info!("{path} is connected again, after {:.1} s", since.elapsed().as_secs_f32());
@@ -250,9 +256,6 @@ impl Watcher {
                 && let Err(error) = self.device.release_requests()
             {
                 tracing::debug!("{path}: {error}");
-            }
-            if !self.device.is_attached() {
-                return;
             }
             std::thread::sleep(TRY_EVERY);
         }

@@ -59,9 +59,14 @@ pub enum NbdDeviceError {
     },
     /// The server's export has changed.
     #[error(
-        "the array has another size, block size or mode than {0}, so the device's requests wait: detach the device and attach the array again"
+        "{path} cannot be connected to the array again: {what}, so its requests wait; detach the device and attach the array again"
     )]
-    Different(PathBuf),
+    Different {
+        /// The device.
+        path: PathBuf,
+        /// The difference, in words.
+        what: String,
+    },
     /// A file of the device cannot be used.
     #[error("{path}: {source}")]
     File {

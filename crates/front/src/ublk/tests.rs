@@ -68,12 +68,12 @@ fn a_note_names_the_array_of_a_device() {
     let uuid = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255];
     assert!(Note::read(&note_path(&notes, 7)).is_none());
     for (name, noted) in [("tank", "tank"), ("my tank\nSTRIA_UUID=ff", "my_tank_STRIA_UUID_ff-00010203")] {
-        Note { uuid, name: name.into() }.write(&note_path(&notes, 7)).expect("written");
+        Note { uuid, name: name.into() }.renames(&note_path(&notes, 7), "", replace).expect("written");
         let note = Note::read(&note_path(&notes, 7)).expect("a note");
         assert_eq!((note.uuid, note.name.as_str()), (uuid, noted));
     }
     // udev has to look again only if the name changes.
-    let renames = |name: &str| Note { uuid, name: name.into() }.renames(&note_path(&notes, 7)).expect("written");
+    let renames = |name: &str| Note { uuid, name: name.into() }.renames(&note_path(&notes, 7), "", replace).expect("written");
     assert!(renames("lake") && !renames("lake") && renames("tank"));
     fs::remove_file(note_path(&notes, 7)).expect("it is there");
     assert!(!renames("tank"), "a device without a note has no name to lose");
