@@ -72,6 +72,13 @@ impl Inherited {
         }
     }
 
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => socket.set_nonblocking(true),
+            Self::Tcp(socket) => socket.set_nonblocking(true),
+        }
+    }
+
     /// # Errors
     /// When the system does not tell its address.
     pub(crate) fn close(self) -> io::Result<Closed> {
@@ -124,27 +131,26 @@ impl Closed {
         }
     }
 
-    pub fn open(self, access: SocketAccess) -> Result<Door, FrontError> {
+    /// # Errors
+    /// When the address cannot be listened on; it is returned for another attempt.
+    pub fn open(self, access: SocketAccess) -> Result<Door, Box<(Self, FrontError)>> {
         let listener = self.listener();
-        match self {
-            Self::Inherited(inherited, _) => {
-                let socket = match inherited {
-                    Inherited::Unix(socket) => socket.set_nonblocking(true).map(|()| Socket::Unix(socket)),
-                    Inherited::Tcp(socket) => socket.set_nonblocking(true).map(|()| Socket::Tcp(socket)),
-                };
-                let socket = socket.map_err(|source| FrontError::Bind { listener: listener.to_string(), source })?;
-                Ok(Door { socket, listener })
-            }
-            Self::Unix(path) => {
-                let file = SocketFile::listen(&path, access).map_err(|error| refused(&listener, error))?;
-                Ok(Door { socket: Socket::File(file), listener })
-            }
-            Self::Tcp(socket, _) => {
-                rustix::net::listen(&socket, BACKLOG)
-                    .map_err(|error| FrontError::Bind { listener: listener.to_string(), source: error.into() })?;
-                Ok(Door { socket: Socket::Tcp(socket.into()), listener })
-            }
-        }
+        let bind = |source| FrontError::Bind { listener: listener.to_string(), source };
+        let socket = match self {
+            Self::Unix(path) => match SocketFile::listen(&path, access) {
+                Ok(file) => Socket::File(file),
+                Err(error) => return Err(Box::new((Self::Unix(path), refused(&listener, error)))),
+            },
+            Self::Tcp(socket, address) => match rustix::net::listen(&socket, BACKLOG) {
+                Ok(()) => Socket::Tcp(socket.into()),
+                Err(error) => return Err(Box::new((Self::Tcp(socket, address), bind(error.into())))),
+            },
+            Self::Inherited(inherited, listener) => match inherited.set_nonblocking() {
+                Ok(()) => Socket::Inherited(inherited),
+                Err(error) => return Err(Box::new((Self::Inherited(inherited, listener), bind(error)))),
+            },
+        };
+        Ok(Door { socket, listener })
     }
 }
 
@@ -154,7 +160,7 @@ fn refused(listener: &Listener, error: SocketError) -> FrontError {
 
 enum Socket {
     File(SocketFile),
-    Unix(UnixListener),
+    Inherited(Inherited),
     Tcp(TcpListener),
 }
 
@@ -165,11 +171,27 @@ pub(crate) struct Door {
 }
 
 impl Door {
+    /// Stops listening, as if it had never been open. No client has been accepted.
+    ///
+    /// # Errors
+    /// When the address was taken by another program meanwhile.
+    pub fn close(self) -> Result<Closed, FrontError> {
+        let Self { socket, listener } = self;
+        match socket {
+            Socket::Inherited(inherited) => Ok(Closed::Inherited(inherited, listener)),
+            // Its clients would wait for an answer, and a listening socket cannot be made one that only has its address.
+            socket @ (Socket::File(_) | Socket::Tcp(_)) => {
+                drop(socket);
+                Closed::prepare(&listener)
+            }
+        }
+    }
+
     pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         match &self.socket {
             Socket::File(file) => Self::accept_local(file.listener()),
-            Socket::Unix(socket) => Self::accept_local(socket),
-            Socket::Tcp(socket) => {
+            Socket::Inherited(Inherited::Unix(socket)) => Self::accept_local(socket),
+            Socket::Tcp(socket) | Socket::Inherited(Inherited::Tcp(socket)) => {
                 let (stream, address) = socket.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
@@ -200,8 +222,8 @@ impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::File(file) => file.listener().as_fd(),
-            Socket::Unix(socket) => socket.as_fd(),
-            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Inherited(Inherited::Unix(socket)) => socket.as_fd(),
+            Socket::Tcp(socket) | Socket::Inherited(Inherited::Tcp(socket)) => socket.as_fd(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::export::Export;
 use crate::listener::Listener;
 use crate::options::Options;
 use crate::registry::Shared;
+use crate::socket_file::SocketAccess;
 use crate::tls::TlsConfig;
 use crate::{FrontError, client, nbd_uri};
 use log::Level;
@@ -19,6 +20,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -82,6 +84,37 @@ struct Doors {
     is_listening: bool,
 }
 
+impl Doors {
+    /// Opens all addresses that are not open yet.
+    ///
+    /// # Errors
+    /// One of them cannot be listened on; then none is, and the next attempt has all of them again.
+    fn open(&mut self, access: SocketAccess) -> Result<Vec<Door>, FrontError> {
+        let mut open = Vec::new();
+        let mut closed = std::mem::take(&mut self.closed).into_iter();
+        while let Some(next) = closed.next() {
+            match next.open(access).map_err(|refused| *refused) {
+                Ok(door) => open.push(door),
+                Err((refused, error)) => {
+                    self.put_back(open);
+                    self.closed.extend([refused].into_iter().chain(closed));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    fn put_back(&mut self, open: Vec<Door>) {
+        for door in open {
+            match door.close() {
+                Ok(closed) => self.closed.push(closed),
+                Err(error) => log::error!("{error}; nothing is served there from now on"),
+            }
+        }
+    }
+}
+
 impl ServerHandle {
     fn shared(&self) -> &Shared {
         &self.acceptor.shared
@@ -93,17 +126,24 @@ impl ServerHandle {
     /// An address cannot be listened on; then none is.
     pub fn listen(&self) -> Result<(), FrontError> {
         let mut doors = lock(&self.doors);
-        doors.is_listening = true;
-        if doors.closed.is_empty() || self.acceptor.stop.load(Ordering::SeqCst) {
-            return Ok(());
+        if !doors.closed.is_empty() && !self.acceptor.stop.load(Ordering::SeqCst) {
+            let open = doors.open(self.shared().options.socket_access)?;
+            // Shared, so that they are here again if there is no thread.
+            let (given, taken) = channel();
+            let thread = thread::Builder::new().name("nbd-accept".into()).spawn({
+                let acceptor = Arc::clone(&self.acceptor);
+                move || taken.recv().map_or((), |open: Vec<Door>| acceptor.accept(&open))
+            });
+            match thread {
+                Ok(thread) => doors.threads.push(thread),
+                Err(source) => {
+                    doors.put_back(open);
+                    return Err(FrontError::System { action: "start a thread", source });
+                }
+            }
+            given.send(open).expect("the thread waits for it");
         }
-        let access = self.shared().options.socket_access;
-        let open = doors.closed.drain(..).map(|closed| closed.open(access)).collect::<Result<Vec<_>, _>>()?;
-        let thread = thread::Builder::new().name("nbd-accept".into()).spawn({
-            let acceptor = Arc::clone(&self.acceptor);
-            move || acceptor.accept(&open)
-        });
-        doors.threads.push(thread.map_err(|source| FrontError::System { action: "start a thread", source })?);
+        doors.is_listening = true;
         Ok(())
     }
 
@@ -142,6 +182,7 @@ impl ServerHandle {
         let listening = self.listen();
         if listening.is_err() {
             lock(&self.listeners).retain(|listener| !added.contains(listener));
+            lock(&self.doors).closed.retain(|closed| !added.contains(&closed.listener()));
         }
         listening
     }

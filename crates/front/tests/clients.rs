@@ -66,6 +66,34 @@ fn assert_has(text: &str, parts: &[&str]) {
     }
 }
 
+/// Bug: after an address that could not be used, a second attempt said that all was well, and nobody listened anywhere.
+#[test]
+fn addresses_are_listened_on_at_the_next_attempt_when_one_of_them_could_not_be_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let late = folder.path().join("late");
+    std::fs::create_dir(&late).expect("a folder");
+    let paths = [folder.path().join("first.sock"), late.join("second.sock"), folder.path().join("third.sock")];
+    let mut listeners: Vec<Listener> = paths.iter().cloned().map(Listener::Unix).collect();
+    listeners.insert(1, Listener::Tcp("127.0.0.1:0".parse().expect("an address")));
+    let server = Server::prepare(listeners, Vec::new(), Options::default()).expect("a server");
+    let Listener::Tcp(tcp) = server.listeners()[1] else { panic!("{:?}", server.listeners()) };
+    let answers = |path: &std::path::Path| std::os::unix::net::UnixStream::connect(path).is_ok();
+    std::fs::remove_dir(&late).expect("it is empty");
+    for _ in 0..2 {
+        server.listen().expect_err("the folder is gone");
+        assert!(!paths.iter().any(|path| answers(path)) && std::net::TcpStream::connect(tcp).is_err(), "then none is");
+    }
+    std::fs::create_dir(&late).expect("a folder");
+    // One that is added meanwhile waits for the others.
+    let added = folder.path().join("added.sock");
+    server.add_listeners(&[Listener::Unix(added.clone())], Vec::new(), None).expect("a free path");
+    assert!(!answers(&added));
+    server.listen().expect("all can be used");
+    assert!(paths.iter().all(|path| answers(path)) && answers(&added));
+    assert!(std::net::TcpStream::connect(tcp).is_ok(), "at the port that was told");
+    server.listen().expect("harmless if repeated");
+}
+
 #[test]
 fn nbdinfo_sees_each_export_as_it_is() {
     let service = Service::start();
