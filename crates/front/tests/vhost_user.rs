@@ -230,6 +230,39 @@ fn memory_comes_and_goes_beside_running_queues() {
     assert_eq!(machine.ask(0, READ, 0, &[], 4096), (OK, pattern(5, 4096)));
 }
 
+/// Bug: a queue whose rings were gone for a moment, as while QEMU arranges memory anew, was broken until the machine was reset.
+#[test]
+fn queues_wait_while_the_memory_of_their_rings_is_gone() {
+    for on_lane in [true, false] {
+        let service = Service::start(on_lane);
+        let mut machine = service.machine();
+        assert_eq!(machine.ask(0, WRITE, 0, &pattern(5, 4096), 0).0, OK);
+        service.device.set_hold(true);
+        let first = machine.send(0, READ, 0, &[], 4096);
+        service.device.wait_for_kept(1);
+        machine.plug_rings(false);
+        service.device.set_hold(false);
+        let second = machine.send(0, READ, 0, &[], 4096);
+        service.device.wait_for_kept(0);
+        assert_eq!(machine.used(0), 1, "nothing is answered in memory that is gone");
+        machine.plug_rings(true);
+        assert_eq!([machine.wait(0, first), machine.wait(0, second)], [OK; 2]);
+        assert_eq!(machine.answer(0, first, 4096), pattern(5, 4096));
+        // It can be stopped meanwhile. What it had is done again at the next start.
+        service.device.set_hold(true);
+        let third = machine.send(0, READ, 0, &[], 4096);
+        service.device.wait_for_kept(1);
+        machine.plug_rings(false);
+        service.device.set_hold(false);
+        machine.stop(0);
+        assert_eq!(machine.used(0), 3);
+        machine.plug_rings(true);
+        machine.start(0);
+        assert_eq!(machine.wait(0, third), OK);
+        assert_eq!(machine.ask(1, READ, 0, &[], 4096), (OK, pattern(5, 4096)));
+    }
+}
+
 /// A driver that switched the cache off sends no flush. So its writes are durable when they end, also on the next server.
 #[test]
 fn writes_are_durable_while_the_write_cache_is_off() {

@@ -190,7 +190,16 @@ impl Machine {
 
     /// Tells the server that the part behind the hole is gone, or there again.
     pub fn plug(&mut self, plugged: bool) {
-        let region = &self.regions()[1];
+        self.plug_part(1, plugged);
+    }
+
+    /// Tells the server that the part with the rings is gone, or there again.
+    pub fn plug_rings(&mut self, plugged: bool) {
+        self.plug_part(0, plugged);
+    }
+
+    fn plug_part(&mut self, part: usize, plugged: bool) {
+        let region = &self.regions()[part];
         match plugged {
             true => self.frontend().add_mem_region(region).map(|_| ()),
             false => self.frontend().remove_mem_region(region),

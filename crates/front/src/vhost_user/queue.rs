@@ -235,6 +235,10 @@ pub(super) struct Run {
     bytes_in_flight: usize,
     lease: Lease,
     pool: Pool,
+    /// The rings lie in the memory that the front-end shares now.
+    has_rings: bool,
+    /// What ended while the rings were not there.
+    unanswered: Vec<Completion>,
     is_broken: bool,
     has_used: bool,
     idle_since: Nanos,
@@ -271,6 +275,8 @@ impl Run {
             bytes_in_flight: 0,
             lease,
             pool: Pool::default(),
+            has_rings: true,
+            unanswered: Vec::new(),
             is_broken: false,
             has_used: false,
             idle_since: 0,
@@ -297,9 +303,15 @@ impl Run {
         let version = self.common.memory_version.load(Ordering::SeqCst);
         if version != self.map_version {
             (self.map, self.map_version) = (self.common.memory(), version);
-            if !self.queue.is_valid(&*self.map) {
-                return Err(Broken("its rings are outside of the remaining memory"));
-            }
+            self.set_has_rings(self.queue.is_valid(&*self.map));
+        }
+        if !self.has_rings {
+            return Ok(self.await_rings(now, ended));
+        }
+        if !self.unanswered.is_empty() {
+            // In the order in which they ended.
+            self.unanswered.append(ended);
+            std::mem::swap(&mut self.unanswered, ended);
         }
         if !ended.is_empty() {
             self.idle_since = now;
@@ -335,6 +347,28 @@ impl Run {
                 KeepOn::Wait { readable: true, writable: false, until }
             }
         })
+    }
+
+    fn set_has_rings(&mut self, has_rings: bool) {
+        if self.has_rings && !has_rings {
+            let (peer, index) = (&self.common.peer, self.index);
+            let words =
+                format_args!("queue {index} of vhost-user client {peer} waits: its rings are outside of the remaining memory");
+            self.common.talk.say(Level::Warn, words);
+        }
+        self.has_rings = has_rings;
+    }
+
+    /// A turn while the rings' memory is not there: a front-end takes memory away and gives it back when it arranges it anew. What ends
+    /// meanwhile is answered then. If the queue is stopped before, the memory for requests in flight says that it is open.
+    fn await_rings(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
+        self.unanswered.append(ended);
+        self.give_memory_back();
+        if !self.line().is_stopping.load(Ordering::SeqCst) {
+            return KeepOn::Wait { readable: false, writable: false, until: None };
+        }
+        std::mem::take(&mut self.unanswered).iter().for_each(|completion| self.forget(completion));
+        self.leave(now)
     }
 
     /// Takes what the driver has made available, as far as there is memory for it.
