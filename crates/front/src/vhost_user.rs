@@ -172,7 +172,7 @@ impl VhostUserServer {
         self.close();
         if let Some(client) = &*self.shared.lock() {
             client.common.closing.store(true, Ordering::SeqCst);
-            client.common.poke(&*self.shared.disk.device);
+            client.common.poke();
             // The thread that waits for its messages notices. Fails if the front-end has closed, which it notices as well.
             let _ = client.socket.shutdown(Shutdown::Both);
         }
@@ -256,7 +256,7 @@ impl Shared {
         let facts = Facts { limits: disk.device.limits(), read_only: disk.read_only, serial: disk.serial.clone() };
         let lines = (0..QUEUES_MAX).map(|_| Line::new()).collect::<std::io::Result<Vec<_>>>()?;
         let (budget, share) = (Budget::new(BYTES_MAX / 2), BYTES_MAX / 2 / usize::from(QUEUES_MAX));
-        let common = Arc::new(Common::new(facts, peer.to_owned(), Arc::clone(&self.talk), budget, share, lines));
+        let common = Arc::new(Common::new(facts, &disk.device, peer.to_owned(), Arc::clone(&self.talk), budget, share, lines));
         let frontend = Arc::new(Mutex::new(Frontend::new(Arc::clone(&common), Arc::clone(&disk.device))));
         let messages = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&frontend));
         let mut client = self.lock();

@@ -78,14 +78,14 @@ impl Frontend {
         let line = &self.common.queues[index];
         line.stop();
         if line.is_running() {
-            self.common.poke(&*self.device);
+            self.common.poke();
         }
         line.wait()
     }
 
     fn stop_all(&self) {
         self.common.queues.iter().for_each(|line| line.stop());
-        self.common.poke(&*self.device);
+        self.common.poke();
         self.common.queues.iter().for_each(|line| {
             line.wait();
         });
@@ -111,7 +111,7 @@ impl Frontend {
     fn use_memory(&mut self, map: Map, regions: Vec<VhostUserMemoryRegion>) {
         (self.map, self.regions) = (map, regions);
         self.common.set_memory(self.map.clone());
-        self.common.poke(&*self.device);
+        self.common.poke();
     }
 
     /// The address in the virtual machine's memory of an address of the front-end.
@@ -323,7 +323,7 @@ impl VhostUserBackendReqHandlerMut for Frontend {
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
         self.common.queues[self.index(index)?].set_enabled(enable);
-        self.common.poke(&*self.device);
+        self.common.poke();
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use smallvec::smallvec;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use stria_block::{Completion, KeepOn, LaneClient, Nanos, Operation, Pool, RemoteDevice, Request, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -41,6 +41,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// State that the queues of one connection share.
 pub(super) struct Common {
     pub facts: Facts,
+    device: Weak<dyn RemoteDevice>,
     /// For messages.
     pub peer: String,
     pub talk: Arc<Talk>,
@@ -57,9 +58,18 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub fn new(facts: Facts, peer: String, talk: Arc<Talk>, budget: Arc<Budget>, share_bytes: usize, queues: Vec<Line>) -> Self {
+    pub fn new(
+        facts: Facts,
+        device: &Arc<dyn RemoteDevice>,
+        peer: String,
+        talk: Arc<Talk>,
+        budget: Arc<Budget>,
+        share_bytes: usize,
+        queues: Vec<Line>,
+    ) -> Self {
         Self {
             facts,
+            device: Arc::downgrade(device),
             peer,
             talk,
             budget,
@@ -73,8 +83,10 @@ impl Common {
     }
 
     /// Gives every running queue a turn.
-    pub fn poke(&self, device: &dyn RemoteDevice) {
-        device.stir();
+    pub fn poke(&self) {
+        if let Some(device) = self.device.upgrade() {
+            device.stir();
+        }
         self.queues.iter().for_each(|line| line.wake.ring());
     }
 
@@ -326,6 +338,10 @@ impl Run {
         outcome?;
         let takes = self.line().is_enabled.load(Ordering::SeqCst) && !self.line().is_stopping.load(Ordering::SeqCst);
         let taken = if takes { self.take_requests(requests)? } else { Taken::All };
+        // Idle queues may have borrowed what this one waits for.
+        if self.lease.begins_queue() {
+            self.common.poke();
+        }
         if !takes {
             self.give_memory_back();
         }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::vhost_user::config::QUEUE_SIZE_MAX;
 use rustix::event::{EventfdFlags, eventfd};
-use stria_block::Limits;
+use stria_block::{Limits, Mailbox};
 
 const AVAILABLE: u64 = 0x8000;
 const USED: u64 = 0xa000;
@@ -14,20 +14,50 @@ const REQUESTS: u64 = 0x10_0000;
 const FLUSH: u32 = 4;
 const WRITE_ZEROES: u32 = 13;
 
+/// Counts how often its clients are stirred.
+#[derive(Default)]
+struct Stirred(AtomicU64);
+
+impl RemoteDevice for Stirred {
+    fn limits(&self) -> Limits {
+        Limits::plain(1 << 20)
+    }
+
+    fn submit(&self, _requests: &mut Vec<Request>, _reply: &Arc<Mailbox<Completion>>) {}
+
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
+        Err(client)
+    }
+
+    fn broke_off(&self) -> bool {
+        false
+    }
+
+    fn stir(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A driver whose queue has 1024 descriptors, each the head of an indirect table.
 struct Driver {
     map: Map,
     common: Arc<Common>,
+    device: Arc<Stirred>,
     run: Run,
 }
 
 impl Driver {
     /// `share_bytes`: all the memory that the queue may use.
     fn new(share_bytes: usize) -> Self {
+        Self::with(share_bytes, Budget::new(0))
+    }
+
+    fn with(share_bytes: usize, budget: Arc<Budget>) -> Self {
         let map = Map::from_ranges(&[(GuestAddress(0), 4 << 20)]).expect("memory");
         let facts = Facts { limits: Limits::plain(1 << 20), read_only: false, serial: String::new() };
-        let (budget, lines) = (Budget::new(0), vec![Line::new().expect("an eventfd")]);
-        let common = Arc::new(Common::new(facts, "a test".into(), Arc::default(), budget, share_bytes, lines));
+        let (device, lines) = (Arc::<Stirred>::default(), vec![Line::new().expect("an eventfd")]);
+        let remote = Arc::clone(&device) as Arc<dyn RemoteDevice>;
+        let common = Arc::new(Common::new(facts, &remote, "a test".into(), Arc::default(), budget, share_bytes, lines));
         common.set_memory(map.clone());
         common.queues[0].set_enabled(true);
         let mut queue = Queue::new(QUEUE_SIZE_MAX).expect("a queue");
@@ -39,7 +69,7 @@ impl Driver {
         assert!(queue.is_valid(&map));
         let kick = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"));
         let run = Run::new(Arc::clone(&common), 0, kick, queue, None, Vec::new());
-        Self { map, common, run }
+        Self { map, common, device, run }
     }
 
     fn put(&self, table: u64, index: u16, start: u64, len: u32, flags: u16, next: u16) {
@@ -95,4 +125,19 @@ fn short_requests_are_charged_by_their_count_and_their_ranges() {
     let range = [&8_u64.to_le_bytes()[..], &8_u32.to_le_bytes(), &[0; 4]].concat();
     driver.send(64, WRITE_ZEROES, &range.repeat(4), 1);
     assert_eq!(driver.turns(&mut Vec::new()).len(), 5 * 4, "each range is a request of its own");
+}
+
+/// Bug: a queue that had borrowed memory and was idle kept it for up to a second while another one waited for it.
+#[test]
+fn a_queue_that_begins_to_wait_for_memory_stirs_the_others_once() {
+    let budget = Budget::new(1 << 20);
+    let mut driver = Driver::with(8 << 10, Arc::clone(&budget));
+    let mut idle = budget.lease(0);
+    assert!(idle.reach(1 << 20));
+    driver.send(4, FLUSH, &[], 1);
+    let stirred = |driver: &Driver| driver.device.0.load(Ordering::SeqCst);
+    assert_eq!((driver.turns(&mut Vec::new()).len(), stirred(&driver)), (2, 1));
+    assert_eq!((driver.turns(&mut Vec::new()).len(), stirred(&driver)), (0, 1), "they know");
+    idle.shrink_to(0);
+    assert_eq!((driver.turns(&mut Vec::new()).len(), stirred(&driver)), (2, 1));
 }
