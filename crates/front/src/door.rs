@@ -174,13 +174,15 @@ impl Door {
     /// Stops listening, as if it had never been open. No client has been accepted.
     ///
     /// # Errors
-    /// When the address was taken by another program meanwhile.
+    /// When a port was taken by another program meanwhile.
     pub fn close(self) -> Result<Closed, FrontError> {
         let Self { socket, listener } = self;
-        match socket {
-            Socket::Inherited(inherited) => Ok(Closed::Inherited(inherited, listener)),
+        match (socket, listener) {
+            (Socket::Inherited(inherited), listener) => Ok(Closed::Inherited(inherited, listener)),
+            // Its path is checked again when it is opened.
+            (Socket::File(_), Listener::Unix(path)) => Ok(Closed::Unix(path)),
             // Its clients would wait for an answer, and a listening socket cannot be made one that only has its address.
-            socket @ (Socket::File(_) | Socket::Tcp(_)) => {
+            (socket @ (Socket::Tcp(_) | Socket::File(_)), listener) => {
                 drop(socket);
                 Closed::prepare(&listener)
             }

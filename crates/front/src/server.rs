@@ -128,7 +128,7 @@ impl ServerHandle {
         let mut doors = lock(&self.doors);
         if !doors.closed.is_empty() && !self.acceptor.stop.load(Ordering::SeqCst) {
             let open = doors.open(self.shared().options.socket_access)?;
-            // Shared, so that they are here again if there is no thread.
+            // Given to the thread once it runs: if there is none, they are closed again.
             let (given, taken) = channel();
             let thread = thread::Builder::new().name("nbd-accept".into()).spawn({
                 let acceptor = Arc::clone(&self.acceptor);
