@@ -6,13 +6,11 @@ import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, level_name, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
-import { Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
+import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
 import { type Key, t } from "./words.ts";
-
-type Fault = { message: string; status: number };
 
 export function health_pill(entry: ArrayEntry) {
   const worst = found.value.find((one) => one.array === entry.name);
@@ -460,7 +458,7 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     try {
       set_said((await server.act(action)).title);
     } catch (reason) {
-      set_error(reason as { message: string; status: number });
+      set_error(reason as Fault);
     }
   };
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");

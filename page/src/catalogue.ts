@@ -30,6 +30,17 @@ export const catalogue = of({
     "Der Server hat nicht geantwortet. Ob er dies ausgeführt hat, ist nicht bekannt: erst den Zustand ansehen.",
     "Сервер не ответил. Выполнено ли действие, неизвестно: сначала проверьте состояние.",
   ],
+  no_answer_read: ["The server did not answer: try again.", "Der Server hat nicht geantwortet: nochmals versuchen.", "Сервер не ответил: повторите попытку."],
+  drives_unread: [
+    "The drives of this machine could not be read, so nobody can say which of them are free.",
+    "Die Laufwerke dieser Maschine konnten nicht gelesen werden: welche davon frei sind, ist unbekannt.",
+    "Список накопителей этой машины получить не удалось: какие из них свободны, неизвестно.",
+  ],
+  drives_old: [
+    "The drives could not be read again: the list is an earlier one.",
+    "Die Laufwerke konnten nicht neu gelesen werden: die Liste ist eine frühere.",
+    "Обновить список накопителей не удалось: показан прежний.",
+  ],
   matters: ["{n|matter needs|matters need} you", "{n|Vorfall braucht|Vorfälle brauchen} Sie", "{n|проблема требует|проблемы требуют|проблем требуют} внимания"],
   close: ["Close", "Schließen", "Закрыть"],
   back: ["Back", "Zurück", "Назад"],

@@ -1,8 +1,8 @@
 // A new array in three steps: drives, level, name. Beside each choice stands what it gives.
 import { useEffect, useId, useState } from "preact/hooks";
 import { bytes, count, duration, micros, percent } from "./format.ts";
-import { arrays, drives, look_at_drives } from "./live.ts";
-import { Act, Sign, useFocus } from "./parts.tsx";
+import { arrays, drives, drives_fault, look_at_drives } from "./live.ts";
+import { Act, NoDrives, Sign, useFocus } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { Drive, Forecasts, LevelForecast } from "./types.ts";
@@ -110,7 +110,8 @@ export function Create() {
       </ol>
       {step === 1 && (
         <section class="card">
-          {list.length === 0 && drives.value && <p>{t(drives.value.length === 0 ? "no_drives" : "no_free_drive")}</p>}
+          <NoDrives />
+          {list.length === 0 && drives.value && !drives_fault.value && <p>{t(drives.value.length === 0 ? "no_drives" : "no_free_drive")}</p>}
           <fieldset class="choices">
             <legend>{t("choose_drives")}</legend>
             {list.map((drive) => (

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { bytes, count, percent, time } from "./format.ts";
 import { drives, here, look_at_drives } from "./live.ts";
 import { Light } from "./light.tsx";
-import { Act, Pill, place_of } from "./parts.tsx";
+import { Act, NoDrives, Pill, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { IntoPool, Pool } from "./pool.tsx";
 import type { Drive } from "./types.ts";
@@ -29,7 +29,8 @@ export function Drives() {
         </button>
       </header>
       <Pool />
-      {list === null ? <p class="soft">{t("asking")}</p> : list.length === 0 ? <p>{t("no_drives")}</p> : null}
+      <NoDrives />
+      {list?.length === 0 && <p>{t("no_drives")}</p>}
       <ul class="drives">
         {list?.map((drive) => (
           <DriveCard key={drive.path} drive={drive} />

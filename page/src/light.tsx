@@ -1,14 +1,14 @@
 // The light of a drive, which shows it among its neighbours. Few machines tell beforehand whether they have one: the server says so when it is asked.
 import { useState } from "preact/hooks";
 import { job_of } from "./live.ts";
-import { Act, Refused } from "./parts.tsx";
+import { type Fault, Act, Refused } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Drive, Job } from "./types.ts";
 import { t } from "./words.ts";
 
 export function Light({ drive }: { drive: Drive }) {
   const [job, set_job] = useState<Job | null>(null);
-  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
   // A file has none.
   if (drive.kind === "file" || drive.error) return null;
   const live = job && (job_of(job.id) ?? job);
@@ -17,7 +17,7 @@ export function Light({ drive }: { drive: Drive }) {
     try {
       set_job(await server.act({ action: "locate", drive: drive.path, on }));
     } catch (reason) {
-      set_error(reason as { message: string; status: number });
+      set_error(reason as Fault);
     }
   };
   return (

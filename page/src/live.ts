@@ -21,6 +21,8 @@ export const about = signal<About | null>(null);
 /** The server's time zone, in which schedules are. */
 export const server_zone = () => (about.value ? zone(about.value.zone) : "");
 export const drives = signal<Drive[] | null>(null);
+/** Why the last look at the drives had no list; null: it had one. */
+export const drives_fault = signal<server.Refusal | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);
 /** True: the server wants to know who asks. */
@@ -143,10 +145,12 @@ export async function look_at_drives(refresh = false, by_itself = false): Promis
     if (question > answered) {
       answered = question;
       drives.value = found;
+      drives_fault.value = null;
     }
     return true;
-  } catch {
-    // The silence is told by the stream; what was known stays.
+  } catch (reason) {
+    // What was known stays, and whoever chooses from it sees the fault.
+    if (question > answered && reason instanceof server.Refusal) drives_fault.value = reason;
     return false;
   }
 }

@@ -9,7 +9,7 @@ import { Create } from "./create.tsx";
 import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
 import { about, begin, login_needed, refusal, silent_since, state } from "./live.ts";
-import { Refused, Sign, Silence, Told } from "./parts.tsx";
+import { type Fault, Refused, Sign, Silence, Told } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
 import { log_in, login_ways } from "./server.ts";
 import { Alarms, Settings } from "./settings.tsx";
@@ -146,7 +146,7 @@ function Login() {
   const [user, set_user] = useState("");
   const [secret, set_secret] = useState("");
   const [waits, set_waits] = useState(false);
-  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
   const id = useId();
   useEffect(() => void login_ways().then((ways) => set_accounts(ways.accounts), set_error), []);
   const by_name = accounts && !by_token;

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { here, in_s, refusal, silent_since, state } from "./live.ts";
+import { drives, drives_fault, here, in_s, refusal, silent_since, state } from "./live.ts";
 import { who } from "./server.ts";
 import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -268,12 +268,26 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
   );
 }
 
-/** The server's "no", where it was asked. */
-export const Refused = ({ error }: { error: { message: string; status: number } | null }) =>
+/** The server's "no", or its silence (`kind` says whether the request would have changed something). */
+export type Fault = { message: string; status: number; kind: string };
+
+/** A fault, where it was asked. */
+export const Refused = ({ error }: { error: Fault | null }) =>
   error && (
     <p class="refused" role="alert">
-      <Sign name="critical" /> {error.status === 0 ? t("no_answer_now") : <span lang="en">{error.message}</span>}
+      <Sign name="critical" /> {error.status === 0 ? t(error.kind === "silent_order" ? "no_answer_now" : "no_answer_read") : <span lang="en">{error.message}</span>}
     </p>
+  );
+
+/** Why there is no list of the machine's drives, or none of now: it is being asked for, or the server's "no". Nothing once the list is here. */
+export const NoDrives = () =>
+  drives_fault.value ? (
+    <div>
+      <p>{t(drives.value ? "drives_old" : "drives_unread")}</p>
+      <Refused error={drives_fault.value} />
+    </div>
+  ) : drives.value ? null : (
+    <p class="soft">{t("asking")}</p>
   );
 
 /** A line of the last minutes; `label` says it in words. `roof`: what could be at most, as a dashed line. */
@@ -306,9 +320,9 @@ export function useFocus<T extends HTMLElement>(on: unknown) {
 }
 
 /** Something that is loaded when it is shown, again by `reload`. */
-export function useLoaded<T>(load: () => Promise<T>, on: unknown[]): { value: T | null; error: { message: string; status: number } | null; reload: () => void } {
+export function useLoaded<T>(load: () => Promise<T>, on: unknown[]): { value: T | null; error: Fault | null; reload: () => void } {
   const [value, set_value] = useState<T | null>(null);
-  const [error, set_error] = useState<{ message: string; status: number } | null>(null);
+  const [error, set_error] = useState<Fault | null>(null);
   const [round, set_round] = useState(0);
   useEffect(() => {
     let is_current = true;

@@ -3,8 +3,8 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
-import { array_of, drives, here, job_of, look_at_drives, state } from "./live.ts";
-import { Act, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
+import { array_of, drives, drives_fault, here, job_of, look_at_drives, state } from "./live.ts";
+import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -63,8 +63,6 @@ export function PlanWindow() {
   if (!wanted) return null;
   return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} />;
 }
-
-type Fault = { message: string; status: number };
 
 function Planning({ wanted, title }: { wanted: Action; title: string }) {
   const [action, set_action] = useState<Action>(wanted);
@@ -143,6 +141,7 @@ function candidates(action: Action): { fits: Drive[]; named: Drive | null; least
 
 function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: Action) => void }) {
   const { fits, named, least } = candidates(action);
+  const is_known = drives.value !== null && drives_fault.value === null;
   const [chosen, set_chosen] = useState<string | null>(null);
   const [is_looking, set_looking] = useState(false);
   const usable = fits.filter((drive) => is_large_enough(drive, least));
@@ -163,8 +162,9 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   };
   return (
     <>
+      <NoDrives />
       {usable.length === 0 ? (
-        <p>{t("no_candidate", { size: bytes(least) })}</p>
+        is_known && <p>{t("no_candidate", { size: bytes(least) })}</p>
       ) : (
         <fieldset class="choices">
           <legend>{t("which_drive")}</legend>
@@ -176,7 +176,7 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
           ))}
         </fieldset>
       )}
-      {usable.length > 0 && !usable.some((drive) => drive.free) && <p>{t("no_free_here")}</p>}
+      {is_known && usable.length > 0 && !usable.some((drive) => drive.free) && <p>{t("no_free_here")}</p>}
       {small > 0 && <p class="soft">{t("too_small", { n: small, size: bytes(least) })}</p>}
       <div class="buttons">
         <button type="button" onClick={look} disabled={is_looking}>

@@ -9,7 +9,10 @@ const PATIENCE_MS = 30_000;
 /** What measures or plans takes its time. */
 const MEASURES_MS = 90_000;
 
-/** The server's "no", or the lack of an answer (`status` 0). */
+/** They change nothing that has to be looked at after a silence. */
+const QUESTIONS = ["/plans", "/config/check", "/forecast", "/session"];
+
+/** The server's "no", or the lack of an answer (`status` 0): of the kind `silent_order` if nobody knows whether something was done. */
 export class Refusal extends Error {
   readonly status: number;
   readonly kind: string;
@@ -46,7 +49,7 @@ async function ask_once<T>(method: string, path: string, body: unknown, patience
   try {
     answer = await way.ask(method, BASE + path, headers, body === undefined ? undefined : JSON.stringify(body), patience_ms);
   } catch {
-    throw new Refusal(0, "silent", "");
+    throw new Refusal(0, method === "GET" || QUESTIONS.includes(path) ? "silent" : "silent_order", "");
   }
   const { text } = answer;
   const parsed = parse(text);

@@ -3,14 +3,12 @@ import { useEffect, useState } from "preact/hooks";
 import { now, time, zone } from "./format.ts";
 import { about, arrays, here, server_zone, state } from "./live.ts";
 import { found } from "./first.tsx";
-import { Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
+import { type Fault, Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
 import type { ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
 import { type Key, LANGUAGES, type Language, chosen, remember, t } from "./words.ts";
-
-type Fault = { message: string; status: number };
 
 export function Alarms() {
   const [tested, set_tested] = useState<Outcome[] | null>(null);

@@ -258,10 +258,11 @@ export async function mock(scene_name, port = 0) {
     const path = new URL(request.url, "http://x").pathname;
     const chunks = [];
     request.on("data", (chunk) => chunks.push(chunk));
-    request.on("end", () => {
+    request.on("end", async () => {
       response.setHeader("content-security-policy", POLICY);
       // A scene with `refuse` says no, by request.
       const no = scene.refuse?.(request.method, path, request.headers);
+      if (no) await no.wait;
       if (no) return response.writeHead(no.status, { "content-type": "application/json" }).end(JSON.stringify({ error: { kind: no.kind ?? "forbidden", message: no.message } }));
       // A scene with `accounts` knows nobody until its account logs in.
       if (scene.accounts && path.startsWith("/api/")) {

@@ -449,6 +449,29 @@ test("drives are looked at again when an alarm comes, and again if that had no a
   await on("aged", (page) => page.getByRole("row", { name: /nvme2n1/ }).getByText(/The drive was asked at/).waitFor(), { place: "arrays/tank" });
 });
 
+test("a list of drives that was never read is no machine without drives: it is being asked for, then the refusal is said", async () => {
+  const held = [];
+  let is_held = true;
+  const refuse = (method, path) => (method === "GET" && path === "/api/v1/drives" ? { status: 500, kind: "failed", message: "/dev: too many open files", wait: is_held ? new Promise((resolve) => held.push(resolve)) : null } : null);
+  SCENES.unread = () => ({ ...SCENES.degraded(), refuse });
+  await on("unread", async (page) => {
+    const window = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+    await window.getByText("Asking the server…").waitFor();
+    assert.equal(await window.getByText("No drive of this machine can take the place").count(), 0);
+    is_held = false;
+    for (const release of held) release();
+    await window.getByText("/dev: too many open files").waitFor();
+    await window.getByText("The drives of this machine could not be read").waitFor();
+    assert.equal(await window.getByText("No drive of this machine can take the place").count(), 0);
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    await page.goto(page.url().replace(/#.*/, "#/drives"));
+    await page.locator("main").getByText("/dev: too many open files").waitFor();
+    await page.goto(page.url().replace(/#.*/, "#/create"));
+    await page.locator("main").getByText("/dev: too many open files").waitFor();
+  });
+});
+
 test("a server whose clock is an hour ahead, or behind, closes no plan and tells the true age", async () => {
   for (const ahead_ms of [3_600_000, -3_600_000]) {
     SCENES.clock = () => {

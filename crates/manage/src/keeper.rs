@@ -77,6 +77,8 @@ enum Wish {
 /// The keeper, for those who ask it.
 pub struct Keeper {
     wishes: Mutex<Sender<(Wish, Sender<Answer>)>>,
+    /// The configuration that holds.
+    config: Arc<Mutex<Arc<Config>>>,
     shown: Arc<Mutex<Vec<AdoptedView>>>,
     service: Arc<Service>,
     ending: Arc<AtomicBool>,
@@ -103,9 +105,11 @@ impl Keeper {
         let shown = Arc::new(Mutex::new(arrays.iter().map(Entry::view).collect()));
         let ending = Arc::<AtomicBool>::default();
         let (listening, reported) = (false, Vec::new());
+        let held = Arc::new(Mutex::new(Arc::new(config.clone())));
         let mut work = Work {
             config_path,
             config,
+            told: Arc::clone(&held),
             service: Arc::clone(&service),
             drives: Drives::default(),
             arrays,
@@ -138,7 +142,7 @@ impl Keeper {
             work.run(&asked);
         });
         let thread = Mutex::new(Some(thread.expect("a process that starts has room for a thread")));
-        Arc::new(Self { wishes: Mutex::new(wishes), shown, service, ending, thread })
+        Arc::new(Self { wishes: Mutex::new(wishes), config: held, shown, service, ending, thread })
     }
 
     /// The arrays of the configuration, as they were when the thread last looked, except that one may have stopped since.
@@ -151,6 +155,17 @@ impl Keeper {
             };
         }
         shown
+    }
+
+    /// Returns the configuration that holds, also while its file is damaged or not read yet.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// The same as [`Keeper::config`], for a thread that must not keep the keeper alive.
+    pub fn config_reader(&self) -> impl Fn() -> Arc<Config> + Send + Sync + 'static {
+        let config = Arc::clone(&self.config);
+        move || Arc::clone(&lock(&config))
     }
 
     fn ask(&self, wish: Wish) -> Answer {
@@ -322,6 +337,8 @@ impl Entry {
 struct Work {
     config_path: PathBuf,
     config: Config,
+    /// The same, for [`Keeper::config`].
+    told: Arc<Mutex<Arc<Config>>>,
     service: Arc<Service>,
     drives: Drives,
     arrays: Vec<Entry>,
@@ -1016,6 +1033,7 @@ impl Work {
         }
         self.released = old;
         (self.reloaded)(&config);
+        *lock(&self.told) = Arc::new(config.clone());
         self.config = config;
         self.scan();
         self.consider_all();

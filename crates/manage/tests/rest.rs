@@ -382,6 +382,28 @@ fn the_pool_of_spares_is_shown_with_the_arrays_it_serves() {
     assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("not in the pool"), "{refused:?}");
 }
 
+/// A file that somebody damaged is read by nobody: what was read before holds, so a failed drive can still be replaced.
+#[test]
+fn a_damaged_configuration_hides_no_drive_and_stops_no_replacement() {
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    let good = fs::read_to_string(place.config()).expect("a configuration");
+    fs::write(place.config(), format!("{good}\n[daemn]\n")).expect("a file");
+    let before = ask(&place, "/drives", None);
+    assert_eq!((before.status, before.body.as_array().map(Vec::len)), (200, Some(5)), "{before:?}");
+    for path in ["/spares", "/foreign"] {
+        assert_eq!(ask(&place, path, None).status, 200, "{path}");
+    }
+    assert_eq!(ask(&place, "/config/check", Some(json!({"text": "[daemn]\n", "tag": ""}))).body["good"], false);
+    assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[1]}))["state"], "done");
+    let job = do_it(&place, json!({"action": "add", "array": "tank", "drive": drives[3]}));
+    assert_eq!(job["state"], "done", "{job:#}");
+    // What writes the file still refuses in words.
+    let refused = ask(&place, "/plans", Some(json!({"action": "spare_remove", "drives": [drives[4]]})));
+    assert!(refused.status >= 400 && format!("{refused:?}").contains("daemn"), "{refused:?}");
+}
+
 #[test]
 fn what_another_machine_left_is_listed_and_imported_under_a_free_name() {
     let (place, drives) = machine("");

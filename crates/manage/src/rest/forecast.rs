@@ -127,7 +127,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
         Err(Silence::Unknown(text)) => return Ok(laws(text, Vec::new())),
         Err(Silence::Busy) => return Err(busy()),
     };
-    let pages = drives::pages(drives::paths(&machine.config()?.daemon), &machine.entries(false), &[], &[]);
+    let pages = drives::pages(drives::paths(&machine.keeper.config().daemon), &machine.entries(false), &[], &[]);
     let model_of = |path: &String| pages.iter().find(|page| page.path == *path).and_then(|page| page.model.clone());
     let mut own: Vec<Option<&str>> = wish
         .drives

@@ -38,7 +38,7 @@ fn refused(text: impl Into<String>) -> ApiError {
 }
 
 impl Machine {
-    /// Reads the configuration.
+    /// Reads the configuration's file, for what changes it. What only looks uses [`Keeper::config`], which a damaged file does not stop.
     ///
     /// # Errors
     /// When it cannot be read or is invalid.
@@ -81,7 +81,7 @@ impl Machine {
     /// # Errors
     /// When none can be read.
     pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError> {
-        let paths = drives::paths(&self.config()?.daemon);
+        let paths = drives::paths(&self.keeper.config().daemon);
         if paths.is_empty() {
             return Err(refused("this machine has no drives that Stria may look at"));
         }

@@ -11,7 +11,7 @@ use super::types::{ArrayEntry, State, Summary};
 use super::{drives, summary};
 use crate::api::EventView;
 use crate::clock::now_ms;
-use crate::config::{ApiOptions, Config};
+use crate::config::ApiOptions;
 use crate::event_file::stored;
 use crate::monitor::StandingView;
 use crate::mounts::awaited;
@@ -45,10 +45,8 @@ pub struct Rest {
 impl Rest {
     /// The daemon's side of the API.
     pub fn new(machine: Machine, options: &ApiOptions) -> Arc<Self> {
-        let configured = machine.config_path.clone();
-        machine
-            .monitor
-            .ask_all_drives(move || Config::read(&configured).map(|config| drives::paths(&config.daemon)).unwrap_or_default());
+        let config = machine.keeper.config_reader();
+        machine.monitor.ask_all_drives(move || drives::paths(&config().daemon));
         let jobs = Arc::new(Jobs::open(&machine.state));
         Arc::new(Self {
             machine: Arc::new(machine),

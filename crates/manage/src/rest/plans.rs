@@ -243,11 +243,10 @@ impl Draft {
     }
 
     /// A gap that no spare of the array fills.
-    fn warn_of_pool(&mut self, machine: &Machine) -> Result<(), ApiError> {
-        if !machine.config()?.spares.drives.is_empty() {
+    fn warn_of_pool(&mut self, machine: &Machine) {
+        if !machine.keeper.config().spares.drives.is_empty() {
             self.warn("a drive of the pool of spares may take the slot: all of it is written then");
         }
-        Ok(())
     }
 
     /// Data is lost: the plan needs the role admin, and the name typed in.
@@ -396,7 +395,7 @@ fn plan_start(machine: &Machine, action: &Action, array: &str, force: bool) -> R
         parts.iter().for_each(|part| leaves_out(&mut draft, part));
         let spares = |part: &Assembly| part.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).count();
         if parts.iter().any(|part| part.missing_slots.len() > spares(part)) {
-            draft.warn_of_pool(machine)?;
+            draft.warn_of_pool(machine);
         }
     }
     if force {
@@ -531,7 +530,7 @@ fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> 
 }
 
 fn plan_locate(machine: &Machine, action: &Action, drive: &Path, on: bool) -> Result<Based, ApiError> {
-    let known = drives::paths(&machine.config()?.daemon);
+    let known = drives::paths(&machine.keeper.config().daemon);
     let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
     if !known.iter().any(|path| path == drive) && !machine.entries(false).iter().any(is_member) {
         return Err(refused(format!("{} is not a drive of this machine: GET /api/v1/drives lists them", drive.display())));
@@ -568,7 +567,7 @@ fn plan_resume(machine: &Machine, action: &Action, array: &str) -> Result<Based,
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, None);
     if lacks_spares(&view, None) {
-        draft.warn_of_pool(machine)?;
+        draft.warn_of_pool(machine);
     }
     Ok(draft.done(&entry.name))
 }
@@ -816,7 +815,7 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, Some(drive));
     if lacks_spares(&view, Some(drive)) {
-        draft.warn_of_pool(machine)?;
+        draft.warn_of_pool(machine);
     }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive));
@@ -908,7 +907,7 @@ fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>,
     if paths.is_empty() {
         return Err(invalid("no drive is named"));
     }
-    let config = machine.config()?;
+    let config = machine.keeper.config();
     let allowed = drives::paths(&config.daemon);
     if let Some(path) = paths.iter().find(|path| !allowed.contains(path)) {
         let text = format!(

@@ -206,13 +206,13 @@ fn about(call: Call<Nothing>) -> Result<About, ApiError> {
 
 fn drives_of(call: Call<Nothing>) -> Result<Vec<DrivePage>, ApiError> {
     let rest = &call.rest;
-    let config = rest.machine.config()?;
+    let config = rest.machine.keeper.config();
     let (paths, pool) = (drives::paths(&config.daemon), &config.spares.drives);
     Ok(drives::pages(paths, &rest.machine.entries(false), &rest.machine.monitor.all_drives(), pool))
 }
 
 fn spares(call: Call<Nothing>) -> Result<SparePool, ApiError> {
-    let (rest, policy) = (&call.rest, call.rest.machine.config()?.spares);
+    let (rest, policy) = (&call.rest, call.rest.machine.keeper.config().spares.clone());
     let looked = look_at_pool(&policy.drives);
     let arrays: Vec<ArrayView> = rest.machine.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     Ok(SparePool {
@@ -224,7 +224,7 @@ fn spares(call: Call<Nothing>) -> Result<SparePool, ApiError> {
 }
 
 fn foreign(call: Call<Nothing>) -> Result<Foreign, ApiError> {
-    let config = call.rest.machine.config()?;
+    let config = call.rest.machine.keeper.config();
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let (found, _) = find_readable(&drives::paths(&config.daemon), options)?;
     Ok(Foreign::of(&found, &config))
