@@ -835,6 +835,22 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     );
     assert_eq!(foreign.kind(), (403, "forbidden"));
     assert_eq!(at("/api/v1/actions", &["--header", &cookie, "--header", &csrf, "--json", &pause]).status, 202);
+    // A viewer who logs in without end is refused, fills no record, and ends nobody's session but its own.
+    let login = json!({"token": viewer.rsplit_once(' ').expect("a token").1}).to_string();
+    let many = format!("{base}/api/v1/session?[1-400]");
+    let output = Command::new("curl")
+        .args(["--silent", "--output", "/dev/null", "--write-out", "%{http_code} ", "--cacert", &ca, "--json", &login, &many])
+        .output()
+        .expect("curl");
+    let statuses = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (taken, refused) = (statuses.matches("200").count(), statuses.matches("429").count());
+    assert!(taken < 50 && taken + refused == 400, "{statuses}");
+    let audit = ask(&place, "/audit?limit=1000", None).body;
+    let of_eve = audit["events"].as_array().expect("a list").iter().filter(|event| {
+        ["session of eve", "token eve began"].iter().any(|words| event["text"].as_str().is_some_and(|text| text.contains(words)))
+    });
+    assert!((1..=3).contains(&of_eve.count()), "{audit:#}");
+    assert_eq!(at("/api/v1/session", &["--header", &cookie]).body["via"], "session", "it lives on");
     place.ok(&["token", "remove", "olga"]);
     assert_eq!(at("/api/v1/session", &["--header", &cookie]).status, 401, "its token is gone");
 

@@ -4,7 +4,7 @@
 //! pam-check`: it takes one login, gives one verdict, and has a time to do so. Every refusal has the same words and takes the same time, whether the
 //! name, the password or the role is missing; the record alone has the reason.
 
-use super::auth::{Caller, Guard, Peer};
+use super::auth::{Begun, Guard, Peer};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::User;
@@ -59,7 +59,7 @@ impl Accounts {
         self.service.is_some()
     }
 
-    /// Begins a session of the account with this name and password. Returns its number, for the cookie, and its caller.
+    /// Begins a session of the account with this name and password.
     ///
     /// # Errors
     /// When they are wrong, the account has no role, or PAM cannot say.
@@ -69,7 +69,7 @@ impl Accounts {
         peer: &Peer,
         user: String,
         password: String,
-    ) -> Result<(String, Caller), Refusal> {
+    ) -> Result<Begun, Refusal> {
         let begun = Instant::now();
         let Some(service) = self.service.clone() else {
             let text = "accounts of the system may not log in here: begin the session with a token; [api] system-accounts in stria.toml admits accounts";
@@ -85,8 +85,15 @@ impl Accounts {
             Verdict::Right(name) => {
                 let (guard, peer) = (Arc::clone(guard), peer.clone());
                 // A directory on the network may have to be asked for the members of a group.
-                let session = spawn_blocking(move || guard.begin_account(&peer, &name).inspect(|_| guard.forgive(&peer))).await;
-                match session.ok().flatten() {
+                let begin = move || {
+                    let begun = guard.begin_account(&peer, &name);
+                    if let Ok(Some(_)) = begun {
+                        guard.forgive(&peer);
+                    }
+                    begun
+                };
+                let session = spawn_blocking(begin).await;
+                match session.ok().transpose()?.flatten() {
                     Some(session) => return Ok(session),
                     None => "the password is right, and no group of [api] has the account".to_owned(),
                 }

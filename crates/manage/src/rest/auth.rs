@@ -34,6 +34,16 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const LASTS: Duration = Duration::from_secs(12 * 3600);
 /// Sessions at a time; the one that was silent for longest gives way.
 const SESSIONS_MAX: usize = 256;
+/// Those of one token or account; another one takes the place of its own that was silent for longest, and of nobody else's.
+const SESSIONS_OF_ONE_MAX: usize = 16;
+/// Sessions that one token or account may begin within [`COUNTED_FOR`], and those of them that have an event: a loop must not drive orders out of the
+/// record.
+const LOGINS_MAX: u32 = 30;
+pub const LOGINS_SHOWN: u32 = 3;
+/// The time for which requests of one origin are counted.
+pub const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// Origins that are counted at a time.
+const ORIGINS_MAX: usize = 1024;
 /// Wrong tokens and passwords that one peer may show in [`FORGIVEN_AFTER`].
 const WRONG_MAX: u32 = 10;
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
@@ -145,6 +155,48 @@ enum Bought {
     Account(u32),
 }
 
+impl Bought {
+    /// Its token or account, in a word.
+    fn holder(&self) -> String {
+        match self {
+            Self::Token(line) => format!("token {}", line.name),
+            Self::Account(uid) => format!("account {uid}"),
+        }
+    }
+}
+
+/// A session that has begun.
+pub struct Begun {
+    /// Its number, for the cookie.
+    pub number: String,
+    /// Its caller.
+    pub caller: Caller,
+    /// The number of its holder's sessions that began within the last minute, from 1.
+    pub count: u32,
+}
+
+/// Requests of one kind, counted by origin.
+#[derive(Default)]
+pub struct Counts(HashMap<String, (Instant, u32)>);
+
+impl Counts {
+    /// The number of this request among those of its origin, from 1. `None`: there are more than `most`, or more origins than are remembered.
+    pub fn count(&mut self, origin: String, most: u32) -> Option<u32> {
+        if self.0.len() >= ORIGINS_MAX {
+            self.0.retain(|_, (since, _)| since.elapsed() < COUNTED_FOR);
+        }
+        if self.0.len() >= ORIGINS_MAX && !self.0.contains_key(&origin) {
+            return None;
+        }
+        let (since, count) = self.0.entry(origin).or_insert_with(|| (Instant::now(), 0));
+        if since.elapsed() >= COUNTED_FOR {
+            (*since, *count) = (Instant::now(), 0);
+        }
+        *count = count.saturating_add(1);
+        (*count <= most).then_some(*count)
+    }
+}
+
 struct Session {
     by: Bought,
     csrf: String,
@@ -182,6 +234,7 @@ pub struct Guard {
     /// The accounts that log in with their password.
     accounts: SystemAccounts,
     sessions: Mutex<HashMap<String, Session>>,
+    logins: Mutex<Counts>,
     wrong: Mutex<Wrong>,
 }
 
@@ -297,7 +350,8 @@ impl Guard {
     /// A guard with the file of tokens, groups and accounts of the configuration.
     pub fn new(options: &ApiOptions) -> Self {
         let ApiOptions { tokens, group, admin_group, accounts, .. } = options.clone();
-        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, sessions: Mutex::default(), wrong: Mutex::default() }
+        let (sessions, logins, wrong) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, sessions, logins, wrong }
     }
 
     /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that may do everything.
@@ -433,37 +487,52 @@ impl Guard {
         }
     }
 
-    /// Begins a session. Returns its number, for the cookie, and its caller.
+    /// Begins a session.
     ///
     /// # Errors
-    /// When the token is wrong.
-    pub fn begin(&self, peer: &Peer, token: &str) -> Result<(String, Caller), ApiError> {
+    /// When the token is wrong, or has begun too many.
+    pub fn begin(&self, peer: &Peer, token: &str) -> Result<Begun, ApiError> {
         let line = self.line_of(peer, token)?;
-        let begun = self.open(peer, Bought::Token(line));
+        let begun = self.open(peer, Bought::Token(line))?;
         begun.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the token was removed just now"))
     }
 
     /// Begins a session of an account whose password was right. `None`: it has no role.
-    pub fn begin_account(&self, peer: &Peer, name: &str) -> Option<(String, Caller)> {
-        let user = User::from_name(name).ok().flatten()?;
+    ///
+    /// # Errors
+    /// When it has begun too many.
+    pub fn begin_account(&self, peer: &Peer, name: &str) -> Result<Option<Begun>, ApiError> {
+        let Some(user) = User::from_name(name).ok().flatten() else { return Ok(None) };
         self.open(peer, Bought::Account(user.uid.as_raw()))
     }
 
-    fn open(&self, peer: &Peer, by: Bought) -> Option<(String, Caller)> {
-        self.holder(&by)?;
+    fn open(&self, peer: &Peer, by: Bought) -> Result<Option<Begun>, ApiError> {
+        if self.holder(&by).is_none() {
+            return Ok(None);
+        }
+        let holder = by.holder();
+        let Some(count) = lock(&self.logins).count(holder.clone(), LOGINS_MAX) else {
+            let text = format!("{holder} began more than {LOGINS_MAX} sessions within a minute: use the one that it has, or wait a minute");
+            return Err(ApiError::new(ApiErrorKind::TooMany, text));
+        };
         let (number, now) = (secret(), Instant::now());
         let session = Session { by, csrf: secret(), begun: now, expires_ms: now_ms() + LASTS.as_millis() as u64, seen: now };
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, session| is_alive(session));
-        if sessions.len() >= SESSIONS_MAX
-            && let Some(oldest) = sessions.iter().min_by_key(|(_, session)| session.seen).map(|(number, _)| number.clone())
+        let is_own = |session: &Session| session.by.holder() == holder;
+        let is_full = sessions.values().filter(|session| is_own(session)).count() >= SESSIONS_OF_ONE_MAX;
+        if (is_full || sessions.len() >= SESSIONS_MAX)
+            && let Some(oldest) = sessions
+                .iter()
+                .filter(|(_, session)| !is_full || is_own(session))
+                .min_by_key(|(_, session)| session.seen)
+                .map(|(number, _)| number.clone())
         {
             sessions.remove(&oldest);
         }
         sessions.insert(sha256(number.as_bytes()), session);
         drop(sessions);
-        let caller = self.session(&number, &peer.shown())?;
-        Some((number, caller))
+        Ok(self.session(&number, &peer.shown()).map(|caller| Begun { number, caller, count }))
     }
 
     /// The name and role behind a session, as they are now.
@@ -541,7 +610,7 @@ mod tests {
     #[test]
     fn a_token_counts_as_long_as_its_line_stands() {
         let (folder, guard) = guard(&format!("# people\nalice operate {}\n", sha256(b"t0ken")));
-        let (number, caller) = guard.begin(&peer(1), "t0ken").expect("it is right");
+        let Begun { number, caller, .. } = guard.begin(&peer(1), "t0ken").expect("it is right");
         assert_eq!((caller.role, caller.via), (Role::Operate, Via::Session));
         let cookie = Shown { token: None, session: Some(number) };
         assert!(guard.still_knows(&peer(1), &cookie, &caller));
@@ -553,7 +622,7 @@ mod tests {
     #[test]
     fn a_stream_does_not_keep_a_session_from_being_idle() {
         let (_folder, guard) = guard(&format!("alice operate {}\n", sha256(b"t0ken")));
-        let (number, caller) = guard.begin(&peer(1), "t0ken").expect("it is right");
+        let Begun { number, caller, .. } = guard.begin(&peer(1), "t0ken").expect("it is right");
         let cookie = Shown { token: None, session: Some(number) };
         let left = Duration::from_secs(60);
         let leave_alone = || {
@@ -566,6 +635,19 @@ mod tests {
         assert!(guard.still_knows(&peer(1), &cookie, &caller) && seen() >= left);
         assert!(guard.caller(&peer(1), &cookie, true).is_ok() && seen() >= left, "the page asked by itself");
         assert!(guard.caller(&peer(1), &cookie, false).is_ok() && seen() < left, "a request is a use");
+    }
+
+    /// The holder's own oldest session gives way, and nobody else's.
+    #[test]
+    fn a_holder_of_many_sessions_ends_only_its_own() {
+        let (_folder, guard) = guard(&format!("ada admin {}\neve view {}\n", sha256(b"a"), sha256(b"e")));
+        let cookie = |begun: &Begun| Shown { token: None, session: Some(begun.number.clone()) };
+        let ada = guard.begin(&peer(1), "a").expect("it is right");
+        let eve: Vec<Begun> = (0..LOGINS_MAX).map(|_| guard.begin(&peer(2), "e").expect("it is right")).collect();
+        assert_eq!(guard.begin(&peer(3), "e").err().map(|error| error.kind), Some(ApiErrorKind::TooMany), "from everywhere");
+        let living = eve.iter().filter(|begun| guard.caller(&peer(2), &cookie(begun), true).is_ok()).count();
+        assert_eq!((living, eve.last().map(|begun| begun.count)), (SESSIONS_OF_ONE_MAX, Some(LOGINS_MAX)));
+        assert!(guard.caller(&peer(1), &cookie(&ada), true).is_ok());
     }
 
     #[test]
@@ -598,14 +680,25 @@ mod tests {
     fn accounts_have_the_role_of_their_groups() {
         let nowhere = Path::new("/nowhere");
         let nobody = User::from_name("nobody").expect("a system").expect("every system has it");
-        let role =
-            |group, accounts, name| with(nowhere, group, accounts).begin_account(&peer(1), name).map(|(_, caller)| caller.role);
+        let begun = |group, accounts, name| with(nowhere, group, accounts).begin_account(&peer(1), name).expect("not too many");
+        let role = |group, accounts, name| begun(group, accounts, name).map(|begun| begun.caller.role);
         assert_eq!(role(None, SystemAccounts::Groups, "root"), Some(Role::Admin));
         assert_eq!(role(None, SystemAccounts::Off, "root"), None);
         assert_eq!(role(None, SystemAccounts::Groups, "nobody"), None);
         assert_eq!(role(None, SystemAccounts::View, "nobody"), Some(Role::View));
         assert_eq!(role(Some(nobody.gid.as_raw()), SystemAccounts::Groups, "nobody"), Some(Role::Operate));
         assert_eq!(role(None, SystemAccounts::View, "no such account"), None);
+    }
+
+    #[test]
+    fn requests_are_counted_by_origin_and_origins_are_bounded() {
+        let mut counts = Counts::default();
+        assert_eq!((0..4).map(|_| counts.count("a".into(), 2)).collect::<Vec<_>>(), [Some(1), Some(2), None, None]);
+        assert_eq!(counts.count("b".into(), 2), Some(1), "another one is not to blame");
+        for number in 0..2 * ORIGINS_MAX {
+            counts.count(number.to_string(), 1);
+        }
+        assert_eq!((counts.0.len(), counts.count("new".into(), 1)), (ORIGINS_MAX, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
 
 use super::accounts::Refusal;
-use super::auth::{COOKIE, Caller, LASTS, Peer, Shown, sha256};
+use super::auth::{Begun, COOKIE, Caller, Counts, LASTS, LOGINS_SHOWN, Peer, Shown, sha256};
 use super::parts::Rest;
 use super::reading::{Read, Waiting};
 use super::route::{RawCall, Route};
@@ -30,7 +30,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -68,15 +68,10 @@ const CALLERS_MAX: usize = 4;
 const SHOWN_BYTES_MAX: usize = 512;
 /// The part of an array's name that the record has, in bytes.
 const ARRAY_BYTES_MAX: usize = 64;
-/// The time for which refusals of one origin are counted: one event tells of requests without the right, so that they cannot drive orders out of the
-/// record.
-const REFUSALS_EVERY: Duration = Duration::from_secs(60);
-/// Orders of a user within [`REFUSALS_EVERY`].
+/// Orders of a user within [`COUNTED_FOR`](super::auth::COUNTED_FOR).
 const ORDERS_MAX: u32 = 300;
 /// The refused orders of one user with the right that have an event within that time.
 const REFUSED_ORDERS_MAX: u32 = 30;
-/// Origins whose refusals are remembered.
-const REFUSALS_MAX: usize = 1024;
 /// How much the priority of its threads is below that of others.
 const NICE: i32 = 5;
 
@@ -110,35 +105,14 @@ struct Server {
     hosts: Vec<String>,
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
-    refusals: Mutex<Refusals>,
+    /// Refusals that have an event: one tells of requests without the right, so that they cannot drive orders out of the record.
+    refusals: Mutex<Counts>,
     /// Orders, by user: each is an event, and may take a lane's time.
-    orders: Mutex<Refusals>,
+    orders: Mutex<Counts>,
     /// The threads on which callers are looked up.
     callers: Handle,
     /// Answers that clients have yet to read.
     waiting: Waiting,
-}
-
-/// Refusals that have an event, or orders, counted by origin.
-#[derive(Default)]
-struct Refusals(HashMap<String, (Instant, u32)>);
-
-impl Refusals {
-    /// The number of this refusal among those of its origin, from 1. `None`: there are more than `most`, or more origins than are remembered.
-    fn count(&mut self, origin: String, most: u32) -> Option<u32> {
-        if self.0.len() >= REFUSALS_MAX {
-            self.0.retain(|_, (since, _)| since.elapsed() < REFUSALS_EVERY);
-        }
-        if self.0.len() >= REFUSALS_MAX && !self.0.contains_key(&origin) {
-            return None;
-        }
-        let (since, count) = self.0.entry(origin).or_insert_with(|| (Instant::now(), 0));
-        if since.elapsed() >= REFUSALS_EVERY {
-            (*since, *count) = (Instant::now(), 0);
-        }
-        *count = count.saturating_add(1);
-        (*count <= most).then_some(*count)
-    }
 }
 
 /// Lets the members of a second group connect to a unix socket, by an access control list (acl(5)).
@@ -641,11 +615,14 @@ impl Server {
             }
         };
         match begun {
-            Ok((number, caller)) => {
+            Ok(Begun { number, caller, count }) => {
                 let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
                 let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
-                let text = format!("{} began a session", caller.shown());
-                self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
+                if count <= LOGINS_SHOWN {
+                    let further = if count == LOGINS_SHOWN { "; its further ones within the minute are not recorded" } else { "" };
+                    let text = format!("{} began a session{further}", caller.shown());
+                    self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
+                }
                 ([(header::SET_COOKIE, cookie)], axum::Json(caller.who())).into_response()
             }
             Err(Refusal { error, record }) => {
@@ -725,20 +702,4 @@ fn static_file(path: &str, method: &Method, headers: &HeaderMap) -> Response<Bod
         response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_counted_by_origin_and_origins_are_bounded() {
-        let mut refusals = Refusals::default();
-        assert_eq!((0..4).map(|_| refusals.count("a".into(), 2)).collect::<Vec<_>>(), [Some(1), Some(2), None, None]);
-        assert_eq!(refusals.count("b".into(), 2), Some(1), "another one is not to blame");
-        for number in 0..2 * REFUSALS_MAX {
-            refusals.count(number.to_string(), 1);
-        }
-        assert_eq!((refusals.0.len(), refusals.count("new".into(), 1)), (REFUSALS_MAX, None));
-    }
 }
