@@ -942,6 +942,17 @@ export const catalogue = of({
   configuration: ["Configuration of the daemon", "Konfiguration des Dienstes", "Конфигурация службы"],
   configuration_means: ["The file as it is, checked as a whole before it is kept. Alarms, schedules and served arrays stand in it.", "Die Datei, wie sie ist; sie wird als Ganzes geprüft, bevor sie gilt. Alarme, Zeitpläne und bediente Verbünde stehen darin.", "Файл как есть; перед сохранением проверяется целиком. В нём оповещения, расписания и массивы."],
   not_saved: ["Nothing was saved:", "Nichts wurde gespeichert:", "Ничего не сохранено:"],
+  session_ended: [
+    "Your session has ended. After the login the page is as you left it.",
+    "Ihre Sitzung ist beendet. Nach der Anmeldung ist die Seite, wie Sie sie verlassen haben.",
+    "Ваш сеанс завершён. После входа страница будет такой, какой вы её оставили.",
+  ],
+  read_again: ["Read again", "Neu lesen", "Прочитать снова"],
+  file_now: [
+    "The file as it is now. Take over above what you need of it, then save.",
+    "Die Datei, wie sie jetzt ist. Oben übernehmen, was davon gebraucht wird, dann speichern.",
+    "Файл в его нынешнем виде. Перенесите из него в текст выше нужное, затем сохраните.",
+  ],
   token: ["Token", "Token", "Токен"],
   token_hint: ["`stria token create` on the server gives one.", "`stria token create` auf dem Server gibt eines.", "Его выдаёт `stria token create` на сервере."],
   user_name: ["User name", "Benutzername", "Имя пользователя"],

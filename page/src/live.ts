@@ -27,6 +27,8 @@ export const drives_fault = signal<server.Refusal | null>(null);
 export const events = signal<Event[]>([]);
 /** True: the server wants to know who asks. */
 export const login_needed = signal(false);
+/** How often the reader has logged in again. */
+export const logins = signal(0);
 /** The server answers, and will not serve this reader or this address. */
 export const refusal = signal<server.Refusal | null>(null);
 /** A message may be under way so long. */
@@ -192,8 +194,11 @@ function connect() {
 export async function begin() {
   try {
     await server.session();
-    login_needed.value = false;
-    refusal.value = null;
+    batch(() => {
+      if (login_needed.value) logins.value += 1;
+      login_needed.value = false;
+      refusal.value = null;
+    });
   } catch (error) {
     const refused = error instanceof server.Refusal && error.status !== 0 ? error : null;
     login_needed.value = refused?.status === 401;

@@ -8,10 +8,10 @@ import { needs_reader } from "./cases.ts";
 import { Create } from "./create.tsx";
 import { Drives } from "./drives.tsx";
 import { First, found } from "./first.tsx";
-import { about, begin, login_needed, refusal, silent_since, state } from "./live.ts";
+import { about, begin, login_needed, logins, refusal, silent_since, state } from "./live.ts";
 import { type Fault, Refused, Sign, Silence, Told } from "./parts.tsx";
 import { PlanWindow, planned } from "./plan.tsx";
-import { log_in, login_ways } from "./server.ts";
+import { known, log_in, login_ways } from "./server.ts";
 import { Alarms, Settings } from "./settings.tsx";
 import { type Key, language, t } from "./words.ts";
 
@@ -84,10 +84,16 @@ function Page() {
     addEventListener("hashchange", move);
     return () => removeEventListener("hashchange", move);
   }, []);
-  if (login_needed.value) return <Login />;
+  const is_locked = login_needed.value;
+  useEffect(() => {
+    if (!is_locked && logins.value > 0) main.current?.focus({ preventScroll: true });
+  }, [is_locked]);
   const open = found.value.filter(needs_reader).length;
+  // Under the login the page stays as it is: what is being done, and what was typed.
   return (
-    <div class={`frame${silent_since.value === null ? "" : " silent"}`}>
+    <>
+    {is_locked && <Login />}
+    <div class={`frame${silent_since.value === null ? "" : " silent"}`} hidden={is_locked} inert={is_locked}>
       <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
         {t("skip")}
       </a>
@@ -127,6 +133,7 @@ function Page() {
       </main>
       <PlanWindow />
     </div>
+    </>
   );
 }
 
@@ -150,9 +157,12 @@ function Login() {
   const id = useId();
   useEffect(() => void login_ways().then((ways) => set_accounts(ways.accounts), set_error), []);
   const by_name = accounts && !by_token;
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => first.current?.focus(), [by_name]);
   return (
     <main class="login">
       <h1>Stria</h1>
+      {known.value && <p role="status">{t("session_ended")}</p>}
       <form
         class="card"
         onSubmit={(event) => {
@@ -166,12 +176,12 @@ function Login() {
         {by_name && (
           <p class="field">
             <label for={`${id}-user`}>{t("user_name")}</label>
-            <input id={`${id}-user`} type="text" autocomplete="username" autocapitalize="none" spellcheck={false} value={user} onInput={(event) => set_user(event.currentTarget.value)} />
+            <input ref={first} id={`${id}-user`} type="text" autocomplete="username" autocapitalize="none" spellcheck={false} value={user} onInput={(event) => set_user(event.currentTarget.value)} />
           </p>
         )}
         <p class="field">
           <label for={id}>{t(by_name ? "password" : "token")}</label>
-          <input id={id} type="password" autocomplete="current-password" value={secret} onInput={(event) => set_secret(event.currentTarget.value)} />
+          <input ref={by_name ? undefined : first} id={id} type="password" autocomplete="current-password" value={secret} onInput={(event) => set_secret(event.currentTarget.value)} />
           <span class="soft"><Told text={t(by_name ? "password_hint" : "token_hint")} /></span>
         </p>
         <Refused error={error} />
@@ -201,7 +211,7 @@ effect(() => {
   document.documentElement.lang = language.value;
   const open = found.value.filter(needs_reader).length;
   const machine = about.value?.machine ? ` – ${about.value.machine}` : "";
-  document.title = silent_since.value !== null ? `${t("no_answer_short")}${machine}` : open > 0 ? `(${open}) ${t("matters", { n: open })}${machine}` : `Stria${machine}`;
+  document.title = login_needed.value ? `${t("log_in")}${machine}` : silent_since.value !== null ? `${t("no_answer_short")}${machine}` : open > 0 ? `(${open}) ${t("matters", { n: open })}${machine}` : `Stria${machine}`;
 });
 
 const root = document.getElementById("page");

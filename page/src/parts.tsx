@@ -3,8 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { drives, drives_fault, here, in_s, refusal, silent_since, state } from "./live.ts";
-import { who } from "./server.ts";
+import { drives, drives_fault, here, in_s, login_needed, logins, refusal, silent_since, state } from "./live.ts";
+import { known } from "./server.ts";
 import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -57,7 +57,7 @@ export const is_closed = () => silent_since.value !== null;
 
 /** True if the reader may do what takes this role. */
 export const may = (role: "operate" | "admin") => {
-  const mine = who.value?.role;
+  const mine = known.value?.role;
   return mine === "admin" || mine === role;
 };
 
@@ -65,7 +65,7 @@ export const may = (role: "operate" | "admin") => {
 export function Act(props: { children: ComponentChildren; onClick: () => void; role?: "operate" | "admin"; primary?: boolean; danger?: boolean; busy?: boolean }) {
   const [is_pressed, set_pressed] = useState(false);
   const needed = props.role ?? "operate";
-  const why = is_closed() ? t("closed_silent") : may(needed) ? undefined : t("closed_role", { needed, mine: who.value?.role ?? "view" });
+  const why = is_closed() ? t("closed_silent") : may(needed) ? undefined : t("closed_role", { needed, mine: known.value?.role ?? "view" });
   return (
     <>
       <button
@@ -246,14 +246,17 @@ export function Silence() {
 export function Window({ title, onClose, children }: { title: string; onClose: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDialogElement>(null);
   useEffect(() => {
-    const dialog = box.current;
     const before = document.activeElement;
-    dialog?.showModal();
     return () => {
-      dialog?.close();
+      box.current?.close();
       if (before instanceof HTMLElement) before.focus({ preventScroll: true });
     };
   }, []);
+  // It would lie over the login.
+  useEffect(() => {
+    if (login_needed.value) box.current?.close();
+    else if (!box.current?.open) box.current?.showModal();
+  }, [login_needed.value]);
   return (
     <dialog ref={box} aria-labelledby="window-title" onCancel={(event) => (event.preventDefault(), onClose())}>
       <header class="window-head">
@@ -334,5 +337,9 @@ export function useLoaded<T>(load: () => Promise<T>, on: unknown[]): { value: T 
       is_current = false;
     };
   }, [...on, round]);
+  // What was refused for lack of a session is asked again; what is here stays, as something may have been typed into it.
+  useEffect(() => {
+    if (error) set_round(round + 1);
+  }, [logins.value]);
   return { value, error, reload: () => set_round(round + 1) };
 }

@@ -3,14 +3,14 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
-import { array_of, drives, drives_fault, here, job_of, look_at_drives, state } from "./live.ts";
+import { array_of, drives, drives_fault, here, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
-/** What is being planned; null: the window is closed. */
-export const planned = signal<{ action: Action; title?: string } | null>(null);
+/** What is being planned, and the job that carries it out; null: the window is closed. */
+export const planned = signal<{ action: Action; title?: string; job?: Job } | null>(null);
 export const open_plan = (action: Action, title?: string) => (planned.value = { action, title });
 
 // Without a cast: the compiler asks for the word of every action that the server knows.
@@ -61,13 +61,12 @@ const title_of = (action: Action) => ("array" in action && action.action !== "im
 export function PlanWindow() {
   const wanted = planned.value;
   if (!wanted) return null;
-  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} />;
+  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} />;
 }
 
-function Planning({ wanted, title }: { wanted: Action; title: string }) {
+function Planning({ wanted, title, job }: { wanted: Action; title: string; job: Job | null }) {
   const [action, set_action] = useState<Action>(wanted);
   const [offer, set_offer] = useState<PlanOffer | null>(null);
-  const [job, set_job] = useState<Job | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const chooses = needs_drive(action);
   const close = () => {
@@ -77,8 +76,10 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
   };
 
   useEffect(() => {
-    if (chooses) return;
+    // What is being done is not planned again, whoever logs in meanwhile.
+    if (chooses || job) return;
     let is_current = true;
+    set_offer(null);
     set_error(null);
     server.plan(action).then(
       (next) => is_current && set_offer(next),
@@ -87,7 +88,7 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
     return () => {
       is_current = false;
     };
-  }, [action]);
+  }, [action, logins.value]);
 
   const back = needs_drive(wanted) && !chooses && !job ? () => (set_offer(null), set_error(null), set_action(wanted)) : null;
   const step = job ? 3 : chooses ? 1 : 2;
@@ -100,7 +101,7 @@ function Planning({ wanted, title }: { wanted: Action; title: string }) {
       ) : job ? (
         <Follow job={job} onClose={close} />
       ) : offer ? (
-        <Confirm offer={offer} onBack={back} onJob={set_job} onChanged={() => (set_offer(null), set_action({ ...action }))} />
+        <Confirm offer={offer} onBack={back} onJob={(job) => (planned.value = { action: wanted, title, job })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
       ) : error ? (
         <>
           <Refused error={error} />

@@ -1,5 +1,5 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { type Answer, type Source, way } from "./way.ts";
 import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
 
@@ -25,6 +25,12 @@ export class Refusal extends Error {
 
 /** The reader, as the server knows him; null: not yet asked, or to be asked to log in. */
 export const who = signal<Who | null>(null);
+
+/** The reader as he was known last: while the login is asked for, his page lies under it. */
+export const known = signal<Who | null>(null);
+effect(() => {
+  if (who.value) known.value = who.value;
+});
 
 async function ask<T>(method: string, path: string, body?: unknown, patience_ms = PATIENCE_MS): Promise<T> {
   const csrf = who.value?.csrf;

@@ -324,8 +324,16 @@ function Configuration() {
   const [is_refused, set_refused] = useState(false);
   const [said, set_said] = useState("");
   const [fault, set_fault] = useState<Fault | null>(null);
+  /** The text from which the reader's begins. */
+  const [base, set_base] = useState("");
+  const [beside, set_beside] = useState<string | null>(null);
   useEffect(() => {
-    if (value) set_text(value.text);
+    if (!value) return;
+    // What was typed is not lost: the file as it is now stands beside it.
+    if (text !== base && value.text !== text) return set_beside(value.text === base ? null : value.text);
+    set_base(value.text);
+    set_text(value.text);
+    set_beside(null);
   }, [value]);
   const run = async (work: () => Promise<void>) => {
     set_fault(null);
@@ -401,6 +409,19 @@ function Configuration() {
             {said && <p lang="en">{said}</p>}
           </div>
           <Refused error={fault} />
+          {fault?.status === 409 && (
+            <div class="buttons">
+              <button type="button" onClick={() => (set_fault(null), reload())}>
+                {t("read_again")}
+              </button>
+            </div>
+          )}
+          {beside !== null && (
+            <label>
+              {t("file_now")}
+              <textarea rows={16} readOnly value={beside} />
+            </label>
+          )}
         </>
       )}
     </section>

@@ -918,6 +918,9 @@ test("a session that ends while the name is typed asks for the login, and the pl
       await go.click();
       await page.getByLabel("User name").fill("alice");
       assert.equal(await page.getByRole("dialog").count(), 0, "nothing lies over the login");
+      assert.match(await page.title(), /^Log in/);
+      await page.getByText("Your session has ended.").waitFor();
+      assert.deepEqual(await axe(page), []);
       await page.getByLabel("Password").fill("open sesame");
       await page.getByRole("button", { name: "Log in" }).click();
       await name.waitFor();
@@ -925,6 +928,58 @@ test("a session that ends while the name is typed asks for the login, and the pl
       assert.deepEqual(server.asked.map(({ path }) => path).filter((path) => path.startsWith("/api/v1/")), ["/api/v1/plans", "/api/v1/session", "/api/v1/plans"]);
     },
     { place: "arrays/tank" },
+  );
+});
+
+test("a session that ends while a job is followed, or a configuration is written, loses neither", async () => {
+  const user = { name: "alice", role: "admin", via: "session", csrf: "1" };
+  const log_in = async (page, server, scene) => {
+    server.change({ ...scene, accounts: { alice: "open sesame" } });
+    // The next request that the server gets is refused.
+    await page.evaluate(() => fetch("/api/v1/session"));
+    await page.getByText("Your session has ended.").waitFor();
+    assert.ok(await page.getByLabel("User name").evaluate((field) => field === document.activeElement), "the first field has the focus");
+    await page.keyboard.type("alice");
+    await page.getByLabel("Password").fill("open sesame");
+    await page.keyboard.press("Enter");
+  };
+  SCENES.followed = () => ({ ...SCENES.well(), user, job: { state: "running", text: "it goes on", ended_ms: null } });
+  await on(
+    "followed",
+    async (page, server) => {
+      await page.getByRole("button", { name: "Scrub…" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
+      await page.getByRole("dialog").getByText("it goes on").waitFor();
+      await log_in(page, server, SCENES.followed());
+      await page.getByRole("dialog").getByText("it goes on").waitFor();
+      assert.equal(await page.getByRole("button", { name: "Do it" }).count(), 0);
+      assert.equal(server.asked.filter(({ path }) => path === "/api/v1/plans").length, 1, "nothing is offered again");
+    },
+    { place: "arrays/tank" },
+  );
+  let is_changed = true;
+  const refuse = (method, path) => (is_changed && method === "PUT" && path === "/api/v1/config" ? { status: 409, kind: "plan_changed", message: "the configuration was changed by somebody else since it was read: read it again" } : null);
+  SCENES.written = () => ({ ...SCENES.well(), user, refuse });
+  await on(
+    "written",
+    async (page, server) => {
+      const card = page.locator("section", { has: page.getByRole("heading", { name: "Configuration of the daemon" }) });
+      const mine = card.getByRole("textbox").first();
+      await mine.fill("[spares]\n");
+      await log_in(page, server, SCENES.written());
+      await card.waitFor();
+      assert.equal(await mine.inputValue(), "[spares]\n");
+      await card.getByRole("button", { name: "Save and apply" }).click();
+      server.change({ ...SCENES.written(), config: { text: "[alarms]\n", tag: "2" } });
+      await card.getByRole("button", { name: "Read again" }).click();
+      await card.getByText("The file as it is now.").waitFor();
+      assert.deepEqual(await card.getByRole("textbox").evaluateAll((all) => all.map((one) => one.value)), ["[spares]\n", "[alarms]\n"]);
+      assert.deepEqual(await axe(page), []);
+      is_changed = false;
+      await card.getByRole("button", { name: "Save and apply" }).click();
+      assert.deepEqual((await until_asked(server, "/api/v1/config")).body, { text: "[spares]\n", tag: "2" });
+    },
+    { place: "settings" },
   );
 });
 
