@@ -816,6 +816,11 @@ export const catalogue = of({
     "Sie können diese Seite schließen und nach Hause gehen: der Server macht weiter.",
     "Страницу можно закрыть и идти домой: сервер продолжит сам.",
   ],
+  may_close_not: [
+    "The server goes on by itself. Close this window: the first screen says what is still to do.",
+    "Der Server macht von selbst weiter. Fenster schließen: die erste Seite sagt, was noch zu tun ist.",
+    "Сервер продолжит сам. Закройте окно: первый экран покажет, что ещё нужно сделать.",
+  ],
   jobs: ["Orders of this run", "Aufträge dieses Laufs", "Задания этого запуска"],
 
   // Create

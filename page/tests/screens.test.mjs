@@ -224,6 +224,28 @@ test("a rebuild that leaves a gap sends nobody home: the gap asks for a drive", 
   });
 });
 
+test("a job that runs sends nobody home while its array needs somebody, or its sweeps are paused", async () => {
+  const job = (scene) => ({ state: "running", task: { ...SCENES.rebuilding().arrays[0].tasks[0], array: scene.arrays[0].name }, ended_ms: null });
+  SCENES.at_work = () => ({ ...SCENES.rebuilding(), job: job(SCENES.rebuilding()) });
+  SCENES.gap_left = () => ({ ...SCENES.at_work(), matters: [lost("tank", { drives: ["/dev/nvme3n1"] })] });
+  SCENES.held = () => {
+    const scene = SCENES.at_work();
+    scene.arrays[0].view.paused = true;
+    return scene;
+  };
+  for (const [scene, words] of [["at_work", "You may close this page and go home"], ["gap_left", "the first screen says what is still to do"], ["held", "the first screen says what is still to do"]]) {
+    await on(
+      scene,
+      async (page) => {
+        await page.getByRole("button", { name: "Scrub…" }).click();
+        await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
+        await page.getByRole("dialog").getByText(words).waitFor();
+      },
+      { place: "arrays/tank" },
+    );
+  }
+});
+
 test("an alarm does not contradict the state of its array: no reassurance and no button while redundancy is lacking", async () => {
   const kinds = ["DriveReplace", "SlowMember", "SparesMissing", "FailSpare"];
   const scene = (make) => () => {
