@@ -14,6 +14,8 @@ const NAMES = ["state", "beat", "event", "reset"];
 const SOCKET = document.querySelector<HTMLMetaElement>('meta[name="stria-socket"]')?.content ?? "/run/stria/stria.api";
 /** The stream beats each second. */
 const SILENCE_MS = 5000;
+/** A stream has its first message within this, also from a machine that is busy. */
+const OPENS_MS = 15_000;
 const AGAIN_MS = 1000;
 
 const browser: Way = {
@@ -23,10 +25,37 @@ const browser: Way = {
     return { status: answer.status, text: await answer.text() };
   },
   listen(path, ear) {
-    const source = new EventSource(path);
-    for (const name of NAMES) source.addEventListener(name, (message) => ear.message(name, (message as MessageEvent<string>).data));
-    source.onerror = () => ear.broken(source.readyState === EventSource.CLOSED);
-    return source;
+    let source: EventSource | null = null;
+    let timer = 0;
+    let opened = 0;
+    // An EventSource only receives: it does not notice that its other end is gone without a word, so silence counts as an end.
+    const wait = (ms: number) => {
+      clearTimeout(timer);
+      timer = window.setTimeout(open, ms);
+    };
+    const open = () => {
+      source?.close();
+      const own = (source = new EventSource(path));
+      let is_again = opened++ > 0;
+      wait(OPENS_MS);
+      for (const name of NAMES) {
+        own.addEventListener(name, (message) => {
+          wait(SILENCE_MS);
+          ear.message(name, (message as MessageEvent<string>).data);
+          // A new EventSource cannot name the last event that the old one had.
+          if (is_again) ear.message("reset", "{}");
+          is_again = false;
+        });
+      }
+      own.onerror = () => {
+        const is_refused = own.readyState === EventSource.CLOSED;
+        if (is_refused) clearTimeout(timer);
+        else wait(OPENS_MS);
+        ear.broken(is_refused);
+      };
+    };
+    open();
+    return { close: () => (clearTimeout(timer), source?.close()) };
   },
 };
 

@@ -281,10 +281,11 @@ export async function mock(scene_name, port = 0) {
       }
       if (path === "/api/v1/stream") {
         response.writeHead(200, { "content-type": "text/event-stream" });
-        const send = () => response.write(`event: state\ndata: ${JSON.stringify(state())}\n\n`);
+        let is_mute = false;
+        const send = () => is_mute || response.write(`event: state\ndata: ${JSON.stringify(state())}\n\n`);
         send();
         const timer = setInterval(send, 1000);
-        const stream = { send, end: () => (clearInterval(timer), response.destroy()) };
+        const stream = { send, mute: () => (is_mute = true), end: () => (clearInterval(timer), response.destroy()) };
         streams.add(stream);
         response.on("close", () => (clearInterval(timer), streams.delete(stream)));
         return;
@@ -317,6 +318,10 @@ export async function mock(scene_name, port = 0) {
     change(next) {
       scene = next;
       for (const stream of streams) stream.send();
+    },
+    /** The streams that are open say nothing any more, and are not closed: as behind a router that forgot them. */
+    mute() {
+      for (const stream of streams) stream.mute();
     },
     async close() {
       for (const stream of streams) stream.end();

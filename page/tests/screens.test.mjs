@@ -1060,6 +1060,17 @@ test("a server that is gone is named, with the time since; nothing acts meanwhil
   await second.close();
 });
 
+test("a stream that says nothing more and is not closed is opened again", async () => {
+  await on("well", async (page, server) => {
+    await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+    server.mute();
+    server.change(SCENES.degraded());
+    await page.getByText(/No answer since \d\d:\d\d/).waitFor();
+    await page.getByRole("heading", { level: 1, name: /Array tank has lost a drive/ }).waitFor();
+    assert.equal(await page.getByText(/No answer since/).count(), 0);
+  });
+});
+
 test("a window that is open while the server is gone says so, and what it shows stands still", async () => {
   SCENES.filling = () => ({ ...SCENES.rebuilding(), job: { state: "running", task: SCENES.rebuilding().arrays[0].tasks[0], ended_ms: null } });
   const server = await mock("filling");
