@@ -322,11 +322,10 @@ async fn connection(
     let service = service_fn(move |request| {
         let (server, peer, is_known) = (Arc::clone(&server), peer.clone(), Arc::clone(&is_known));
         async move {
-            let is_secure = matches!(peer, Peer::Tls { .. });
             let waiting = server.waiting.clone();
             let response = server.answer(request, peer, &is_known).await;
             let response = waiting.count(response).await.unwrap_or_else(|| unread().into_response());
-            Ok::<_, Infallible>(guarded(response, is_secure))
+            Ok::<_, Infallible>(guarded(response))
         }
     });
     let mut http = http1::Builder::new();
@@ -349,7 +348,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Adds what every answer has, for browsers.
-fn guarded(mut response: Response<Body>, is_secure: bool) -> Response<Body> {
+fn guarded(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -363,9 +362,6 @@ fn guarded(mut response: Response<Body>, is_secure: bool) -> Response<Body> {
     ] {
         // A report has a stricter policy of its own.
         headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    if is_secure {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     response
 }
@@ -384,6 +380,11 @@ fn shown(headers: &HeaderMap) -> Shown {
         headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
     let session = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == COOKIE);
     Shown { token, session: session.map(|(_, value)| value.to_owned()) }
+}
+
+/// True if the page asks by itself: that is no use of its session. A stream is opened again by the browser.
+fn is_unattended(path: &str, headers: &HeaderMap) -> bool {
+    path == "/api/v1/stream" || headers.contains_key("x-stria-unattended")
 }
 
 fn forbidden(text: impl Into<String>) -> ApiError {
@@ -462,7 +463,7 @@ impl Server {
             return to_the_end(self.begin_session(peer, body)).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
-        let by_itself = head.headers.contains_key("x-stria-unattended");
+        let by_itself = is_unattended(&path, &head.headers);
         let caller = blocking_on(&self.callers, move || server.rest.guard.caller(&asked, &shown, by_itself)).await;
         let caller = match caller {
             Ok(caller) => caller,
@@ -702,4 +703,25 @@ fn static_file(path: &str, method: &Method, headers: &HeaderMap) -> Response<Bod
         response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_and_what_the_page_asks_by_itself_are_no_use_of_a_session() {
+        let (none, mut marked) = (HeaderMap::new(), HeaderMap::new());
+        marked.insert("x-stria-unattended", HeaderValue::from_static("1"));
+        assert!(is_unattended("/api/v1/stream", &none) && is_unattended("/api/v1/drives", &marked));
+        assert!(!is_unattended("/api/v1/drives", &none));
+    }
+
+    /// HSTS is for a whole host: a browser would reach no other port of it by plain HTTP for as long, and this one speaks TLS alone anyway.
+    #[test]
+    fn no_answer_binds_other_ports_of_the_host() {
+        let answer = guarded(Response::new(Body::empty()));
+        assert!(answer.headers().contains_key(header::CONTENT_SECURITY_POLICY));
+        assert!(!answer.headers().contains_key(header::STRICT_TRANSPORT_SECURITY));
+    }
 }
