@@ -20,8 +20,8 @@ export function Activity() {
   const [orders, set_orders] = useState(false);
   const [limit, set_limit] = useState(PAGE);
   const newest = events.value.at(-1)?.time_ms;
-  const load = () => (orders ? server.audit(limit) : server.events({ array, text, limit }));
-  const { value, error } = useLoaded(load, [array, text, orders, limit, newest]);
+  const load = (by_itself: boolean) => (orders ? server.audit(limit, by_itself) : server.events({ array, text, limit }, by_itself));
+  const { value, error } = useLoaded(load, [array, text, orders, limit], [newest]);
   const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && event.text.includes(text))).reverse();
   return (
     <>

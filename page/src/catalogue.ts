@@ -30,6 +30,16 @@ export const catalogue = of({
     "Der Server hat nicht geantwortet. Ob er dies ausgeführt hat, ist nicht bekannt: erst den Zustand ansehen.",
     "Сервер не ответил. Выполнено ли действие, неизвестно: сначала проверьте состояние.",
   ],
+  cockpit_no_access: [
+    "Your user may not use Stria: turn on administrative access in Cockpit, or become a member of the group stria.",
+    "Ihr Benutzer darf Stria nicht benutzen: in Cockpit den administrativen Zugriff einschalten oder Mitglied der Gruppe stria werden.",
+    "Вашему пользователю Stria недоступна: включите в Cockpit административный доступ или вступите в группу stria.",
+  ],
+  cockpit_no_daemon: [
+    "The daemon does not run: `systemctl status stria` says why.",
+    "Der Dienst läuft nicht: `systemctl status stria` sagt, warum.",
+    "Служба не работает: `systemctl status stria` покажет причину.",
+  ],
   no_answer_read: ["The server did not answer: try again.", "Der Server hat nicht geantwortet: nochmals versuchen.", "Сервер не ответил: повторите попытку."],
   drives_unread: [
     "The drives of this machine could not be read, so nobody can say which of them are free.",

@@ -159,7 +159,7 @@ export async function look_at_drives(refresh = false, by_itself = false): Promis
 
 async function load_events() {
   try {
-    events.value = (await server.events({ limit: 200 })).events;
+    events.value = (await server.events({ limit: 200 }, true)).events;
   } catch {
     // As above.
   }
@@ -185,31 +185,31 @@ function connect() {
     },
     reset: () => void load_events(),
     broken: (refused) => {
-      if (refused) setTimeout(begin, TRY_AGAIN_MS);
+      if (refused) setTimeout(() => void begin(), TRY_AGAIN_MS);
     },
   });
 }
 
-/** Asks who the reader is, and listens. */
-export async function begin() {
+/** Asks who the reader is, and listens. `by_itself`: without the reader. */
+export async function begin(by_itself = true) {
   try {
-    await server.session();
+    await server.session(by_itself);
     batch(() => {
       if (login_needed.value) logins.value += 1;
       login_needed.value = false;
       refusal.value = null;
     });
   } catch (error) {
-    const refused = error instanceof server.Refusal && error.status !== 0 ? error : null;
+    const refused = error instanceof server.Refusal && !error.kind.startsWith("silent") ? error : null;
     login_needed.value = refused?.status === 401;
     refusal.value = refused && refused.status !== 401 ? refused : null;
-    if (!login_needed.value) setTimeout(begin, TRY_AGAIN_MS);
+    if (!login_needed.value) setTimeout(() => void begin(), TRY_AGAIN_MS);
     return;
   }
   connect();
   void load_events();
   try {
-    about.value = await server.about();
+    about.value = await server.about(by_itself);
   } catch {
     // The stream tells of the silence.
   }

@@ -169,7 +169,7 @@ function Login() {
           event.preventDefault();
           set_waits(true);
           log_in(by_name ? { user, password: secret } : { token: secret })
-            .then(begin, set_error)
+            .then(() => begin(false), set_error)
             .finally(() => set_waits(false));
         }}
       >
@@ -216,4 +216,4 @@ effect(() => {
 
 const root = document.getElementById("page");
 if (root) render(<Page />, root);
-void begin();
+void begin(false);

@@ -227,7 +227,13 @@ export function Silence() {
         <p class="silence">
           <Sign name="critical" />
           <span>
-            <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
+            {refusal.value.status === 0 ? (
+              <Told text={t(silence_word(refusal.value))} />
+            ) : (
+              <>
+                <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
+              </>
+            )}
           </span>
         </p>
       ) : since !== null && (
@@ -274,11 +280,14 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
 /** The server's "no", or its silence (`kind` says whether the request would have changed something). */
 export type Fault = { message: string; status: number; kind: string };
 
+const SILENCES: Record<string, Key> = { silent_order: "no_answer_now", no_access: "cockpit_no_access", no_daemon: "cockpit_no_daemon" };
+const silence_word = ({ kind }: { kind: string }) => SILENCES[kind] ?? "no_answer_read";
+
 /** A fault, where it was asked. */
 export const Refused = ({ error }: { error: Fault | null }) =>
   error && (
     <p class="refused" role="alert">
-      <Sign name="critical" /> {error.status === 0 ? t(error.kind === "silent_order" ? "no_answer_now" : "no_answer_read") : <span lang="en">{error.message}</span>}
+      <Sign name="critical" /> {error.status === 0 ? <Told text={t(silence_word(error))} /> : <span lang="en">{error.message}</span>}
     </p>
   );
 
@@ -322,21 +331,25 @@ export function useFocus<T extends HTMLElement>(on: unknown) {
   return part;
 }
 
-/** Something that is loaded when it is shown, again by `reload`. */
-export function useLoaded<T>(load: () => Promise<T>, on: unknown[]): { value: T | null; error: Fault | null; reload: () => void } {
+/** Something that is loaded when it is shown, again by `reload`, when the reader changes one of `on`, and when one of `news` changes by itself. */
+export function useLoaded<T>(load: (by_itself: boolean) => Promise<T>, on: unknown[], news: unknown[] = []): { value: T | null; error: Fault | null; reload: () => void } {
   const [value, set_value] = useState<T | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const [round, set_round] = useState(0);
+  const wished = useRef<string | null>(null);
   useEffect(() => {
     let is_current = true;
-    load().then(
+    const wish = JSON.stringify([on, round]);
+    const by_itself = wished.current === wish;
+    wished.current = wish;
+    load(by_itself).then(
       (loaded) => is_current && (set_value(loaded), set_error(null)),
       (reason) => is_current && set_error(reason),
     );
     return () => {
       is_current = false;
     };
-  }, [...on, round]);
+  }, [...on, ...news, round]);
   // What was refused for lack of a session is asked again; what is here stays, as something may have been typed into it.
   useEffect(() => {
     if (error) set_round(round + 1);

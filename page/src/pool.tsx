@@ -10,7 +10,7 @@ const KIND: Record<SparePool["kind"], Key> = { same: "pool_kind_same", prefer: "
 const PLACE: Record<SparePool["enclosure"], Key> = { same: "pool_place_same", prefer: "pool_place_prefer", any: "pool_place_any" };
 
 export function Pool() {
-  const { value, error } = useLoaded(server.spares, [drives.value]);
+  const { value, error } = useLoaded(server.spares, [], [drives.value]);
   return (
     <section class="card">
       <h2>{t("pool")}</h2>

@@ -1,6 +1,6 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { effect, signal } from "@preact/signals";
-import { type Answer, type Source, way } from "./way.ts";
+import { type Answer, Closed, type Source, way } from "./way.ts";
 import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
 
 const BASE = "/api/v1";
@@ -12,7 +12,10 @@ const MEASURES_MS = 90_000;
 /** They change nothing that has to be looked at after a silence. */
 const QUESTIONS = ["/plans", "/config/check", "/forecast", "/session"];
 
-/** The server's "no", or the lack of an answer (`status` 0): of the kind `silent_order` if nobody knows whether something was done. */
+/**
+ * The server's "no", or the lack of an answer (`status` 0): of the kind `silent_order` if nobody knows whether something was done, `no_access` and
+ * `no_daemon` if the server was not reached.
+ */
 export class Refusal extends Error {
   readonly status: number;
   readonly kind: string;
@@ -54,7 +57,8 @@ async function ask_once<T>(method: string, path: string, body: unknown, patience
   let answer: Answer;
   try {
     answer = await way.ask(method, BASE + path, headers, body === undefined ? undefined : JSON.stringify(body), patience_ms);
-  } catch {
+  } catch (reason) {
+    if (reason instanceof Closed) throw new Refusal(0, reason.kind, "");
     throw new Refusal(0, method === "GET" || QUESTIONS.includes(path) ? "silent" : "silent_order", "");
   }
   const { text } = answer;
@@ -78,25 +82,27 @@ const query = (values: Record<string, string | number | undefined>) => {
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}`;
 };
 
-export const about = () => ask<About>("GET", "");
-export const session = async () => (who.value = await ask<Who>("GET", "/session"));
+/** A question that the page may ask by itself. */
+const look = <T>(path: string, by_itself: boolean) => ask_once<T>("GET", path, undefined, PATIENCE_MS, by_itself);
+
+export const about = (by_itself: boolean) => look<About>("", by_itself);
+export const session = async (by_itself = false) => (who.value = await look<Who>("/session", by_itself));
 export const login_ways = () => ask<LoginWays>("GET", "/login");
 export const log_in = async (proof: Login) => (who.value = await ask<Who>("POST", "/session", proof));
 export const log_out = async () => {
   await ask("DELETE", "/session");
   who.value = null;
 };
-export const drives = (refresh: boolean, by_itself: boolean) =>
-  ask_once<Drive[]>("GET", `/drives${query({ refresh: refresh ? "true" : undefined })}`, undefined, PATIENCE_MS, by_itself);
-export const spares = () => ask<SparePool>("GET", "/spares");
+export const drives = (refresh: boolean, by_itself: boolean) => look<Drive[]>(`/drives${query({ refresh: refresh ? "true" : undefined })}`, by_itself);
+export const spares = (by_itself: boolean) => look<SparePool>("/spares", by_itself);
 export const foreign = () => ask<Foreign>("GET", "/foreign");
 export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);
 export const carry_out = (token: string, confirm?: string) => ask<Job>("POST", "/jobs", { token, confirm: confirm ?? null });
 export const cancel = (job: number) => ask<Message>("DELETE", `/jobs/${job}`);
 export const act = (action: Action) => ask<Job>("POST", "/actions", action);
-export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }) =>
-  ask<EventPage>("GET", `/events${query(wanted)}`);
-export const audit = (limit: number) => ask<EventPage>("GET", `/audit${query({ limit })}`);
+export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }, by_itself: boolean) =>
+  look<EventPage>(`/events${query(wanted)}`, by_itself);
+export const audit = (limit: number, by_itself: boolean) => look<EventPage>(`/audit${query({ limit })}`, by_itself);
 export const alarms = () => ask<Alarm[]>("GET", "/alarms");
 export const test_alarms = () => ask<Outcome[]>("POST", "/alarms/test");
 export const config = () => ask<ConfigText>("GET", "/config");

@@ -59,6 +59,20 @@ const browser: Way = {
   },
 };
 
+/** What cockpit.js tells of a request that failed: the server's status, or why the channel has none. */
+type Told = { status?: number; problem?: string };
+/** Problems of a channel that are no silence: the socket lets this user not in, or nobody listens there. */
+const CLOSED: Partial<Record<string, Closed["kind"]>> = { "access-denied": "no_access", "not-found": "no_daemon" };
+
+/** The way is closed, and the server was not reached. */
+export class Closed extends Error {
+  readonly kind: "no_access" | "no_daemon";
+  constructor(kind: Closed["kind"]) {
+    super(kind);
+    this.kind = kind;
+  }
+}
+
 /** The part of cockpit.js that is used. A request is a promise that also tells of its head and, piece by piece, of its body. */
 type Request = Promise<string> & {
   response(take: (status: number) => void): Request;
@@ -104,10 +118,11 @@ export function in_cockpit(cockpit: Cockpit): Way {
           (text) => (clearTimeout(timer), resolve({ status: status || 200, text })),
           (error: unknown, text?: string) => {
             clearTimeout(timer);
-            // A refusal of the server is an answer; anything else is silence.
-            const told = (error as { status?: number }).status ?? status;
+            // A refusal of the server is an answer; anything else is silence, or a socket that Cockpit cannot reach.
+            const { status: refused, problem } = error as Told;
+            const told = refused ?? status;
             if (told) resolve({ status: told, text: text ?? "" });
-            else reject(error);
+            else reject(problem && CLOSED[problem] ? new Closed(CLOSED[problem]) : error);
           },
         );
       });
@@ -135,10 +150,12 @@ export function in_cockpit(cockpit: Cockpit): Way {
           if (NAMES.includes(name)) ear.message(name, data);
         });
         own.stream((piece) => (again(SILENCE_MS), read(piece)));
-        const broke = (error?: { status?: number }) => {
+        const broke = (error?: Told) => {
           if (request !== own) return;
-          ear.broken(!!error?.status);
-          if (!error?.status) again(AGAIN_MS);
+          const is_refused = !!error?.status || CLOSED[error?.problem ?? ""] !== undefined;
+          if (is_refused) clearTimeout(timer);
+          ear.broken(is_refused);
+          if (!is_refused) again(AGAIN_MS);
         };
         own.then(() => broke(), broke);
         again(SILENCE_MS);

@@ -1060,6 +1060,59 @@ test("a server that is gone is named, with the time since; nothing acts meanwhil
   await second.close();
 });
 
+test("a page that is left alone asks without counting as a use of its session", async () => {
+  const asked = [];
+  const refuse = (method, path, headers) => (path.startsWith("/api/") && path !== "/api/v1/stream" && asked.push([path, headers["x-stria-unattended"] ?? "counts"]), null);
+  SCENES.alone = () => ({ ...SCENES.shared(), refuse });
+  const until = async (path) => {
+    for (let tries = 0; !asked.some((one) => one[0] === path); tries += 1) {
+      assert.ok(tries < 400, `${path} is not asked`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  await on(
+    "alone",
+    async (page, server) => {
+      await page.getByText("taken by").waitFor();
+      await page.getByText("box.example").waitFor();
+      assert.ok(asked.some(([path, counts]) => path === "/api/v1/spares" && counts === "counts"), "the reader has opened it");
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      asked.length = 0;
+      server.change({ ...SCENES.alone(), alarms: [{ event: "DriveReplace", array: "tank", component: "/dev/nvme2n1", text: "worn", since_s: 0 }] });
+      await until("/api/v1/spares");
+      // A stream that is opened again asks for events.
+      server.mute();
+      await until("/api/v1/events");
+      assert.deepEqual(asked.filter(([, counts]) => counts === "counts"), []);
+    },
+    { place: "drives" },
+  );
+});
+
+test("Cockpit's refusal of the socket, and a daemon that does not run, are told with their remedy", async () => {
+  for (const [problem, words] of [["access-denied", "turn on administrative access in Cockpit, or become a member of the group stria"], ["not-found", "The daemon does not run: systemctl status stria says why."]]) {
+    const server = await mock("well");
+    const context = await chromium.newContext({ locale: "en-GB" });
+    const page = await context.newPage();
+    // As cockpit.js: a request is a promise with two more functions.
+    await page.addInitScript((problem) => {
+      const request = () => {
+        const promise = Promise.reject({ problem, message: "Not permitted", status: undefined });
+        return Object.assign(promise, { response: () => promise, stream: () => promise, close: () => undefined });
+      };
+      window.cockpit = { http: () => ({ request }) };
+    }, problem);
+    try {
+      await page.goto(server.url);
+      await page.getByText(words).waitFor();
+      assert.equal(await page.getByText(/No answer since|has not answered yet/).count(), 0);
+    } finally {
+      await context.close();
+      await server.close();
+    }
+  }
+});
+
 test("a stream that says nothing more and is not closed is opened again", async () => {
   await on("well", async (page, server) => {
     await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
