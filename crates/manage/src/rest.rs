@@ -28,6 +28,7 @@ mod stream;
 mod summary;
 mod tcp;
 pub mod types;
+mod users;
 
 pub use machine::Machine;
 pub use parts::Rest;

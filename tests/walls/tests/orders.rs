@@ -22,7 +22,7 @@ fn of_the_program() {
         signals control event_file monitor
         wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign
         routine serve keeper pool
-        rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::auth rest::accounts
+        rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::users rest::auth rest::accounts
         rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
         rest::parts rest::reading rest::route rest::stream rest::routes rest::tcp rest::server rest
         daemon

@@ -5,6 +5,7 @@
 //! name, the password or the role is missing; the record alone has the reason.
 
 use super::auth::{Begun, Guard, Peer};
+use super::users::Users;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
 use nix::unistd::User;
@@ -111,7 +112,8 @@ impl Accounts {
             }
         };
         // A name that nobody has may be a password in the wrong field.
-        let known = spawn_blocking(move || User::from_name(&user).ok().flatten()).await.ok().flatten();
+        let users = Users::of_this_machine();
+        let known = spawn_blocking(move || users.ask(move || User::from_name(&user).ok().flatten()).flatten()).await.ok().flatten();
         let name = known.map_or_else(|| "an unknown name".to_owned(), |user| user.name);
         sleep_until(begun + REFUSED_AFTER).await;
         let text = "the login was refused: name or password is wrong, or the account may not use the API";

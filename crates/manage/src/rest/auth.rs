@@ -12,19 +12,19 @@
 //! removed counts no more at once.
 
 use super::types::{Role, Via, Who};
+use super::users::{Users, user_name};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::clock::now_ms;
 use crate::config::{ApiGroup, ApiOptions, SystemAccounts};
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use nix::unistd::{Gid, Group, User};
 use ring::digest::{Context, SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The cookie of a session.
@@ -101,12 +101,6 @@ impl Peer {
             Self::Tls { address, .. } => address.to_canonical().to_string(),
         }
     }
-}
-
-/// `alice (user 1000)`
-pub fn user_name(uid: u32) -> String {
-    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-    user.map_or_else(|| format!("user {uid}"), |user| format!("{} (user {uid})", user.name))
 }
 
 /// A user who may do something.
@@ -233,6 +227,7 @@ pub struct Guard {
     groups: Mutex<(Option<u32>, Option<u32>)>,
     /// The accounts that log in with their password.
     accounts: SystemAccounts,
+    users: Arc<Users>,
     sessions: Mutex<HashMap<String, Session>>,
     logins: Mutex<Counts>,
     wrong: Mutex<Wrong>,
@@ -351,7 +346,8 @@ impl Guard {
     pub fn new(options: &ApiOptions) -> Self {
         let ApiOptions { tokens, group, admin_group, accounts, .. } = options.clone();
         let (sessions, logins, wrong) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, sessions, logins, wrong }
+        let users = Users::of_this_machine();
+        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, users, sessions, logins, wrong }
     }
 
     /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that may do everything.
@@ -394,10 +390,12 @@ impl Guard {
             return Ok(caller(line.name, line.role, Via::Token));
         }
         match peer {
-            Peer::Unix { uid, gid, .. } => match self.role_of(*uid, *gid) {
+            Peer::Unix { uid, gid, .. } => match self.role_of(*uid, *gid)? {
                 Some(role) => Ok(caller(user_name(*uid), role, Via::Unix)),
                 None => {
-                    let group = lock(&self.groups).0.and_then(|group| Group::from_gid(Gid::from_raw(group)).ok().flatten());
+                    let group = lock(&self.groups).0;
+                    let find = |group| Group::from_gid(Gid::from_raw(group)).ok().flatten();
+                    let group = group.and_then(|group| self.users.ask(move || find(group)).flatten());
                     let remedy = group.map_or_else(
                         || "[api] group in stria.toml lets a group in".to_owned(),
                         |group| format!("members of the group {} may", group.name),
@@ -407,7 +405,9 @@ impl Guard {
                 }
             },
             Peer::Tls { certificate, .. } => {
-                if let Some(session) = shown.session.as_ref().and_then(|session| self.session(session, &from)) {
+                if let Some(number) = &shown.session
+                    && let Some(session) = self.session(number, &from)?
+                {
                     return Ok(session);
                 }
                 let proof = certificate.as_ref().map(|hash| format!("cert:{hash}"));
@@ -422,15 +422,16 @@ impl Guard {
         }
     }
 
-    fn role_of(&self, uid: u32, gid: u32) -> Option<Role> {
-        if uid == 0 || uid == rustix::process::geteuid().as_raw() {
-            return Some(Role::Admin);
+    /// The role of a user of the machine; `gid`: the group that the kernel named.
+    fn role_of(&self, uid: u32, gid: u32) -> Result<Option<Role>, ApiError> {
+        if is_own(uid) {
+            return Ok(Some(Role::Admin));
         }
-        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-        let name = user.and_then(|user| CString::new(user.name).ok());
-        let mut groups = name.and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok()).unwrap_or_default();
-        groups.push(Gid::from_raw(gid));
-        let is_in = |group: Option<u32>| group.is_some_and(|group| groups.contains(&Gid::from_raw(group)));
+        Ok(self.role_of_groups(&[self.users.entry(uid)?.groups, vec![gid]].concat()))
+    }
+
+    fn role_of_groups(&self, groups: &[u32]) -> Option<Role> {
+        let is_in = |group: Option<u32>| group.is_some_and(|group| groups.contains(&group));
         let (group, admin_group) = *lock(&self.groups);
         match (is_in(admin_group), is_in(group)) {
             (true, _) => Some(Role::Admin),
@@ -440,14 +441,28 @@ impl Guard {
     }
 
     /// The account of this number, if it may log in: its name, and its role.
-    fn account(&self, uid: u32) -> Option<(String, Role)> {
-        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten()?;
-        let role = match (self.accounts, self.role_of(uid, user.gid.as_raw())) {
+    fn account(&self, uid: u32) -> Result<Option<(String, Role)>, ApiError> {
+        let entry = self.users.entry(uid)?;
+        let Some(name) = entry.name else { return Ok(None) };
+        let role = if is_own(uid) { Some(Role::Admin) } else { self.role_of_groups(&entry.groups) };
+        let role = match (self.accounts, role) {
             (SystemAccounts::Off, _) | (SystemAccounts::Groups, None) => None,
             (SystemAccounts::View, None) => Some(Role::View),
             (SystemAccounts::Groups | SystemAccounts::View, role) => role,
         };
-        Some((user_name(uid), role?))
+        Ok(role.map(|role| (format!("{name} (user {uid})"), role)))
+    }
+
+    /// True if the machine's directory is asked who this is. It may not answer; those who need no answer must not wait behind those who do.
+    pub fn asks_directory(&self, peer: &Peer, shown: &Shown) -> bool {
+        match peer {
+            _ if shown.token.is_some() => false,
+            Peer::Unix { uid, .. } => !is_own(*uid),
+            Peer::Tls { .. } => shown.session.as_ref().is_some_and(|number| {
+                let sessions = lock(&self.sessions);
+                sessions.get(&sha256(number.as_bytes())).is_some_and(|session| matches!(session.by, Bought::Account(_)))
+            }),
+        }
     }
 
     /// The line of a token.
@@ -502,12 +517,17 @@ impl Guard {
     /// # Errors
     /// When it has begun too many.
     pub fn begin_account(&self, peer: &Peer, name: &str) -> Result<Option<Begun>, ApiError> {
-        let Some(user) = User::from_name(name).ok().flatten() else { return Ok(None) };
+        let asked = name.to_owned();
+        let Some(user) = self.users.ask(move || User::from_name(&asked).ok().flatten()) else {
+            let text = "the account cannot be looked up, as the name service of this machine does not answer: log in with a token, or try again later";
+            return Err(ApiError::new(ApiErrorKind::Failed, text));
+        };
+        let Some(user) = user else { return Ok(None) };
         self.open(peer, Bought::Account(user.uid.as_raw()))
     }
 
     fn open(&self, peer: &Peer, by: Bought) -> Result<Option<Begun>, ApiError> {
-        if self.holder(&by).is_none() {
+        if self.holder(&by)?.is_none() {
             return Ok(None);
         }
         let holder = by.holder();
@@ -532,29 +552,28 @@ impl Guard {
         }
         sessions.insert(sha256(number.as_bytes()), session);
         drop(sessions);
-        Ok(self.session(&number, &peer.shown()).map(|caller| Begun { number, caller, count }))
+        Ok(self.session(&number, &peer.shown())?.map(|caller| Begun { number, caller, count }))
     }
 
     /// The name and role behind a session, as they are now.
-    fn holder(&self, by: &Bought) -> Option<(String, Role)> {
+    fn holder(&self, by: &Bought) -> Result<Option<(String, Role)>, ApiError> {
         match by {
             Bought::Token(line) => {
                 let same = |now: &TokenLine| now.name == line.name && now.proof == line.proof;
-                self.lines().into_iter().find(same).map(|line| (line.name, line.role))
+                Ok(self.lines().into_iter().find(same).map(|line| (line.name, line.role)))
             }
             Bought::Account(uid) => self.account(*uid),
         }
     }
 
-    fn session(&self, number: &str, from: &str) -> Option<Caller> {
+    fn session(&self, number: &str, from: &str) -> Result<Option<Caller>, ApiError> {
         let key = sha256(number.as_bytes());
         let (by, csrf, expires_ms) = {
             let sessions = lock(&self.sessions);
-            let session = sessions.get(&key).filter(|session| is_alive(session))?;
+            let Some(session) = sessions.get(&key).filter(|session| is_alive(session)) else { return Ok(None) };
             (session.by.clone(), session.csrf.clone(), session.expires_ms)
         };
-        let (name, role) = self.holder(&by)?;
-        Some(Caller {
+        Ok(self.holder(&by)?.map(|(name, role)| Caller {
             name,
             role,
             via: Via::Session,
@@ -562,7 +581,7 @@ impl Guard {
             expires_ms: Some(expires_ms),
             session: Some(key),
             from: from.to_owned(),
-        })
+        }))
     }
 
     /// Ends the caller's session, if it has one.
@@ -576,6 +595,11 @@ impl Guard {
     pub fn still_knows(&self, peer: &Peer, shown: &Shown, caller: &Caller) -> bool {
         self.find(peer, shown).is_ok_and(|now| now.role == caller.role && now.name == caller.name)
     }
+}
+
+/// True for root and the daemon's own user.
+fn is_own(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 fn is_alive(session: &Session) -> bool {
@@ -699,6 +723,27 @@ mod tests {
             counts.count(number.to_string(), 1);
         }
         assert_eq!((counts.0.len(), counts.count("new".into(), 1)), (ORIGINS_MAX, None));
+    }
+
+    /// Goal: a directory that hangs keeps nobody out who needs no answer of it.
+    #[test]
+    fn a_directory_that_hangs_shuts_out_only_those_who_need_it() {
+        fn hangs(_: u32) -> super::super::users::Entry {
+            std::thread::sleep(Duration::from_secs(60));
+            Default::default()
+        }
+        let (_folder, mut guard) = guard(&format!("alice operate {}\n", sha256(b"t0ken")));
+        guard.users = Users::new(hangs);
+        let unix = |uid| Peer::Unix { uid, gid: uid, pid: None };
+        let begun = Instant::now();
+        assert_eq!(guard.caller(&unix(0), &Shown::default(), false).expect("root").role, Role::Admin);
+        assert_eq!(guard.caller(&peer(1), &token("t0ken"), false).expect("a token").role, Role::Operate);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        let refused = guard.caller(&unix(54321), &Shown::default(), false).expect_err("nobody knows");
+        assert!(refused.kind == ApiErrorKind::Failed && refused.message.contains("name service"), "{}", refused.message);
+        let (none, with_token) = (Shown::default(), token("t0ken"));
+        let asks = |uid, shown| guard.asks_directory(&unix(uid), shown);
+        assert_eq!([asks(0, &none), asks(54321, &none), asks(54321, &with_token)], [false, true, false]);
     }
 
     #[test]

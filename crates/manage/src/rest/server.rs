@@ -62,7 +62,8 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// Requests that are worked on at a time; others wait.
 const BLOCKING_MAX: usize = 16;
-/// Requests whose callers are looked up at a time, on threads of their own: work that takes long must not keep anybody out.
+/// Requests whose callers are looked up at a time, on threads of their own: work that takes long must not keep anybody out. As many more wait for the
+/// machine's directory, which may not answer.
 const CALLERS_MAX: usize = 4;
 /// The part of an order's body, path and refusal that the record has, in bytes each.
 const SHOWN_BYTES_MAX: usize = 512;
@@ -111,6 +112,8 @@ struct Server {
     orders: Mutex<Counts>,
     /// The threads on which callers are looked up.
     callers: Handle,
+    /// Those that may wait for the machine's directory.
+    directory: Handle,
     /// Answers that clients have yet to read.
     waiting: Waiting,
 }
@@ -164,18 +167,21 @@ pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &P
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
     let runtime = runtime.map_err(|error| warn(error.to_string())).ok()?;
-    let callers =
-        tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name("api-callers").build();
-    let callers = callers.map_err(|error| warn(error.to_string())).ok()?;
+    let threads = |name: &str| {
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name(name).build()
+    };
+    let callers = threads("api-callers").map_err(|error| warn(error.to_string())).ok()?;
+    let directory = threads("api-directory").map_err(|error| warn(error.to_string())).ok()?;
     let mut hosts = options.hosts.clone();
     hosts.extend(["localhost", "127.0.0.1", "[::1]", "stria"].map(str::to_owned));
     hosts.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     let work = move || {
         // A system that refuses it only loses the courtesy.
         let _ = rustix::process::nice(NICE);
-        runtime.block_on(serve(rest, hosts, unix.as_ref(), opened, callers.handle().clone()));
+        runtime.block_on(serve(rest, hosts, unix.as_ref(), opened, [callers.handle().clone(), directory.handle().clone()]));
         runtime.shutdown_timeout(Duration::from_millis(100));
         callers.shutdown_timeout(Duration::from_millis(100));
+        directory.shutdown_timeout(Duration::from_millis(100));
         drop(unix);
     };
     let thread = std::thread::Builder::new().name("api".into()).spawn(work).ok()?;
@@ -187,7 +193,7 @@ async fn serve(
     hosts: Vec<String>,
     unix: Option<&SocketFile>,
     mut opened: UnboundedReceiver<Opened>,
-    callers: Handle,
+    [callers, directory]: [Handle; 2],
 ) {
     let seen = watch::Sender::new(Seen::default());
     let over = rest.machine.service.shutdown().subscribe();
@@ -201,6 +207,7 @@ async fn serve(
         refusals: Mutex::default(),
         orders: Mutex::default(),
         callers,
+        directory,
         waiting: Waiting::default(),
         rest,
     });
@@ -464,7 +471,8 @@ impl Server {
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
         let by_itself = is_unattended(&path, &head.headers);
-        let caller = blocking_on(&self.callers, move || server.rest.guard.caller(&asked, &shown, by_itself)).await;
+        let callers = if self.rest.guard.asks_directory(&peer, &credentials) { &self.directory } else { &self.callers }.clone();
+        let caller = blocking_on(&callers, move || server.rest.guard.caller(&asked, &shown, by_itself)).await;
         let caller = match caller {
             Ok(caller) => caller,
             Err(error) => {
@@ -487,7 +495,7 @@ impl Server {
                         Err(error) => return error.into_response(),
                     };
                     let Some(held) = self.waiting.hold(stream::memory_of(&state)) else { return unread().into_response() };
-                    let feed = stream::Feed { seen: self.seen.subscribe(), callers: self.callers.clone(), held };
+                    let feed = stream::Feed { seen: self.seen.subscribe(), callers, held };
                     return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, feed, &state, last);
                 }
                 path if path.starts_with("/api/v1/reports/") => {
