@@ -213,6 +213,8 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
   ConfigFault: (_view, _entry, matter) =>
     matter.reason?.startsWith("[metrics]")
       ? { ...regular("config", { todo: ["do_free_port"], avoid: ["not_silence"] }), means: "config_metrics_means" }
+      : matter.reason?.startsWith("[api] tokens")
+        ? { ...regular("config", { todo: ["do_tokens"], avoid: ["not_all_tokens"] }), means: "config_tokens_means" }
       : matter.reason?.startsWith("[api]")
         ? { ...regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }), means: "config_api_means" }
         : regular("config", { todo: ["do_good_file", "do_reload"], avoid: ["not_without_tls"] }),

@@ -241,6 +241,11 @@ export const catalogue = of({
     "Andere Maschinen erreichen diese Seite und die API nicht. Die Verbünde sind in Betrieb.",
     "Другие машины не видят эту страницу и API. Массивы обслуживаются.",
   ],
+  config_tokens_means: [
+    "No token, no client certificate and no session of a token is let in. The arrays are served.",
+    "Kein Token, kein Client-Zertifikat und keine Sitzung eines Tokens wird eingelassen. Die Verbünde sind in Betrieb.",
+    "Токены, клиентские сертификаты и сеансы по токенам не принимаются. Массивы обслуживаются.",
+  ],
   case_superblock_refused: ["Array {array} cannot be written.", "Verbund {array} kann nicht beschrieben werden.", "На массив {array} нельзя писать."],
   case_superblock_refused_means: [
     "No drive takes a superblock update. Writes of clients fail; reads go on.",
@@ -425,6 +430,11 @@ export const catalogue = of({
     "Die genannte Datei in Ordnung bringen oder den Port freigeben: der Rest folgt in Sekunden.",
     "Исправьте названный файл или освободите порт: остальное произойдёт за секунды.",
   ],
+  do_tokens: [
+    "Repair the line that is named, or remove it and make a new token: the file counts again at once.",
+    "Die genannte Zeile in Ordnung bringen, oder sie entfernen und ein neues Token anlegen: die Datei gilt sofort wieder.",
+    "Исправьте названную строку или удалите её и создайте новый токен: файл сразу снова действует.",
+  ],
   do_reload: [
     "After a change of the configuration: reload it.",
     "Nach einer Änderung der Konfiguration: sie neu laden.",
@@ -486,6 +496,11 @@ export const catalogue = of({
     "Do not open the port without TLS in its place: any client that reaches the port could read and write.",
     "Den Port nicht ersatzweise ohne TLS öffnen: jeder, der ihn erreicht, könnte lesen und schreiben.",
     "Не открывайте вместо этого порт без TLS: любой, кто до него доберётся, сможет читать и писать.",
+  ],
+  not_all_tokens: [
+    "Do not remove the whole file: every token in it would have to be made anew.",
+    "Nicht die ganze Datei löschen: jedes Token darin müsste neu angelegt werden.",
+    "Не удаляйте весь файл: все его токены пришлось бы создавать заново.",
   ],
   not_silence: [
     "Do not silence the alert on missing figures: no other alert of Prometheus works without them.",

@@ -376,6 +376,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
 test("a fault of the configuration has its own words, by its part", async () => {
   for (const [reason, words] of [
     ["[api]: /etc/stria/api.pem cannot be read", ["Other machines cannot reach this page", "Repair or replace the file that is named", "without TLS"]],
+    ["[api] tokens: /etc/stria/tokens:2: a line is NAME", ["No token, no client certificate", "Repair the line that is named", "Do not remove the whole file"]],
     ["[metrics]: 127.0.0.1:9 is taken", ["Prometheus gets no figures", "End the program that uses the port", "Do not silence the alert"]],
     ["[nbd]: /etc/stria/nbd.pem cannot be read", ["The arrays are served without it.", "follows within seconds", "without TLS"]],
   ]) {

@@ -18,7 +18,7 @@ use crate::event_file::EventFile;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::log::log_to_stderr;
-use crate::matter::{API, NBD};
+use crate::matter::{API, NBD, TOKENS};
 use crate::monitor::{Monitor, MonitorPlan};
 use crate::nbd::{LateTcp, NbdOptions, NbdStart};
 use crate::rest::{self, Rest, Tcp};
@@ -314,6 +314,11 @@ fn follow_files(
             mend(API, "the files that the configuration names are good now, and the API is served over TCP")
         }
         Some(Ok(())) | None => {}
+    }
+    match api.and_then(|api| api.tokens_fault()) {
+        Some(fault) => monitor.stand(TOKENS, fault),
+        None if monitor.is_faulty(TOKENS) => mend(TOKENS, "the file of tokens is good now, and tokens count again"),
+        None => {}
     }
     match nbd.try_again(service) {
         None => {}

@@ -14,6 +14,8 @@ use stria_terminal::size;
 pub const METRICS: &str = "[metrics]";
 /// The part with the addresses of the API.
 pub const API: &str = "[api]";
+/// The part with the file of tokens.
+pub const TOKENS: &str = "[api] tokens";
 /// The part with the addresses for NBD clients.
 pub const NBD: &str = "[nbd]";
 
@@ -589,6 +591,7 @@ pub fn of_config(fault: &Condition) -> (&'static str, &'static str, &'static str
     match fault.component.as_deref() {
         Some(METRICS) => OF_METRICS,
         Some(API) => OF_API,
+        Some(TOKENS) => OF_TOKENS,
         _ => OF_NBD,
     }
 }
@@ -607,6 +610,14 @@ const OF_API: (&str, &str, &str) = (
     "repair or replace the file that is named, or free the port: the API is served over TCP within seconds. Or change the configuration, then `systemctl \
      reload stria`; `stria config check` says whether it is good",
     "do not pass the API on to other machines without TLS in its place: any client that reaches the port could read and write",
+);
+
+/// The file of tokens.
+const OF_TOKENS: (&str, &str, &str) = (
+    "no token, no client certificate and no session of a token is let in; the arrays are served, and users of the unix socket and accounts get in",
+    "repair the line that is named: it is NAME view|operate|admin SHA256. Without a copy of it remove the line, and `stria token create` makes a new token. \
+     The file counts again at once",
+    "do not remove the whole file: every token in it would have to be made anew",
 );
 
 /// NBD over TCP.

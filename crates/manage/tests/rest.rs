@@ -800,6 +800,18 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     assert_eq!(at("/api/v1/jobs", &["--header", &admin, "--json", &confirm]).kind(), (409, "plan_changed"));
     assert_eq!(at("/api/v1/jobs", &["--header", &operator, "--json", &confirm]).kind(), (403, "forbidden"));
 
+    // A damaged line is told with its place, and stands as a fault until it is repaired.
+    let tokens = fs::read_to_string(place.path("tokens")).expect("a file");
+    fs::write(place.path("tokens"), format!("{tokens}eve king 12\n")).expect("a file");
+    let line = format!("tokens:{}:", tokens.lines().count() + 1);
+    let refused = at("/api/v1", &["--header", &operator]);
+    assert!(refused.kind() == (500, "failed") && refused.body.to_string().contains(&line), "{refused:?}");
+    let is_faulty = |summary: &Value| summary["matters"].to_string().contains("[api] tokens");
+    summary_when(&place, "the fault of the tokens", is_faulty);
+    fs::write(place.path("tokens"), tokens).expect("a file");
+    assert_eq!(at("/api/v1", &["--header", &operator]).status, 200);
+    summary_when(&place, "its end", |summary| !is_faulty(summary));
+
     // Certificates: one of the authority and known; one that is unknown; one of another authority.
     let with = |name: &str| [file(&format!("{name}-cert.pem")), file(&format!("{name}-key.pem"))];
     let ask_with = |name: &str| {

@@ -360,11 +360,9 @@ impl Guard {
         *groups
     }
 
-    fn lines(&self) -> Vec<TokenLine> {
-        read_tokens(&self.tokens).unwrap_or_else(|fault| {
-            tracing::warn!("no token counts: {fault}");
-            Vec::new()
-        })
+    fn lines(&self) -> Result<Vec<TokenLine>, ApiError> {
+        read_tokens(&self.tokens)
+            .map_err(|fault| ApiError::new(ApiErrorKind::Failed, format!("no token counts until its file is repaired: {fault}")))
     }
 
     /// The caller. A request that the page makes `by_itself` is no use of its session.
@@ -411,7 +409,8 @@ impl Guard {
                     return Ok(session);
                 }
                 let proof = certificate.as_ref().map(|hash| format!("cert:{hash}"));
-                match self.lines().into_iter().find(|line| proof.as_ref() == Some(&line.proof)) {
+                let lines = if proof.is_some() { self.lines()? } else { Vec::new() };
+                match lines.into_iter().find(|line| proof.as_ref() == Some(&line.proof)) {
                     Some(line) => Ok(caller(line.name, line.role, Via::Certificate)),
                     None => {
                         let text = "show a token (authorization: Bearer …), a known client certificate, or begin a session";
@@ -470,7 +469,7 @@ impl Guard {
         let origin = peer.origin();
         lock(&self.wrong).check(&origin)?;
         let proof = sha256(token.as_bytes());
-        if let Some(line) = self.lines().into_iter().find(|line| line.proof == proof) {
+        if let Some(line) = self.lines()?.into_iter().find(|line| line.proof == proof) {
             return Ok(line);
         }
         // An attacker with more addresses than are remembered is slowed by the length of tokens alone.
@@ -560,7 +559,7 @@ impl Guard {
         match by {
             Bought::Token(line) => {
                 let same = |now: &TokenLine| now.name == line.name && now.proof == line.proof;
-                Ok(self.lines().into_iter().find(same).map(|line| (line.name, line.role)))
+                Ok(self.lines()?.into_iter().find(same).map(|line| (line.name, line.role)))
             }
             Bought::Account(uid) => self.account(*uid),
         }
@@ -749,7 +748,13 @@ mod tests {
     #[test]
     fn a_damaged_file_lets_nobody_in() {
         let (_folder, guard) = guard(&format!("alice admin {}\nbob king 12\n", sha256(b"t0ken")));
-        assert!(guard.caller(&peer(1), &token("t0ken"), false).is_err());
+        // It is the server's fault, and is counted against nobody.
+        for _ in 0..2 * WRONG_MAX {
+            let refused = guard.caller(&peer(1), &token("t0ken"), false).expect_err("no line counts");
+            assert!(refused.kind == ApiErrorKind::Failed && refused.message.contains("tokens:2:"), "{}", refused.message);
+        }
+        let nothing = guard.caller(&peer(1), &Shown::default(), false).expect_err("nothing was shown");
+        assert_eq!(nothing.kind, ApiErrorKind::Unauthorized, "the login is offered to accounts");
         assert!(read_tokens(Path::new("/nowhere/tokens")).is_ok_and(|lines| lines.is_empty()));
     }
 }

@@ -1,11 +1,13 @@
 //! The API's addresses on TCP. Each is listened on as soon as the files for TLS are good and its port is free, also after a reload.
 
+use super::auth::read_tokens;
 use crate::config::{self, ApiOptions};
 use crate::nbd::no_tls;
 use crate::service::Service;
 use crate::view;
 use rustls::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -19,6 +21,8 @@ pub struct Tcp {
     /// As they were configured: port 0 stands for any.
     listened: Mutex<Vec<SocketAddr>>,
     opened: UnboundedSender<Opened>,
+    /// The file of tokens, as it was configured at the start.
+    tokens: Option<PathBuf>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -30,7 +34,8 @@ impl Tcp {
     pub fn new(service: &Arc<Service>, api: config::Api) -> (Arc<Self>, UnboundedReceiver<Opened>) {
         let (opened, sockets) = unbounded_channel();
         let (service, listened) = (Arc::clone(service), Mutex::default());
-        (Arc::new(Self { service, api: Mutex::new(api), listened, opened }), sockets)
+        let tokens = api.without_groups().ok().map(|options| options.tokens);
+        (Arc::new(Self { service, api: Mutex::new(api), listened, opened, tokens }), sockets)
     }
 
     /// Another configuration applies.
@@ -52,6 +57,11 @@ impl Tcp {
         let Some(tls) = tls else { return Ok(()) };
         let failures: Vec<String> = missing.into_iter().filter_map(|address| self.listen(address, &tls).err()).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// Why no token counts.
+    pub fn tokens_fault(&self) -> Option<String> {
+        self.tokens.as_deref().and_then(|path| read_tokens(path).err())
     }
 
     fn missing(&self, options: &ApiOptions) -> Vec<SocketAddr> {
