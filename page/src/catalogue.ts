@@ -95,6 +95,8 @@ export const catalogue = of({
     "{arrays} {arrays|Verbund aus|Verbünde aus} {drives} {drives|Laufwerk|Laufwerken} {arrays|ist|sind} vollständig und in Betrieb.",
     "{arrays} {arrays|массив|массива|массивов} из {drives} {drives|накопителя|накопителей|накопителей}: данные полные, клиенты обслуживаются.",
   ],
+  none_served: ["No array is served.", "Kein Verbund ist in Betrieb.", "Ни один массив не обслуживается."],
+  stopped_arrays: ["{n|An array is|# arrays are} stopped and {n|serves|serve} nobody:", "{n|Ein Verbund ist|# Verbünde sind} angehalten und {n|bedient|bedienen} niemanden:", "{n|# массив остановлен и никого не обслуживает|# массива остановлены и никого не обслуживают|# массивов остановлены и никого не обслуживают}:"],
   no_array: ["There is no array yet.", "Noch gibt es keinen Verbund.", "Массивов пока нет."],
   no_array_means: [
     "Make one of this machine's drives, or take over one that lies on them with `stria adopt`.",

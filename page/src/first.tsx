@@ -77,19 +77,32 @@ export function First() {
 function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const worst = all[0];
   const count = served.reduce((sum, array) => sum + (array.view ? drives_of(array.view).length : 0), 0);
-  const kind = worst?.severity ?? "good";
+  // They serve nobody, as somebody wanted it: no matter, and not "all" either.
+  const stopped = arrays.value.filter((array) => array.state === "stopped");
+  const kind = worst?.severity ?? (stopped.length > 0 ? "notice" : "good");
   return (
     <header class={`verdict ${kind}`}>
       <Sign name={kind} />
       <div>
-        <h1>{arrays.value.length === 0 ? t("no_array") : worst ? <Say it={worst.what} /> : t("all_well")}</h1>
+        <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : t("all_well")}</h1>
         {worst ? (
           <p>
             <Say it={worst.means} />
             {all.length > 1 && ` ${t("and_more", { n: all.length - 1 })}`}
           </p>
         ) : (
-          <p>{arrays.value.length === 0 ? <Told text={t("no_array_means")} /> : t("all_well_means", { arrays: served.length, drives: count })}</p>
+          <p>{arrays.value.length === 0 ? <Told text={t("no_array_means")} /> : served.length === 0 ? null : t("all_well_means", { arrays: served.length, drives: count })}</p>
+        )}
+        {stopped.length > 0 && (
+          <p class="notable">
+            <Sign name="notice" /> {t("stopped_arrays", { n: stopped.length })}{" "}
+            {stopped.map((array, index) => (
+              <>
+                {index > 0 && ", "}
+                <a href={`#/arrays/${encodeURIComponent(array.name)}`}>{array.name}</a>
+              </>
+            ))}
+          </p>
         )}
       </div>
     </header>

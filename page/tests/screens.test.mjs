@@ -580,6 +580,26 @@ test("all well is said with its reasons", async () => {
   });
 });
 
+test("arrays that are stopped are not all well, and a fault of the API is said although there is no array", async () => {
+  SCENES.some_stopped = () => {
+    const scene = SCENES.well();
+    return { ...scene, arrays: [...scene.arrays, ...["lake", "pond"].map((name) => ({ ...SCENES.stopped().arrays[0], name }))] };
+  };
+  await on("some_stopped", async (page) => {
+    const verdict = page.locator(".verdict");
+    await verdict.getByText("2 arrays are stopped and serve nobody: lake, pond").waitFor();
+    assert.equal(await verdict.getByRole("link", { name: "pond" }).getAttribute("href"), "#/arrays/pond");
+    assert.equal(await page.locator(".verdict.good").count(), 0);
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+  });
+  await on("stopped", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "No array is served." }).waitFor();
+    assert.equal(await page.getByText("All is well.").count(), 0);
+  });
+  SCENES.bare_fault = () => ({ ...SCENES.empty(), matters: [matter("", "ConfigFault", "critical", { reason: "[api]: /etc/stria/api.pem cannot be read" })] });
+  await on("bare_fault", (page) => page.getByRole("heading", { level: 1, name: "A part of the configuration does not work." }).waitFor());
+});
+
 test("what members could do is measured when asked: which one limits, and how much more there is; and what a rebuild costs clients", async () => {
   await on(
     "rebuilding",
