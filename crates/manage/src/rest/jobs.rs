@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::looks::tasks;
 use super::machine::Machine;
-use super::plans::{Based, assembly, settings_of, spec};
+use super::plans::{Based, assembly, is_harmless, settings_of, spec};
 use super::types::{Action, CreateAction, Job, JobState, Plan, Task};
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
@@ -22,7 +22,7 @@ use crate::progress::{GAVE_UP, Quiet, has_targets, is_given_up, redundant_count,
 use crate::settings::SettingsRequest;
 use crate::view::{self, cut};
 use crate::wipe::{self, WipeMeans};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -36,8 +36,12 @@ use stria_terminal::Failure;
 
 /// Jobs that are remembered.
 const KEPT_MAX: usize = 100;
-/// Jobs that may run at a time.
+/// Jobs of one [`Kind`] that may run at a time, without those that only follow a sweep.
 const RUNNING_MAX: usize = 16;
+/// As many harmless ones: a pause must be resumed whatever else runs.
+const HARMLESS_MAX: usize = 64;
+/// Jobs of all kinds that may run at a time, as each has a thread.
+const ALL_MAX: usize = 256;
 /// The part of an action that the record of its order has, in bytes.
 const ACTION_BYTES_MAX: usize = 4096;
 /// How often a job that waits for a sweep looks at it.
@@ -62,6 +66,8 @@ struct Kept {
     last: u64,
     /// The file system of the list is yet to be mounted.
     is_awaited: bool,
+    /// The running jobs that only follow a sweep.
+    following: BTreeSet<u64>,
     /// The cancelled jobs that have not ended yet, each with the user's name.
     cancelled: BTreeMap<u64, String>,
 }
@@ -88,7 +94,44 @@ fn failed(failure: Failure) -> ApiError {
     ApiError::new(kind, failure.to_string())
 }
 
+/// Jobs that share a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Undone by another action, and soon over.
+    Harmless,
+    /// The drive erases itself, which may take hours.
+    Erasure,
+    Other,
+}
+
+impl Kind {
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Wipe { means, .. } if *means != WipeMeans::Signatures => Self::Erasure,
+            action if is_harmless(action) => Self::Harmless,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Kept {
+    /// Refuses an action for whose kind too many jobs run.
+    fn check_place(&self, action: &Action) -> Result<(), ApiError> {
+        let kind = Kind::of(action);
+        let running: Vec<&Job> = self.jobs.iter().filter(|job| job.state == JobState::Running).collect();
+        let alike = running.iter().filter(|job| Kind::of(&job.action) == kind && !self.following.contains(&job.id)).count();
+        let (most, words) = match kind {
+            Kind::Harmless => (HARMLESS_MAX, "short jobs are"),
+            Kind::Erasure => (RUNNING_MAX, "erasures are"),
+            Kind::Other => (RUNNING_MAX, "jobs are"),
+        };
+        if alike < most && running.len() < ALL_MAX {
+            return Ok(());
+        }
+        let count = if alike < most { ALL_MAX } else { most };
+        Err(ApiError::new(ApiErrorKind::TooMany, format!("{count} {words} running already: wait until one has ended")))
+    }
+
     fn add_earlier(&mut self, jobs: VecDeque<Job>) {
         for mut job in jobs.into_iter().rev() {
             if job.state == JobState::Running {
@@ -176,10 +219,7 @@ impl Jobs {
     pub fn begin(self: &Arc<Self>, machine: &Arc<Machine>, based: Based, caller: &Caller) -> Result<Job, ApiError> {
         let plan = based.plan;
         let mut kept = self.lock();
-        if kept.jobs.iter().filter(|job| job.state == JobState::Running).count() >= RUNNING_MAX {
-            let text = format!("{RUNNING_MAX} jobs are running already: wait until one has ended");
-            return Err(ApiError::new(ApiErrorKind::TooMany, text));
-        }
+        kept.check_place(&plan.action)?;
         kept.last += 1;
         let job = Job {
             id: kept.last,
@@ -261,12 +301,19 @@ impl Jobs {
             machine.looks.stale();
             self.change(id, |job| job.text.clone_from(&text));
             match follows {
-                Some((array, sequence, kinds)) => self.follow(machine, id, &array, sequence, kinds, text),
+                Some((array, sequence, kinds)) => {
+                    self.lock().following.insert(id);
+                    self.follow(machine, id, &array, sequence, kinds, text)
+                }
                 None => Ok(text),
             }
         });
         machine.looks.stale();
-        let cancelled = self.lock().cancelled.remove(&id);
+        let cancelled = {
+            let mut kept = self.lock();
+            kept.following.remove(&id);
+            kept.cancelled.remove(&id)
+        };
         let (state, text) = match (outcome, cancelled) {
             (Ok(text), _) => (JobState::Done, text),
             (Err(error), Some(by)) => (JobState::Cancelled, format!("{}; {by} cancelled it", error.message)),
@@ -615,6 +662,37 @@ pub fn no_job(id: &str) -> ApiError {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_pause_is_resumed_whatever_else_runs() {
+        let mut kept = Kept::default();
+        let read = |action: serde_json::Value| serde_json::from_value::<Action>(action).expect("an action");
+        let mut run = |kept: &mut Kept, action: serde_json::Value| {
+            kept.last += 1;
+            let job = json!({"id": kept.last, "action": action, "title": "", "by": "", "state": "running", "text": "", "task": null,
+                "started_ms": 0, "ended_ms": null});
+            kept.jobs.push_back(serde_json::from_value(job).expect("a job"));
+        };
+        let add = json!({"action": "add", "array": "a", "drive": "/dev/a"});
+        let (resume, fail) = (read(json!({"action": "resume", "array": "a"})), read(json!({"action": "fail", "array": "a", "drive": "/dev/a"})));
+        let erase = json!({"action": "wipe", "drives": ["/dev/a"], "means": "sanitize"});
+        for _ in 0..RUNNING_MAX {
+            run(&mut kept, add.clone());
+            run(&mut kept, erase.clone());
+        }
+        assert!(kept.check_place(&resume).is_ok());
+        let refused = kept.check_place(&fail).expect_err("as many run");
+        assert!(refused.kind == ApiErrorKind::TooMany && refused.message.starts_with("16 jobs"), "{}", refused.message);
+        assert!(kept.check_place(&read(erase)).expect_err("as many run").message.starts_with("16 erasures"));
+        // Rebuilds that are only followed leave their places.
+        kept.following = (1..=kept.last).collect();
+        assert!(kept.check_place(&fail).is_ok() && kept.check_place(&read(add)).is_ok());
+        while kept.jobs.len() < ALL_MAX {
+            run(&mut kept, json!({"action": "scrub", "array": "a"}));
+            kept.following.insert(kept.last);
+        }
+        assert!(kept.check_place(&resume).expect_err("each has a thread").message.starts_with("256 "));
+    }
 
     /// The text of every job once named `status` and a rebuild.
     #[test]
