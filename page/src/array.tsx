@@ -6,7 +6,7 @@ import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, level_name, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
-import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded } from "./parts.tsx";
+import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
@@ -452,6 +452,7 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const [most, set_most] = useState<number | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const [said, set_said] = useState("");
+  useDone("speed", array, () => (set_least(null), set_most(null)));
   const act = async (action: Parameters<typeof server.act>[0]) => {
     set_error(null);
     set_said("");

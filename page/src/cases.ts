@@ -187,7 +187,12 @@ const STATES: Record<MatterKind, Wording> = {
     }),
   members_silent: { stem: "members_silent", todo: ["do_common_cause"], avoid: ["not_fail_silent", "not_kill"] },
   no_space: { stem: "no_room", todo: ["do_room"], avoid: ["not_delete_image"] },
-  replaced: { stem: "replaced", todo: ["do_take_out"], avoid: ["not_reuse"] },
+  // A failed spare had no slot that another drive could have taken.
+  replaced: (view, _, matter) => {
+    const member = view && drives_of(view).find(({ path }) => path === matter.drives[0]);
+    const is_spare = !!member && typeof member.slot !== "number" && member.failure !== "replaced";
+    return regular(is_spare ? "spare_failed" : "replaced", { todo: ["do_take_out"], avoid: ["not_reuse"] });
+  },
   left_alone: { stem: "left_alone", todo: ["do_step_named"], avoid: ["not_overwrite_unknown"] },
 };
 

@@ -835,6 +835,8 @@ export const catalogue = of({
   do_it: ["Do it", "Ausführen", "Выполнить"],
   job_done: ["Done at {time}, after {took}.", "Fertig um {time}, nach {took}.", "Завершено в {time}, за {took}."],
   job_failed: ["It did not end well:", "Es ging nicht gut aus:", "Завершилось неудачно:"],
+  job_has_failed: ["failed", "gescheitert", "неудача"],
+  job_was_cancelled: ["cancelled", "abgebrochen", "отменено"],
   job_failed_next: ["Close this window: the first screen says what to do now.", "Fenster schließen: die erste Seite sagt, was jetzt zu tun ist.", "Закройте окно: первый экран покажет, что делать дальше."],
   job_cancelled: ["It was cancelled before its end.", "Es wurde vor dem Ende abgebrochen.", "Отменено до завершения."],
   job_by: ["{name}, {time}.", "{name}, {time}.", "{name}, {time}."],

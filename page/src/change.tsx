@@ -1,6 +1,6 @@
 // The settings of an array: each stays as it is until another value is chosen. The plan says what the change costs.
 import { useState } from "preact/hooks";
-import { Act } from "./parts.tsx";
+import { Act, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import type { ArrayView } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -36,6 +36,7 @@ function rows(view: ArrayView | null): Row[] {
 
 export function ArraySettings({ array, view }: { array: string; view: ArrayView | null }) {
   const [chosen, set_chosen] = useState<Partial<Record<Setting, string>>>({});
+  useDone("set", array, () => set_chosen({}));
   const wanted = (name: Setting) => chosen[name] || null;
   const is_on = (name: Setting) => (wanted(name) === null ? null : wanted(name) === "on");
   const choice = (name: Setting, on: string) => (is_on(name) === null ? null : is_on(name) ? on : "none");

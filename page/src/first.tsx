@@ -312,7 +312,9 @@ function Unknown({ one }: { one: Case }) {
 export function JobLine({ job }: { job: Job }) {
   return (
     <div class="job">
-      <p lang="en">{job.title}</p>
+      <p>
+        {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <span lang="en">{job.title}</span>
+      </p>
       <p class="soft">
         {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} {job.text && <span lang="en">{job.text}</span>}
       </p>

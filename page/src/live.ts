@@ -184,6 +184,8 @@ function connect() {
       events.value = [...events.value, event].slice(-EVENTS_MAX);
     },
     reset: () => void load_events(),
+    // A refusal is told by the stream itself.
+    opened: () => void server.session(true).catch(() => undefined),
     broken: (refused) => {
       if (refused) setTimeout(() => void begin(), TRY_AGAIN_MS);
     },

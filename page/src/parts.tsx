@@ -3,9 +3,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { drives, drives_fault, here, in_s, login_needed, logins, refusal, silent_since, state } from "./live.ts";
+import { drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
 import { known } from "./server.ts";
-import type { ArrayView, MemberView, Seat, Task } from "./types.ts";
+import type { Action, ArrayView, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 const PATHS = {
@@ -222,11 +222,11 @@ export function place_of(seat: Seat | null | undefined): string | null {
 export function Silence() {
   const since = silent_since.value;
   return (
-    <div role="alert">
+    <div>
       {refusal.value ? (
         <p class="silence">
           <Sign name="critical" />
-          <span>
+          <span role="alert">
             {refusal.value.status === 0 ? (
               <Told text={t(silence_word(refusal.value))} />
             ) : (
@@ -240,7 +240,9 @@ export function Silence() {
         <p class="silence">
           <Sign name="critical" />
           <span>
-            <strong>{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong> {t(state.value ? "no_answer_means" : "no_answer_yet")}
+            {/* The seconds count on: a screen reader that said each of them would say nothing else. */}
+            <strong aria-live="off">{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong>{" "}
+            <span role="alert">{t(state.value ? "no_answer_means" : "no_answer_yet")}</span>
           </span>
         </p>
       )}
@@ -329,6 +331,12 @@ export function useFocus<T extends HTMLElement>(on: unknown) {
     before.current = on;
   }, [on]);
   return part;
+}
+
+/** Calls `clear` when a job of this action on this array is done: what was chosen for it is no wish any more, whoever has given the order. */
+export function useDone(action: Action["action"], array: string, clear: () => void) {
+  const done = jobs.value.findLast((job) => job.action.action === action && "array" in job.action && job.action.array === array && job.state === "done")?.id;
+  useEffect(clear, [done]);
 }
 
 /** Something that is loaded when it is shown, again by `reload`, when the reader changes one of `on`, and when one of `news` changes by itself. */

@@ -4,13 +4,13 @@ import { useEffect, useId, useState } from "preact/hooks";
 import { cases, drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, drives_fault, here, job_of, logins, look_at_drives, state } from "./live.ts";
-import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, place_of, useFocus } from "./parts.tsx";
+import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, place_of, useFocus } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
-/** What is being planned, and the job that carries it out; null: the window is closed. */
-export const planned = signal<{ action: Action; title?: string; job?: Job } | null>(null);
+/** What is being planned, the job that carries it out, and whether that removes a failed drive; null: the window is closed. */
+export const planned = signal<{ action: Action; title?: string; job?: Job; is_failed?: boolean } | null>(null);
 export const open_plan = (action: Action, title?: string) => (planned.value = { action, title });
 
 // Without a cast: the compiler asks for the word of every action that the server knows.
@@ -61,10 +61,10 @@ const title_of = (action: Action) => ("array" in action && action.action !== "im
 export function PlanWindow() {
   const wanted = planned.value;
   if (!wanted) return null;
-  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} />;
+  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} is_failed={wanted.is_failed ?? false} />;
 }
 
-function Planning({ wanted, title, job }: { wanted: Action; title: string; job: Job | null }) {
+function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: string; job: Job | null; is_failed: boolean }) {
   const [action, set_action] = useState<Action>(wanted);
   const [offer, set_offer] = useState<PlanOffer | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
@@ -99,9 +99,9 @@ function Planning({ wanted, title, job }: { wanted: Action; title: string; job: 
       {chooses ? (
         <ChooseDrive action={action} onChoose={set_action} />
       ) : job ? (
-        <Follow job={job} onClose={close} />
+        <Follow job={job} is_failed={is_failed} onClose={close} />
       ) : offer ? (
-        <Confirm offer={offer} onBack={back} onJob={(job) => (planned.value = { action: wanted, title, job })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
+        <Confirm offer={offer} onBack={back} onJob={(job, is_failed) => (planned.value = { action: wanted, title, job, is_failed })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
       ) : error ? (
         <>
           <Refused error={error} />
@@ -234,18 +234,23 @@ export function DriveLine({ drive }: { drive: Drive }) {
   );
 }
 
-function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack: (() => void) | null; onJob: (job: Job) => void; onChanged: () => void }) {
+function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack: (() => void) | null; onJob: (job: Job, is_failed: boolean) => void; onChanged: () => void }) {
   const { plan } = offer;
   const [typed, set_typed] = useState("");
   const [busy, set_busy] = useState(false);
   const [error, set_error] = useState<Fault | null>(null);
   const id = useId();
   const is_over = now.value > here(offer.expires_ms);
-  const ready = !is_over && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
+  const role = plan.role === "admin" ? "admin" : "operate";
+  const ready = !is_over && !busy && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
   const go = async () => {
     set_busy(true);
+    // Once it is removed, nothing tells how it was.
+    const { action } = plan;
+    const view = action.action === "remove" ? array_of(action.array)?.view : null;
+    const is_failed = !!view && drives_of(view).some((member) => action.action === "remove" && member.path === action.drive && member.role === "failed");
     try {
-      onJob(await server.carry_out(offer.token, plan.confirm ? typed : undefined));
+      onJob(await server.carry_out(offer.token, plan.confirm ? typed : undefined), is_failed);
     } catch (reason) {
       set_error(reason as Fault);
       set_busy(false);
@@ -253,7 +258,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   };
   const changed = error?.status === 409 || is_over;
   return (
-    <form onSubmit={(event) => (event.preventDefault(), ready && !is_closed() && void go())}>
+    <form onSubmit={(event) => (event.preventDefault(), ready && !is_closed() && may(role) && void go())}>
       <PlanText plan={plan} />
       {plan.confirm && (
         <p class="field">
@@ -274,7 +279,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
             {t("new_plan")}
           </button>
         ) : (
-          <Act primary={plan.loses.length === 0} danger={plan.loses.length > 0} role={plan.role === "admin" ? "admin" : "operate"} busy={!ready || busy} onClick={go}>
+          <Act primary={plan.loses.length === 0} danger={plan.loses.length > 0} role={role} busy={!ready} onClick={go}>
             {t("do_it")}
           </Act>
         )}
@@ -353,12 +358,12 @@ function has_more({ action, task }: Job): boolean {
   return view?.paused === true || open.some((one) => one.array === name && one.kind !== "rebuilding");
 }
 
-function Follow({ job, onClose }: { job: Job; onClose: () => void }) {
+function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onClose: () => void }) {
   const live = job_of(job.id) ?? job;
   // The first screen shows a removed drive no more, and somebody still has to find it.
-  const removed = live.action.action === "remove" ? live.action.drive : null;
+  const removed = is_failed && live.action.action === "remove" ? live.action.drive : null;
   const drive = drives.value?.find((one) => one.path === removed);
-  const out = [place_of(drive?.seat), drive?.serial && t("serial_is", { serial: drive.serial })].filter(Boolean).join(", ");
+  const out = removed === null ? "" : [place_of(drive?.seat), drive?.serial && t("serial_is", { serial: drive.serial })].filter(Boolean).join(", ");
   const took = live.ended_ms ? (live.ended_ms - live.started_ms) / 1000 : null;
   return (
     <div class="follow">

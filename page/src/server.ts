@@ -128,6 +128,8 @@ export type Listener = {
   reset(): void;
   /** The connection broke. The browser connects again by itself unless it was refused. */
   broken(refused: boolean): void;
+  /** The stream is open, at first and after each break: the server ends it when the reader's role changes. */
+  opened(): void;
 };
 
 export function listen(listener: Listener): Source {
@@ -140,5 +142,6 @@ export function listen(listener: Listener): Source {
       else if (name === "reset") listener.reset();
     },
     broken: (refused) => listener.broken(refused),
+    opened: () => listener.opened(),
   });
 }

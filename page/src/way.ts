@@ -3,7 +3,12 @@
 
 export type Answer = { status: number; text: string };
 export type Source = { close(): void };
-export type Ear = { message(name: string, data: string): void; broken(refused: boolean): void };
+export type Ear = {
+  /** The server answers, at first and after each break. */
+  opened(): void;
+  message(name: string, data: string): void;
+  broken(refused: boolean): void;
+};
 type Way = {
   ask(method: string, path: string, headers: Record<string, string>, body: string | undefined, patience_ms: number): Promise<Answer>;
   listen(path: string, ear: Ear): Source;
@@ -47,6 +52,7 @@ const browser: Way = {
           is_again = false;
         });
       }
+      own.onopen = () => ear.opened();
       own.onerror = () => {
         const is_refused = own.readyState === EventSource.CLOSED;
         if (is_refused) clearTimeout(timer);
@@ -149,7 +155,13 @@ export function in_cockpit(cockpit: Cockpit): Way {
           last = id ?? last;
           if (NAMES.includes(name)) ear.message(name, data);
         });
-        own.stream((piece) => (again(SILENCE_MS), read(piece)));
+        let is_open = false;
+        own.stream((piece) => {
+          if (!is_open) ear.opened();
+          is_open = true;
+          again(SILENCE_MS);
+          read(piece);
+        });
         const broke = (error?: Told) => {
           if (request !== own) return;
           const is_refused = !!error?.status || CLOSED[error?.problem ?? ""] !== undefined;

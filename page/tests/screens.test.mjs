@@ -177,6 +177,89 @@ test("where no free drive is here, the window says so; a removed drive is still 
   await on("removable", remove, { viewport: { width: 390, height: 700 } });
 });
 
+test("a healthy spare that leaves its array may stay in the machine, and a failed one was replaced by nobody", async () => {
+  const remove = (member) => () => {
+    const scene = SCENES.well();
+    Object.assign(scene.arrays[0].view.members[6], member);
+    scene.matters = [matter("tank", "replaced", "notice", { drives: ["/dev/nvme6n1"], remedies: [{ action: "remove", array: "tank", drive: "/dev/nvme6n1" }] })];
+    return scene;
+  };
+  Object.assign(SCENES, { spare_out: remove({}), spare_lost: remove({ role: "failed", failure: "I/O error" }) });
+  for (const [scene, count] of [["spare_out", 0], ["spare_lost", 1]]) {
+    await on(scene, async (page) => {
+      await page.getByRole("button", { name: "Remove: show the plan" }).click();
+      await page.getByRole("button", { name: "Do it" }).click();
+      await page.getByText(/Done at \d/).waitFor();
+      assert.equal(await page.getByText("Now take it out of the machine").count(), count);
+      if (scene === "spare_lost") assert.equal(await page.getByText("complete again").count(), 0);
+    });
+  }
+});
+
+test("Enter gives an order once, and what was chosen for it is no wish after it is done", async () => {
+  let calls = 0;
+  let release;
+  const held = new Promise((resolve) => (release = resolve));
+  const refuse = (method, path) => (method === "POST" && path === "/api/v1/jobs" ? ((calls += 1), { status: 409, kind: "plan_changed", message: "it has changed", wait: held }) : null);
+  SCENES.twice = () => ({ ...SCENES.stopped(), refuse });
+  await on(
+    "twice",
+    async (page) => {
+      await page.getByRole("button", { name: "Destroy…" }).click();
+      const name = page.getByRole("dialog").getByRole("textbox");
+      await name.fill("tank");
+      await name.press("Enter");
+      await name.press("Enter");
+      await name.press("Enter");
+      release();
+      await page.getByText("it has changed").waitFor();
+      assert.equal(calls, 1);
+    },
+    { place: "arrays/tank" },
+  );
+  await on(
+    "rebuilding",
+    async (page, server) => {
+      await page.getByLabel("At most").fill("9");
+      await page.getByRole("button", { name: "Apply" }).click();
+      await until_asked(server, "/api/v1/actions");
+      await page.locator("button:disabled", { hasText: "Apply" }).waitFor();
+    },
+    { place: "arrays/tank" },
+  );
+  await on(
+    "well",
+    async (page) => {
+      const form = page.locator("section", { has: page.getByRole("heading", { name: "Settings of the array" }) });
+      await form.getByLabel("A write is acknowledged").selectOption("back");
+      await form.getByRole("button", { name: "Change the settings…" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
+      await page.getByText(/Done at \d/).waitFor();
+      await page.keyboard.press("Escape");
+      await form.locator("button:disabled", { hasText: "Change the settings" }).waitFor();
+      assert.equal(await form.getByLabel("A write is acknowledged").inputValue(), "");
+    },
+    { place: "arrays/tank" },
+  );
+});
+
+test("a job that failed has its state in the list, and seconds that count are no alert", async () => {
+  SCENES.unlucky = () => ({ ...SCENES.well(), job: { state: "failed", text: "I/O error" } });
+  const server = await mock("unlucky");
+  const { page, faults, context } = await open(chromium, `${server.url}#/activity`);
+  try {
+    await page.evaluate(() => fetch("/api/v1/actions", { method: "POST", body: JSON.stringify({ action: "scrub", array: "tank" }) }));
+    await page.locator(".job .pill.critical", { hasText: "failed" }).waitFor();
+    await server.close();
+    await page.getByText(/No answer since \d\d:\d\d/).waitFor();
+    assert.doesNotMatch(await page.getByRole("alert").first().innerText(), /\d/);
+    assert.deepEqual(await axe(page), []);
+    assert.deepEqual(faults, []);
+  } finally {
+    await context.close();
+  }
+});
+
 test("a time is in the reader's zone, schedules are in the server's, and both zones are named", async () => {
   const at_s = Math.floor(Date.UTC(2026, 0, 15, 23, 30) / 1000);
   SCENES.zones = () => ({ ...SCENES.well(), zone: "Asia/Tokyo", routine_list: [{ what: "scrub", of: "tank", schedule: "weekly", running: false, interrupted: false, last_s: at_s, next_s: null, outcome: "no mismatch" }] });
