@@ -210,7 +210,7 @@ function while_well(stem: Stem, steps: Steps): Wording {
 /** Alarms of which the state of the array says nothing. Others, such as that of a rebuild's progress, are no matters. */
 const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
   DriveReplace: while_well("replace", { todo: ["do_replace_before"], avoid: ["not_pull_working"] }),
-  DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_ignore_watch"] },
+  DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_in_haste"] },
   SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
   SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"] }),
   FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),

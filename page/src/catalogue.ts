@@ -51,7 +51,7 @@ export const catalogue = of({
     "Die Laufwerke konnten nicht neu gelesen werden: die Liste ist eine frühere.",
     "Обновить список накопителей не удалось: показан прежний.",
   ],
-  matters: ["{n|matter needs|matters need} you", "{n|Vorfall braucht|Vorfälle brauchen} Sie", "{n|проблема требует|проблемы требуют|проблем требуют} внимания"],
+  matters: ["{n|matter needs|matters need} you", "{n|Vorfall erfordert|Vorfälle erfordern} Ihr Eingreifen", "{n|проблема требует|проблемы требуют|проблем требуют} внимания"],
   close: ["Close", "Schließen", "Закрыть"],
   back: ["Back", "Zurück", "Назад"],
   next: ["Next", "Weiter", "Далее"],
@@ -78,6 +78,8 @@ export const catalogue = of({
   minutes: ["{n} min", "{n} min", "{n} мин"],
   hours: ["{h} h {m} min", "{h} h {m} min", "{h} ч {m} мин"],
   days: ["{n} {n|day|days}", "{n} {n|Tag|Tage}", "{n} {n|день|дня|дней}"],
+  /** In German after "vor", "in" and "nach". */
+  days_after: ["{n} {n|day|days}", "{n} {n|Tag|Tagen}", "{n} {n|день|дня|дней}"],
   ago: ["{time} ago", "vor {time}", "{time} назад"],
   in_time: ["in {time}", "in {time}", "через {time}"],
 
@@ -117,9 +119,9 @@ export const catalogue = of({
   the_drives: ["The drives", "Die Laufwerke", "Накопители"],
   slots_of: ["Slots of {array}", "Plätze von {array}", "Слоты массива {array}"],
   lost_unknown: [
-    "The drive of {n|slot|slots} {slots} is not here, and was not seen since the server started. It is none of these, which work:",
-    "Das Laufwerk {n|des Platzes|der Plätze} {slots} fehlt und wurde seit dem Start des Servers nicht gesehen. Es ist keines von diesen, die arbeiten:",
-    "Накопитель {n|слота|слотов|слотов} {slots} отсутствует и не обнаруживался с запуска сервера. Это не один из следующих, они работают:",
+    "{n|The drive of slot|The drives of slots} {slots} {n|is|are} not here, and {n|was|were} not seen since the server started. {n|It is|They are} none of these, which work:",
+    "{n|Das Laufwerk des Platzes|Die Laufwerke der Plätze} {slots} {n|fehlt und wurde|fehlen und wurden} seit dem Start des Servers nicht gesehen. {n|Es ist keines|Sie sind keine} von diesen, die arbeiten:",
+    "{n|Накопитель слота|Накопители слотов|Накопители слотов} {slots} {n|отсутствует и не обнаруживался|отсутствуют и не обнаруживались|отсутствуют и не обнаруживались} с запуска сервера. {n|Его|Их|Их} нет среди следующих, они работают:",
   ],
   reason: ["Reason:", "Grund:", "Причина:"],
   what_to_do: ["What to do", "Was zu tun ist", "Что делать"],
@@ -198,7 +200,11 @@ export const catalogue = of({
     "Lesen und Schreiben dessen, was auf ihnen lag, schlägt fehl. Was die verlorenen Laufwerke enthalten, ist vielleicht alles, was davon übrig ist.",
     "Чтение и запись того, что на них было, невозможны. Содержимое потерянных накопителей может быть единственным, что осталось.",
   ],
-  case_paused: ["Array {array} has lost a drive, and its rebuild is paused.", "Verbund {array} hat ein Laufwerk verloren, und die Wiederherstellung ruht.", "Массив {array} потерял накопитель, восстановление приостановлено."],
+  case_paused: [
+    "Array {array} has lost {lost|a drive|# drives}, and its rebuild is paused.",
+    "Verbund {array} hat {lost|ein Laufwerk|# Laufwerke} verloren, und die Wiederherstellung ruht.",
+    "Массив {array} потерял {lost|накопитель|# накопителя|# накопителей}, восстановление приостановлено.",
+  ],
   means_paused: [
     "Until the rebuild is resumed and complete, it survives {left} more {left|failure|failures}.",
     "Bis die Wiederherstellung fortgesetzt und vollständig ist, übersteht er noch {left} {left|Ausfall|Ausfälle}.",
@@ -477,7 +483,7 @@ export const catalogue = of({
   ],
   do_take_out: ["Remove it from the array, then take it out of the machine.", "Aus dem Verbund entfernen, dann aus der Maschine nehmen.", "Удалите его из массива, затем извлеките из машины."],
   do_replace_before: ["Put in a new drive, and copy this one to it. Redundancy stays meanwhile.", "Ein neues Laufwerk einsetzen und dieses darauf kopieren. Die Redundanz bleibt dabei erhalten.", "Вставьте новый накопитель и скопируйте на него этот. Избыточность при этом сохраняется."],
-  do_watch: ["Have a drive of the same size at hand, and look again in a week.", "Ein Laufwerk gleicher Größe bereithalten und in einer Woche wieder nachsehen.", "Держите наготове накопитель того же объёма и проверьте снова через неделю."],
+  do_watch: ["Have a drive of the same size at hand, and look again in some days.", "Ein Laufwerk gleicher Größe bereithalten und in einigen Tagen wieder nachsehen.", "Держите наготове накопитель того же объёма и проверьте снова через несколько дней."],
   do_slow: ["Compare its temperature, errors and slot with the others. If it stays slow, replace it.", "Temperatur, Fehler und Platz mit den anderen vergleichen. Bleibt es langsam, ersetzen.", "Сравните температуру, ошибки и слот с остальными. Если он остаётся медленным, замените."],
   do_add_spare: ["Add a drive of at least the same size.", "Ein Laufwerk von mindestens gleicher Größe einsetzen.", "Добавьте накопитель не меньшего объёма."],
   do_restore: [
@@ -544,7 +550,7 @@ export const catalogue = of({
   ],
   not_reuse: ["Do not use that drive elsewhere before it was tested.", "Das Laufwerk nicht anderswo verwenden, bevor es geprüft ist.", "Не используйте этот накопитель, пока он не проверен."],
   not_pull_working: ["Do not pull it: as long as it works, it protects the data.", "Nicht ziehen: solange es arbeitet, schützt es die Daten.", "Не извлекайте его: пока он работает, он защищает данные."],
-  not_ignore_watch: ["Do not wait until it fails.", "Nicht warten, bis es ausfällt.", "Не ждите отказа."],
+  not_in_haste: ["Do not replace it in haste: it harms nothing yet.", "Nicht übereilt ersetzen: noch schadet es nicht.", "Не меняйте его поспешно: пока он не вредит."],
   not_take_spare: [
     "Do not take the spare of another array that needs it.",
     "Nicht das Ersatzlaufwerk eines Verbunds nehmen, der es braucht.",
@@ -631,7 +637,7 @@ export const catalogue = of({
   not_served: ["not served", "nicht in Betrieb", "не обслуживается"],
   no_such_array: ["There is no array {array} here.", "Hier gibt es keinen Verbund {array}.", "Массива {array} здесь нет."],
   drives_here: ["Its drives that are here: {drives}", "Seine Laufwerke, die da sind: {drives}", "Его накопители здесь: {drives}"],
-  wrong_here: ["{n} {n|matter needs|matters need} you: what, and what to do", "{n} {n|Vorfall braucht|Vorfälle brauchen} Sie: was, und was zu tun ist", "{n} {n|проблема требует|проблемы требуют|проблем требуют} внимания: что случилось и что делать"],
+  wrong_here: ["{n} {n|matter needs|matters need} you: what, and what to do", "{n} {n|Vorfall erfordert|Vorfälle erfordern} Ihr Eingreifen: was, und was zu tun ist", "{n} {n|проблема требует|проблемы требуют|проблем требуют} внимания: что случилось и что делать"],
   now_title: ["What it does now", "Was er jetzt leistet", "Текущая работа"],
   reads: ["Reads", "Lesen", "Чтение"],
   spark_both: ["Reads and writes over the last minutes", "Lesen und Schreiben in den letzten Minuten", "Чтение и запись за последние минуты"],
@@ -765,7 +771,7 @@ export const catalogue = of({
   name_here: ["Name here", "Name hier", "Имя здесь"],
   import_read_only: ["Read-only: no byte is written", "Nur lesbar: kein Byte wird geschrieben", "Только чтение: ни байта не записывается"],
   actions: ["Actions", "Aktionen", "Действия"],
-  stop_note: ["A stopped array can be renamed, released or destroyed.", "Ein angehaltener Verbund kann umbenannt, freigegeben oder gelöscht werden.", "Остановленный массив можно переименовать, освободить или уничтожить."],
+  stop_note: ["A stopped array can be renamed, released or destroyed.", "Ein angehaltener Verbund kann umbenannt, freigegeben oder vernichtet werden.", "Остановленный массив можно переименовать, освободить или уничтожить."],
 
   // Actions
   act_create: ["Create an array", "Verbund anlegen", "Создать массив"],
@@ -782,7 +788,7 @@ export const catalogue = of({
   new_name: ["New name", "Neuer Name", "Новое имя"],
   act_fail: ["Fail a drive", "Als ausgefallen melden", "Объявить отказ"],
   act_remove: ["Remove", "Entfernen", "Удалить из массива"],
-  act_add: ["Add a drive", "Laufwerk einsetzen", "Добавить накопитель"],
+  act_add: ["Add a drive", "Laufwerk hinzufügen", "Добавить накопитель"],
   act_replace: ["Replace", "Ersetzen", "Заменить"],
   act_scrub: ["Scrub", "Prüfen", "Проверить"],
   act_repair: ["Scrub and repair", "Prüfen und reparieren", "Проверить и исправить"],
@@ -850,7 +856,7 @@ export const catalogue = of({
     "Der Server macht von selbst weiter. Fenster schließen: die erste Seite sagt, was noch zu tun ist.",
     "Сервер продолжит сам. Закройте окно: первый экран покажет, что ещё нужно сделать.",
   ],
-  jobs: ["Orders of this run", "Aufträge dieses Laufs", "Задания этого запуска"],
+  jobs: ["The last orders", "Die letzten Aufträge", "Последние задания"],
 
   // Create
   create_drives: ["Drives", "Laufwerke", "Накопители"],
@@ -905,7 +911,11 @@ export const catalogue = of({
     "RAID {level} из {n} {n|накопителя|накопителей|накопителей}: около {size} для данных, запасных: {spares}.",
   ],
   array_name: ["Name of the array", "Name des Verbunds", "Имя массива"],
-  name_hint: ["Up to 31 letters and digits; clients see it.", "Bis zu 31 Buchstaben und Ziffern; Clients sehen ihn.", "До 31 буквы и цифры; его видят клиенты."],
+  name_hint: [
+    "Up to 31 bytes: Latin letters and digits take one, others (ä, я) two or more; clients see it.",
+    "Bis zu 31 Bytes: lateinische Buchstaben und Ziffern belegen eines, andere (ä, я) zwei oder mehr; Clients sehen ihn.",
+    "До 31 байта: латинская буква или цифра занимает один, другие (ä, я) – два и больше; его видят клиенты.",
+  ],
   name_taken: ["An array of this name is here already.", "Ein Verbund dieses Namens ist schon da.", "Массив с таким именем уже есть."],
   name_long: ["The name is longer than 31 bytes.", "Der Name ist länger als 31 Bytes.", "Имя длиннее 31 байта."],
   name_signs: ["No spaces, slashes or colons.", "Keine Leerzeichen, Schrägstriche oder Doppelpunkte.", "Без пробелов, косых черт и двоеточий."],

@@ -155,7 +155,7 @@ function CaseBody({ one }: { one: Case }) {
                   <dt>{t("complete_again")}</dt>
                   <dd>
                     {ends !== null && task.kind === "rebuild" ? time(ends) : "–"}
-                    <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0) }) : t("end_unknown_short")}</small>
+                    <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0, true) }) : t("end_unknown_short")}</small>
                   </dd>
                 </div>
               )}

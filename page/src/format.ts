@@ -63,13 +63,14 @@ export function zone(place?: string): string {
 export const full_time = (ms: number) =>
   new Intl.DateTimeFormat(locale.value, { dateStyle: "full", timeStyle: "long" }).format(ms);
 
-export function duration(seconds: number): string {
+/** `is_after`: it stands after a preposition, such as "vor", "in" or "nach" in German. */
+export function duration(seconds: number, is_after = false): string {
   const minutes = Math.round(seconds / 60);
   if (seconds < 60) return t("seconds", { n: Math.max(0, Math.round(seconds)) });
   if (minutes < 60) return t("minutes", { n: minutes });
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return t("hours", { h: hours, m: minutes % 60 });
-  return t("days", { n: Math.round(hours / 24) });
+  return t(is_after ? "days_after" : "days", { n: Math.round(hours / 24) });
 }
 
 /** The present, to the second: what counts time reads it. */

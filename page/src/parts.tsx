@@ -51,7 +51,7 @@ export function When({ ms }: { ms: number }) {
   );
 }
 
-export const Ago = ({ ms }: { ms: number }) => <>{t("ago", { time: duration(Math.max(0, (now.value - here(ms)) / 1000)) })}</>;
+export const Ago = ({ ms }: { ms: number }) => <>{t("ago", { time: duration(Math.max(0, (now.value - here(ms)) / 1000), true) })}</>;
 
 export const is_closed = () => silent_since.value !== null;
 
@@ -116,7 +116,7 @@ export function Progress({ task }: { task: Task }) {
         </span>
       </p>
       <Meter value={done} label={sweep_word(task.kind)} />
-      <p class="soft">{ends === null ? t("end_unknown") : t("ends_at", { time: time(ends), left: duration(task.left_s ?? 0) })}</p>
+      <p class="soft">{ends === null ? t("end_unknown") : t("ends_at", { time: time(ends), left: duration(task.left_s ?? 0, true) })}</p>
     </div>
   );
 }

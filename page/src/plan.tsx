@@ -370,7 +370,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
       <div role="status">
         {live.state === "done" && (
           <p class="good">
-            <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ? here(live.ended_ms) : now.value), took: duration(took ?? 0) })}
+            <Sign name="good" /> {t("job_done", { time: time(live.ended_ms ? here(live.ended_ms) : now.value), took: duration(took ?? 0, true) })}
           </p>
         )}
         {live.state === "cancelled" && (

@@ -389,7 +389,7 @@ test("members stand in the order of their slots, what has failed comes last; a r
     // An order of another reader makes the job.
     await page.evaluate(() => fetch("/api/v1/actions", { method: "POST", body: JSON.stringify({ action: "add", array: "tank" }) }));
     await page.getByRole("link", { name: "Activity" }).click();
-    await page.getByRole("heading", { name: "Orders of this run" }).waitFor();
+    await page.getByRole("heading", { name: "The last orders" }).waitFor();
     await page.getByRole("link", { name: /^Now/ }).click();
     await page.getByText("Complete again").waitFor();
     assert.equal(await page.getByRole("progressbar", { name: "Rebuild" }).count(), 1);
@@ -1363,6 +1363,21 @@ test("a number takes its form in Russian, also a fraction", async () => {
   }
   chosen.value = "en";
   assert.ok(t("limits_known", { times: 2.5, drive: "x", percent: "1" }).includes("2.5 times"));
+});
+
+test("days after a preposition, several slots and several drives have their form", async () => {
+  SCENES.for_days = () => {
+    const scene = SCENES.paused();
+    Object.assign(scene.arrays[0].view, { missing_slots: [3, 5] });
+    scene.arrays[0].view.members = scene.arrays[0].view.members.filter(({ slot }) => slot !== 3 && slot !== 5);
+    scene.matters = [matter("tank", "paused", "critical", { since_ms: Date.now() - 3 * 86_400_000 })];
+    return scene;
+  };
+  await on("for_days", (page) => page.getByText("vor 3 Tagen").waitFor(), { locale: "de-DE" });
+  await on("for_days", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives, and its rebuild is paused." }).waitFor();
+    await page.getByText("The drives of slots 3, 5 are not here, and were not seen since the server started. They are none of these, which work:").waitFor();
+  });
 });
 
 test("every sentence of the catalogue has the same values in all languages", async () => {
