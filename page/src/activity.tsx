@@ -1,9 +1,9 @@
 // What has happened: events, kept over restarts, and who ordered what.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { arrays, events, jobs, server_zone } from "./live.ts";
 import { JobLine } from "./first.tsx";
 import { zone } from "./format.ts";
-import { Refused, Told, When, useLoaded } from "./parts.tsx";
+import { Refused, Sign, Told, When, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Event } from "./types.ts";
 import { t } from "./words.ts";
@@ -13,10 +13,17 @@ const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_sile
 /** So many events are shown at first, and so many more each time; the server sends no more than the most. */
 const PAGE = 200;
 const MOST = 1000;
+const SEARCH_AFTER_MS = 400;
 
 export function Activity() {
   const [array, set_array] = useState("");
+  const [typed, set_typed] = useState("");
   const [text, set_text] = useState("");
+  // The server reads its whole file for a search: it is asked once the reader pauses.
+  useEffect(() => {
+    const timer = setTimeout(() => set_text(typed), SEARCH_AFTER_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
   const [orders, set_orders] = useState(false);
   const [limit, set_limit] = useState(PAGE);
   const newest = events.value.at(-1)?.time_ms;
@@ -50,13 +57,18 @@ export function Activity() {
           </label>
           <label>
             {t("search")}
-            <input type="search" value={text} onInput={(event) => set_text(event.currentTarget.value)} />
+            <input type="search" value={typed} onInput={(event) => set_typed(event.currentTarget.value)} />
           </label>
           <label class="check">
             <input type="checkbox" checked={orders} onChange={(event) => set_orders(event.currentTarget.checked)} /> {t("only_orders")}
           </label>
         </div>
         <Refused error={error} />
+        {value && value.unstored > 0 && (
+          <p class="notable">
+            <Sign name="warning" /> {t("events_behind", { n: value.unstored })}
+          </p>
+        )}
         {value && shown.length === 0 && <p class="soft">{t("no_events")}</p>}
         <ol class="events">
           {shown.map((event) => (

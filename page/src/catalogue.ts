@@ -928,6 +928,11 @@ export const catalogue = of({
   search: ["Search", "Suchen", "Поиск"],
   only_orders: ["Only orders: who changed what", "Nur Aufträge: wer was geändert hat", "Только распоряжения: кто что изменил"],
   no_events: ["Nothing of this kind is on record.", "Nichts dergleichen ist verzeichnet.", "Таких записей нет."],
+  events_behind: [
+    "{n} {n|event is|events are} in no file yet, and a restart would lose {n|it|them}: see whether the file system of the daemon's state is full or hangs.",
+    "{n} {n|Ereignis steht|Ereignisse stehen} noch in keiner Datei, und ein Neustart verlöre {n|es|sie}: ist das Dateisystem mit dem Zustand des Dienstes voll, oder hängt es?",
+    "{n} {n|событие ещё не записано|события ещё не записаны|событий ещё не записаны} в файл, и перезапуск {n|его|их|их} потеряет: проверьте, не заполнена ли и не зависла ли файловая система с состоянием службы.",
+  ],
   show_older: ["Show older", "Ältere zeigen", "Показать более ранние"],
   older_events: ["Older events: `stria events` on the command line, or narrow the search.", "Ältere Ereignisse: `stria events` auf der Befehlszeile, oder enger suchen.", "Более старые: `stria events` в командной строке или уточните поиск."],
   alarms_standing: ["What stands now", "Was jetzt ansteht", "Действующие"],

@@ -1873,6 +1873,11 @@ export interface components {
             events: components["schemas"]["EventView"][];
             /** @description True if there are older ones. */
             more: boolean;
+            /**
+             * Format: uint
+             * @description Events of this run that the file of the daemon's state still lacks after some seconds: a restart would lose them. 0: it has all.
+             */
+            unstored: number;
         };
         /** @description An event. */
         EventView: {

@@ -1365,6 +1365,23 @@ test("a number takes its form in Russian, also a fraction", async () => {
   assert.ok(t("limits_known", { times: 2.5, drive: "x", percent: "1" }).includes("2.5 times"));
 });
 
+test("a search waits for a pause in typing, and events that no file has yet are said to be so", async () => {
+  let searches = 0;
+  const refuse = (method, path) => (path === "/api/v1/events" && (searches += 1), null);
+  SCENES.searched = () => ({ ...SCENES.well(), unstored: 3, refuse });
+  await on(
+    "searched",
+    async (page) => {
+      await page.getByText("3 events are in no file yet, and a restart would lose them").waitFor();
+      searches = 0;
+      await page.getByRole("searchbox").pressSequentially("nvme3n1 failed");
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      assert.ok(searches >= 1 && searches < 5, `${searches} searches`);
+    },
+    { place: "activity" },
+  );
+});
+
 test("days after a preposition, several slots and several drives have their form", async () => {
   SCENES.for_days = () => {
     const scene = SCENES.paused();

@@ -85,6 +85,9 @@ pub struct Keeper {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The time that the thread may take for what it is asked. A start may replay a log, and wait for many drives.
+const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -173,7 +176,18 @@ impl Keeper {
         let sent = lock(&self.wishes).send((wish, answer));
         let over = || ApiError::new(ApiErrorKind::Refused, "the daemon is stopping");
         sent.map_err(|_| over())?;
-        answered.recv().map_err(|_| over())?
+        // The thread may wait for a drive or a lane that hangs.
+        answered.recv_timeout(ANSWER_WITHIN).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => over(),
+            RecvTimeoutError::Timeout => {
+                let text = format!(
+                    "the daemon has not done this within {} s, as a drive or an array does not answer: it goes on in the background, and `stria status` \
+                     shows what came of it",
+                    ANSWER_WITHIN.as_secs()
+                );
+                ApiError::new(ApiErrorKind::Failed, text)
+            }
+        })?
     }
 
     /// A drive has come. `plugged_in`: it was attached just now, so a running array may take it back.

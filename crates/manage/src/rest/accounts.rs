@@ -64,13 +64,7 @@ impl Accounts {
     ///
     /// # Errors
     /// When they are wrong, the account has no role, or PAM cannot say.
-    pub async fn log_in(
-        &self,
-        guard: &Arc<Guard>,
-        peer: &Peer,
-        user: String,
-        password: String,
-    ) -> Result<Begun, Refusal> {
+    pub async fn log_in(&self, guard: &Arc<Guard>, peer: &Peer, user: String, password: String) -> Result<Begun, Refusal> {
         let begun = Instant::now();
         let Some(service) = self.service.clone() else {
             let text = "accounts of the system may not log in here: begin the session with a token; [api] system-accounts in stria.toml admits accounts";
@@ -113,7 +107,8 @@ impl Accounts {
         };
         // A name that nobody has may be a password in the wrong field.
         let users = Users::of_this_machine();
-        let known = spawn_blocking(move || users.ask(move || User::from_name(&user).ok().flatten()).flatten()).await.ok().flatten();
+        let known =
+            spawn_blocking(move || users.ask(move || User::from_name(&user).ok().flatten()).flatten()).await.ok().flatten();
         let name = known.map_or_else(|| "an unknown name".to_owned(), |user| user.name);
         sleep_until(begun + REFUSED_AFTER).await;
         let text = "the login was refused: name or password is wrong, or the account may not use the API";

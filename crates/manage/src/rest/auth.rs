@@ -531,7 +531,9 @@ impl Guard {
         }
         let holder = by.holder();
         let Some(count) = lock(&self.logins).count(holder.clone(), LOGINS_MAX) else {
-            let text = format!("{holder} began more than {LOGINS_MAX} sessions within a minute: use the one that it has, or wait a minute");
+            let text = format!(
+                "{holder} began more than {LOGINS_MAX} sessions within a minute: use the one that it has, or wait a minute"
+            );
             return Err(ApiError::new(ApiErrorKind::TooMany, text));
         };
         let (number, now) = (secret(), Instant::now());

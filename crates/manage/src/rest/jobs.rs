@@ -667,14 +667,15 @@ mod tests {
     fn a_pause_is_resumed_whatever_else_runs() {
         let mut kept = Kept::default();
         let read = |action: serde_json::Value| serde_json::from_value::<Action>(action).expect("an action");
-        let mut run = |kept: &mut Kept, action: serde_json::Value| {
+        let run = |kept: &mut Kept, action: serde_json::Value| {
             kept.last += 1;
             let job = json!({"id": kept.last, "action": action, "title": "", "by": "", "state": "running", "text": "", "task": null,
                 "started_ms": 0, "ended_ms": null});
             kept.jobs.push_back(serde_json::from_value(job).expect("a job"));
         };
         let add = json!({"action": "add", "array": "a", "drive": "/dev/a"});
-        let (resume, fail) = (read(json!({"action": "resume", "array": "a"})), read(json!({"action": "fail", "array": "a", "drive": "/dev/a"})));
+        let (resume, fail) =
+            (read(json!({"action": "resume", "array": "a"})), read(json!({"action": "fail", "array": "a", "drive": "/dev/a"})));
         let erase = json!({"action": "wipe", "drives": ["/dev/a"], "means": "sanitize"});
         for _ in 0..RUNNING_MAX {
             run(&mut kept, add.clone());

@@ -11,7 +11,7 @@ use super::types::{
     SparePool, State, Summary, Who,
 };
 use super::{drives, jobs, measure, reports};
-use crate::api::{ApiError, ApiErrorKind, ArrayView, RoutineView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
 use crate::clock::now_ms;
 use crate::config::{Config, edit};
 use crate::event_file::stored;
@@ -23,7 +23,7 @@ use axum::http::Method;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::collections::HashSet;
 use stria_host::{OpenOptions, find_readable};
 use stria_routine::{TimeZone, zone_text};
 
@@ -112,10 +112,10 @@ pub fn routes() -> Vec<Route> {
             call.rest.jobs.cancel(&call.rest.machine, id, &call.caller).map(|message| Message { message })
         }),
         route(get.clone(), "/events", View, "Events of the past, over restarts", |call: Call<Query<EventQuery>>| {
-            events(&call.rest.machine.state, call.input.0)
+            events(&call.rest.machine, call.input.0)
         }),
         route(get.clone(), "/audit", View, "Orders: who did what", |call: Call<Query<EventQuery>>| {
-            events(&call.rest.machine.state, EventQuery { kind: Some("ordered".into()), ..call.input.0 })
+            events(&call.rest.machine, EventQuery { kind: Some("ordered".into()), ..call.input.0 })
         }),
         route(get.clone(), "/routine", View, "Scrubs and self-tests by schedule", |call: Call<Nothing>| {
             Ok::<Vec<RoutineView>, _>(call.rest.machine.routine.shown())
@@ -268,8 +268,23 @@ fn carry_out(call: Call<Body<JobRequest>>) -> Result<Job, ApiError> {
     call.rest.jobs.begin(&call.rest.machine, now, &call.caller)
 }
 
-fn events(state: &Path, query: EventQuery) -> Result<EventPage, ApiError> {
-    let mut events = stored(state).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+/// A file that is so much behind does not follow: its file system is full, or hangs.
+const STORED_WITHIN_MS: u64 = 10_000;
+
+/// The events of the file, and those of this run that it lacks. Returns also how many it has lacked for too long.
+fn joined(mut stored: Vec<EventView>, run: Vec<EventView>, now_ms: u64) -> (Vec<EventView>, usize) {
+    let known: HashSet<(u64, u64)> = stored.iter().map(|event| (event.sequence, event.time_ms)).collect();
+    let missing = run.into_iter().filter(|event| !known.contains(&(event.sequence, event.time_ms))).collect::<Vec<_>>();
+    let unstored = missing.iter().filter(|event| event.time_ms + STORED_WITHIN_MS < now_ms).count();
+    stored.extend(missing);
+    (stored, unstored)
+}
+
+fn events(machine: &Machine, query: EventQuery) -> Result<EventPage, ApiError> {
+    // The run first: what is stored meanwhile is known twice, and not missed.
+    let run = machine.service.events().since(0);
+    let stored = stored(&machine.state).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
+    let (mut events, unstored) = joined(stored, run, now_ms());
     let EventQuery { array, kind, text, before_ms, limit } = query;
     events.retain(|event| {
         array.as_ref().is_none_or(|array| event.array == *array)
@@ -278,7 +293,7 @@ fn events(state: &Path, query: EventQuery) -> Result<EventPage, ApiError> {
             && before_ms.is_none_or(|before| event.time_ms < before)
     });
     let skipped = events.len().saturating_sub(limit.unwrap_or(100).clamp(1, 1000));
-    Ok(EventPage { more: skipped > 0, events: events.split_off(skipped) })
+    Ok(EventPage { unstored, more: skipped > 0, events: events.split_off(skipped) })
 }
 
 fn config_text(machine: &Machine) -> Result<ConfigText, ApiError> {
@@ -315,6 +330,18 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Message, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn events_that_the_file_lacks_are_shown_and_counted_once_they_are_old() {
+        let event =
+            |sequence, time_ms| EventView { sequence, time_ms, ..crate::view::plain_event("tank", "warning", "x".into()) };
+        let stored = vec![event(3, 5), event(1, 100), event(2, 200)];
+        let run = vec![event(1, 100), event(2, 200), event(3, 300), event(4, 90_000)];
+        let (events, unstored) = joined(stored, run, 95_000);
+        assert_eq!(events.iter().map(|event| event.time_ms).collect::<Vec<_>>(), [5, 100, 200, 300, 90_000]);
+        assert_eq!(unstored, 1, "the last one is on its way");
+    }
 
     /// Goal: the document that is checked in is what the routes say. `STRIA_WRITE=1` writes it.
     #[test]

@@ -167,9 +167,8 @@ pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &P
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
     let runtime = runtime.map_err(|error| warn(error.to_string())).ok()?;
-    let threads = |name: &str| {
-        tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name(name).build()
-    };
+    let threads =
+        |name: &str| tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name(name).build();
     let callers = threads("api-callers").map_err(|error| warn(error.to_string())).ok()?;
     let directory = threads("api-directory").map_err(|error| warn(error.to_string())).ok()?;
     let mut hosts = options.hosts.clone();
@@ -628,7 +627,8 @@ impl Server {
                 let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
                 let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
                 if count <= LOGINS_SHOWN {
-                    let further = if count == LOGINS_SHOWN { "; its further ones within the minute are not recorded" } else { "" };
+                    let further =
+                        if count == LOGINS_SHOWN { "; its further ones within the minute are not recorded" } else { "" };
                     let text = format!("{} began a session{further}", caller.shown());
                     self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
                 }

@@ -737,6 +737,8 @@ pub struct Job {
 /// Events of the past, the newest last.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
+    /// Events of this run that the file of the daemon's state still lacks after some seconds: a restart would lose them. 0: it has all.
+    pub unstored: usize,
     /// The events. Those of earlier runs of the daemon have sequence numbers of their own run.
     pub events: Vec<EventView>,
     /// True if there are older ones.
