@@ -11,7 +11,7 @@
 
 mod ods;
 
-use crate::result::{Figures, Point, Record, ResultError, Run};
+use crate::result::{Figures, Point, Record, ResultError, Run, inside};
 use crate::select;
 use crate::stats::Summary;
 use parquet::basic::Compression;
@@ -107,8 +107,8 @@ impl Table {
         self.text("variant", &point.variant);
     }
 
-    fn csv(&self, path: &Path) -> io::Result<()> {
-        let mut writer = csv::Writer::from_path(path)?;
+    fn csv(&self, file: &mut File) -> io::Result<()> {
+        let mut writer = csv::Writer::from_writer(file);
         writer.write_record(self.columns.iter().map(|(name, _)| name))?;
         for row in 0..self.rows() {
             writer.write_record(self.columns.iter().map(|(_, values)| match values {
@@ -120,7 +120,7 @@ impl Table {
         writer.flush()
     }
 
-    fn parquet(&self, path: &Path) -> Result<(), ParquetError> {
+    fn parquet(&self, file: &mut File) -> Result<(), ParquetError> {
         let field = |(name, values): &(&str, Values)| match values {
             Values::Text(_) => format!("REQUIRED BYTE_ARRAY {name} (UTF8);"),
             Values::Whole(_) => format!("OPTIONAL INT64 {name};"),
@@ -129,7 +129,7 @@ impl Table {
         let fields: String = self.columns.iter().map(field).collect();
         let schema = Arc::new(parquet::schema::parser::parse_message_type(&format!("message table {{ {fields} }}"))?);
         let properties = Arc::new(WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
-        let mut writer = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+        let mut writer = SerializedFileWriter::new(file, schema, properties)?;
         let mut group = writer.next_row_group()?;
         let present = |there: bool| i16::from(there);
         for (_, values) in &self.columns {
@@ -272,7 +272,7 @@ fn series(table: &mut Table, run: &Run) -> Result<(), ResultError> {
 /// # Errors
 /// When a run cannot be read or a table not written.
 pub fn csv(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    each(runs, out, "csv", |table, path| table.csv(path))
+    each(runs, out, "csv", Table::csv)
 }
 
 /// As [`csv`](fn@csv), as Parquet, without compression.
@@ -280,7 +280,7 @@ pub fn csv(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
 /// # Errors
 /// As [`csv`](fn@csv).
 pub fn parquet(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    each(runs, out, "parquet", |table, path| table.parquet(path).map_err(io::Error::other))
+    each(runs, out, "parquet", |table, file| table.parquet(file).map_err(io::Error::other))
 }
 
 /// As [`csv`](fn@csv), as one OpenDocument spreadsheet.
@@ -290,7 +290,8 @@ pub fn parquet(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError
 pub fn ods(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = out.join("tables.ods");
     let tables = tables(runs, out)?;
-    ods::write(&tables, &path).map_err(|source| ExportError::Table { path: path.clone(), source })?;
+    inside::output(&path, |file| ods::write(&tables, file))
+        .map_err(|source| ExportError::Table { path: path.clone(), source })?;
     Ok(vec![path])
 }
 
@@ -310,12 +311,12 @@ fn each(
     runs: &[PathBuf],
     out: &Path,
     extension: &str,
-    write: impl Fn(&Table, &Path) -> io::Result<()>,
+    write: impl Fn(&Table, &mut File) -> io::Result<()>,
 ) -> Result<Vec<PathBuf>, ExportError> {
     let mut written = Vec::new();
     for (name, table) in tables(runs, out)? {
         let path = out.join(name).with_extension(extension);
-        write(&table, &path).map_err(|source| ExportError::Table { path: path.clone(), source })?;
+        inside::output(&path, |file| write(&table, file)).map_err(|source| ExportError::Table { path: path.clone(), source })?;
         written.push(path);
     }
     Ok(written)

@@ -13,7 +13,7 @@ mod timeline;
 mod together;
 mod words;
 
-use crate::result::{Manifest, NoteKind, ResultError, Run, RunStatus, SectionKind, Series};
+use crate::result::{Manifest, NoteKind, ResultError, Run, RunStatus, SectionKind, Series, inside};
 use crate::select::{self, escape};
 use crate::stats::Summary;
 use crate::theory::BareDrives;
@@ -22,7 +22,8 @@ use chart::Figure;
 use context::Report;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use words::when;
 
@@ -98,10 +99,11 @@ pub fn write_charts(runs: &[PathBuf], folder: &Path, how: Charts) -> Result<Vec<
         let name = names.find(|name| !known.contains(name)).expect("some number is free");
         let path = folder.join(format!("{name}.{}", if how.png { "png" } else { "svg" }));
         let svg = drawing::svg(figure, how.dark);
-        match &painter {
-            Some(painter) => painter.paint(&svg, &path).map_err(failed(&path))?,
-            None => std::fs::write(&path, svg).map_err(|error| failed(&path)(error.to_string()))?,
-        }
+        let bytes = match &painter {
+            Some(painter) => painter.paint(&svg).map_err(failed(&path))?,
+            None => svg.into_bytes(),
+        };
+        inside::output(&path, |file| file.write_all(&bytes)).map_err(|error| failed(&path)(error.to_string()))?;
         known.insert(name);
         written.push(path);
     }
@@ -109,17 +111,8 @@ pub fn write_charts(runs: &[PathBuf], folder: &Path, how: Charts) -> Result<Vec<
 }
 
 fn save(html: &str, out: &Path) -> Result<(), ReportError> {
-    write_page(html, out).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
-}
-
-/// The folder of a run is not trusted: a link with the page's name is replaced, not followed.
-fn write_page(html: &str, out: &Path) -> std::io::Result<()> {
-    let is_link = std::fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
-    let in_run = out.parent().is_some_and(|folder| folder.join("manifest.json").exists());
-    if is_link && in_run {
-        std::fs::remove_file(out)?;
-    }
-    std::fs::write(out, html)
+    let written = inside::output(out, |file| file.write_all(html.as_bytes()));
+    written.map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
 }
 
 fn drawn(runs: &[PathBuf]) -> Result<Page, ResultError> {

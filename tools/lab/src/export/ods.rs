@@ -5,7 +5,6 @@ use super::{Table, Values};
 use crate::select::escape;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -13,12 +12,12 @@ use zip::{CompressionMethod, ZipWriter};
 const ROWS_MAX: usize = 1 << 20;
 const TYPE: &str = "application/vnd.oasis.opendocument.spreadsheet";
 
-pub fn write(tables: &[(&'static str, Table)], path: &Path) -> io::Result<()> {
+pub fn write(tables: &[(&'static str, Table)], file: &mut File) -> io::Result<()> {
     if let Some((name, table)) = tables.iter().find(|(_, table)| table.rows() >= ROWS_MAX) {
         let words = format!("{name} has {} rows, a spreadsheet takes {}: export CSV or Parquet", table.rows(), ROWS_MAX - 1);
         return Err(io::Error::other(words));
     }
-    let mut zip = ZipWriter::new(BufWriter::new(File::create(path)?));
+    let mut zip = ZipWriter::new(BufWriter::new(file));
     // The type comes first and is not compressed, so that it is at a fixed position.
     zip.start_file("mimetype", SimpleFileOptions::default().compression_method(CompressionMethod::Stored))?;
     zip.write_all(TYPE.as_bytes())?;

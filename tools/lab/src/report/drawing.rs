@@ -5,7 +5,6 @@ use crate::select::escape;
 use resvg::{tiny_skia, usvg};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The page's style sheets, whose colours and rules for charts apply here too.
@@ -217,12 +216,12 @@ impl Painter {
         Ok(Self(usvg::Options { font_family: family, fontdb: Arc::new(fonts), ..usvg::Options::default() }))
     }
 
-    /// Writes one.
-    pub fn paint(&self, svg: &str, path: &Path) -> Result<(), String> {
+    /// The bytes of one.
+    pub fn paint(&self, svg: &str) -> Result<Vec<u8>, String> {
         let tree = usvg::Tree::from_str(svg, &self.0).map_err(|error| error.to_string())?;
         let size = tree.size().to_int_size().scale_by(SCALE).ok_or("the chart has no size")?;
         let mut picture = tiny_skia::Pixmap::new(size.width(), size.height()).ok_or("the chart has no size")?;
         resvg::render(&tree, tiny_skia::Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
-        picture.save_png(path).map_err(|error| error.to_string())
+        picture.encode_png().map_err(|error| error.to_string())
     }
 }

@@ -144,6 +144,32 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Resul
     write().map_err(io_error(&path))
 }
 
+/// Writes a page, table or chart. Near a run's manifest it replaces what has its name, be that a link or a pipe, and no folder of the run
+/// may be a link. Elsewhere it writes to the name that the user gave, which may be a pipe.
+pub(crate) fn output(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let within = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let is_run = |folder: &Path| fs::symlink_metadata(folder.join("manifest.json")).is_ok();
+    let above = within.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let in_folder_of_run = above.is_some_and(is_run);
+    if !is_run(within) && !in_folder_of_run {
+        return write(&mut File::create(path)?);
+    }
+    if in_folder_of_run && fs::symlink_metadata(within)?.is_symlink() {
+        let words =
+            format!("{} is a link in a run's folder, and may lead anywhere: remove it, or name another folder", within.display());
+        return Err(io::Error::other(words));
+    }
+    let mut file = tempfile::Builder::new()
+        .prefix(".new-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(within)?;
+    write(file.as_file_mut())?;
+    file.persist(path).map(|_| ()).map_err(|error| error.error)
+}
+
 pub(super) fn append(folder: &Path, name: &str, line: &[u8]) -> Result<(), ResultError> {
     let mut file = open(folder, name, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)?;
     file.write_all(line).and_then(|()| file.sync_data()).map_err(io_error(&folder.join(name)))

@@ -1,7 +1,7 @@
 //! Untrusted folders that are resumed, used for a replay, or reported.
 
 use serde_json::{Value, json};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::experiment::Experiment;
@@ -9,6 +9,7 @@ use stria_lab::fio::Host;
 use stria_lab::result::{Manifest, Note, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::TargetError;
+use stria_lab::{export, report};
 
 pub struct Deaf;
 
@@ -195,6 +196,65 @@ fn nothing_is_written_through_links_of_a_folder() {
     stria_lab::report::write(&folder, &folder.join("report.html")).expect("a page");
     assert_eq!(std::fs::read(&precious).expect("there"), b"mine");
     assert!(folder.join("report.html").symlink_metadata().expect("there").is_file());
+}
+
+#[test]
+fn tables_pages_and_charts_replace_links_and_pipes_of_a_folder_and_enter_no_linked_folder() {
+    type Output = fn(&Path, &Path) -> Result<Vec<PathBuf>, String>;
+    fn only(folder: &Path) -> Vec<PathBuf> {
+        vec![folder.to_path_buf()]
+    }
+    let outputs: [(&str, &[&str], Output); 4] = [
+        ("csv", &["records.csv", "summary.csv"], |from, out| export::csv(&only(from), out).map_err(|error| error.to_string())),
+        ("parquet", &["records.parquet"], |from, out| export::parquet(&only(from), out).map_err(|error| error.to_string())),
+        ("ods", &["tables.ods"], |from, out| export::ods(&only(from), out).map_err(|error| error.to_string())),
+        ("charts", &[], |from, out| {
+            report::write_charts(&only(from), out, report::Charts::default()).map_err(|error| error.to_string())
+        }),
+    ];
+    for (name, files, write) in outputs {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = interrupted(place.path());
+        go_on(&folder, &Consent::default()).expect("done");
+        let (precious, elsewhere) = (place.path().join("precious"), place.path().join("elsewhere"));
+        std::fs::write(&precious, "mine").expect("a file");
+        std::fs::create_dir(&elsewhere).expect("a folder");
+        let out = folder.join(name);
+        // The folder is a link.
+        symlink(&elsewhere, &out).expect("a link");
+        let refused = write(&folder, &out);
+        assert_eq!(std::fs::read_dir(&elsewhere).expect("there").count(), 0, "{name}");
+        if !files.is_empty() {
+            let words = refused.expect_err(name);
+            assert!(words.contains("is a link in a run's folder") && words.contains("name another folder"), "{words}");
+        }
+        std::fs::remove_file(&out).and_then(|()| std::fs::create_dir(&out)).expect("a folder");
+        // Its files are links.
+        files.iter().for_each(|file| symlink(&precious, out.join(file)).expect("a link"));
+        write(&folder, &out).expect("written");
+        assert_eq!(std::fs::read(&precious).expect("there"), b"mine", "{name}");
+        for file in files {
+            let now = out.join(file).symlink_metadata().expect("there");
+            assert!(now.is_file() && now.permissions().mode() & 0o777 == 0o644, "{file}");
+        }
+    }
+    // A pipe with the page's name would wait for a reader.
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let page = folder.join("report.html");
+    let made = std::process::Command::new("mkfifo").arg(&page).status().expect("mkfifo");
+    assert!(made.success());
+    let (send, ends) = std::sync::mpsc::channel();
+    let there = folder.clone();
+    std::thread::spawn(move || send.send(report::write(&there, &there.join("report.html")).map_err(|error| error.to_string())));
+    ends.recv_timeout(std::time::Duration::from_secs(30)).expect("it ends").expect("a page");
+    assert!(page.symlink_metadata().expect("there").is_file());
+    // Elsewhere a name is followed: the user gave it.
+    let (given, link) = (place.path().join("given.html"), place.path().join("link.html"));
+    std::fs::write(&given, "").expect("a file");
+    symlink(&given, &link).expect("a link");
+    report::write(&folder, &link).expect("a page");
+    assert!(link.symlink_metadata().expect("there").is_symlink() && std::fs::metadata(&given).expect("there").len() > 0);
 }
 
 #[test]
