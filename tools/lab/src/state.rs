@@ -214,6 +214,8 @@ pub struct Watch {
     drives: Vec<WatchedDrive>,
     array_before: Vec<MemberFigures>,
     looked_at: Duration,
+    /// The end of a warm-up that still runs: the load generator counts nothing before it.
+    warmup: Option<Duration>,
     /// Progress of a sweep.
     pub sweep: Vec<SweepSample>,
     /// The first moment at which no sweep ran any more.
@@ -232,8 +234,8 @@ struct WatchedDrive {
 }
 
 impl Watch {
-    /// Begins.
-    pub fn new(drives: &[PathBuf], array: Option<&Array>) -> Self {
+    /// Begins. What happens in the first `warmup` of it does not count.
+    pub fn new(drives: &[PathBuf], array: Option<&Array>, warmup: Duration) -> Self {
         let watched = |path: &PathBuf| {
             let folder = sys_folder(path);
             let last = folder.as_deref().and_then(counters).unwrap_or_default();
@@ -243,13 +245,29 @@ impl Watch {
             drives: drives.iter().map(watched).collect(),
             array_before: array.and_then(|array| array.members().ok()).unwrap_or_default(),
             looked_at: Duration::ZERO,
+            warmup: (warmup > Duration::ZERO).then_some(warmup),
             sweep: Vec::new(),
             sweep_ended: None,
         }
     }
 
+    /// Counts from here on: the warm-up is over.
+    fn count_anew(&mut self, array: Option<&Array>) {
+        self.warmup = None;
+        for drive in &mut self.drives {
+            drive.last = drive.folder.as_deref().and_then(counters).unwrap_or(drive.last);
+            (drive.done, drive.worst_second_ns) = ([0; 6], None);
+        }
+        if let Some(Ok(members)) = array.map(Array::members) {
+            self.array_before = members;
+        }
+    }
+
     /// Takes a sample if a second has passed (a fifth while a sweep runs).
     pub fn look(&mut self, at: Duration, array: Option<&Array>, sweeps: bool) {
+        if self.warmup.is_some_and(|end| at >= end) {
+            self.count_anew(array);
+        }
         let due = if sweeps { Duration::from_millis(200) } else { Duration::from_secs(1) };
         if at < self.looked_at + due {
             return;
@@ -340,6 +358,7 @@ mod tests {
             drives: vec![drive],
             array_before: Vec::new(),
             looked_at: Duration::ZERO,
+            warmup: None,
             sweep: Vec::new(),
             sweep_ended: None,
         };
@@ -360,6 +379,24 @@ mod tests {
         watch.look(Duration::from_secs(4), None, false);
         let figures = &watch.finish(None)[0];
         assert_eq!((figures.reads, figures.writes, figures.written_bytes), (22, 1, 8 * 512));
+    }
+
+    #[test]
+    fn the_work_of_a_warm_up_does_not_count() {
+        // A load of which the drive writes every byte once, with a warm-up as long as the measurement.
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut watch = Watch::new(&[folder.path().join("none")], None, Duration::from_secs(10));
+        watch.drives[0].folder = Some(folder.path().into());
+        for second in 0..=20 {
+            stat(
+                folder.path(),
+                [0, 0, 0, second * 100, second * 800, if second <= 5 { 900 * second } else { 4450 + 10 * second }],
+            );
+            watch.look(Duration::from_secs(second), None, false);
+        }
+        let figures = &watch.finish(None)[0];
+        assert_eq!((figures.writes, figures.written_bytes), (1000, 8000 * 512));
+        assert_eq!(figures.latency_worst_second_ns, Some(1e5), "the slow seconds were in the warm-up");
     }
 
     #[test]

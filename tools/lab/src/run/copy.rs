@@ -199,7 +199,7 @@ impl Runner<'_> {
         }
 
         check_members(target, ArrayState::Optimal).map_err(Broken::Section)?;
-        let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let mut watch = Watch::new(&target.drives(), target.array.as_ref(), Duration::ZERO);
         let others = Others::since_now(&target.places);
         let begun_ms = now_ms();
         let copied = self.copy_files(set, &from, &to, &mut |at| watch.look(at, target.array.as_ref(), false));

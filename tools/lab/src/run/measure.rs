@@ -87,7 +87,8 @@ impl Runner<'_> {
         let logs = series_wanted.then_some(Path::new(&logs));
         let job = Job { places, span_bytes, offset_bytes, work, seed: index.into(), logs };
         let sweeps = matches!(load.array_state, ArrayState::Rebuilding | ArrayState::Scrubbing);
-        let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let warmup = Duration::from_secs_f64(if matches!(work, Work::Load(_)) { load.warmup_seconds } else { 0.0 });
+        let mut watch = Watch::new(&target.drives(), target.array.as_ref(), warmup);
         let begun_ms = now_ms();
         let mut acted: Option<Result<Instant, String>> = None;
         let mut moment = self.moment.clone();

@@ -10,7 +10,7 @@ use crate::stage::{AppTrace, Load};
 use crate::state::Watch;
 use crate::target::Target;
 use crate::trace::Source;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Runner<'_> {
     /// One request after the other within the span, as the benchmarks do with the imitated traces.
@@ -28,7 +28,7 @@ impl Runner<'_> {
         let source = Source::from(what.trace());
         let totals = *source.totals();
         let options = Options { pace: Pace::Closed, depth: 1, room_bytes: Some(target.info.span_bytes), ..Options::default() };
-        let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let mut watch = Watch::new(&target.drives(), target.array.as_ref(), Duration::ZERO);
         let others = Others::since_now(std::slice::from_ref(place));
         let (begun_ms, begun, done_before) = (now_ms(), Instant::now(), self.moment.done_seconds);
         let (moment, progress) = (&mut self.moment, &mut *self.progress);
