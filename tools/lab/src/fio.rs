@@ -457,10 +457,20 @@ impl Fio {
     ) -> Result<Vec<Measured>, FioError> {
         job.places.iter().try_for_each(Place::check).map_err(FioError::Failed)?;
         beside.hosts.iter().try_for_each(Host::check).map_err(FioError::Failed)?;
-        let child = self.start(job, folder, name, beside.hosts)?;
-        let status = wait(child, job, beside, tick)?;
-        let (value, words) = result(folder, name, status)?;
-        let mut measured = parse(&value).map_err(FioError::Failed)?;
+        // fio appends to the logs that a killed run left, so that every second would count twice.
+        let logs = job.logs.map(|prefix| folder.join(prefix));
+        if let Some(prefix) = &logs {
+            remove_logs(prefix).map_err(|error| failed("cannot remove the logs of an earlier fio", &error))?;
+        }
+        let mut run = || {
+            let child = self.start(job, folder, name, beside.hosts)?;
+            let status = wait(child, job, beside, tick)?;
+            let (value, words) = result(folder, name, status)?;
+            Ok((status, parse(&value).map_err(FioError::Failed)?, words))
+        };
+        let (status, mut measured, words) = run().inspect_err(|_| {
+            let _ = logs.as_deref().map(remove_logs);
+        })?;
         // fio continues without a host that it cannot reach. The sum of the others would look like the sum of all.
         let hosts = beside.hosts;
         if measured.len() < hosts.len() {
@@ -780,10 +790,16 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
 /// The samples of a series from fio's logs, which are removed.
 pub fn take_series(prefix: &Path) -> Vec<Sample> {
     let samples = series(prefix, 1000);
-    for kind in LOGS {
-        let _ = fs::remove_file(format!("{}_{kind}.log", prefix.display()));
-    }
+    let _ = remove_logs(prefix);
     samples
+}
+
+/// Removes fio's logs.
+fn remove_logs(prefix: &Path) -> io::Result<()> {
+    LOGS.iter().try_for_each(|kind| match fs::remove_file(format!("{}_{kind}.log", prefix.display())) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    })
 }
 
 const LOGS: [&str; 5] = ["bw", "iops", "lat", "clat", "slat"];

@@ -115,6 +115,33 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn logs_that_a_killed_run_left_do_not_count_in_the_series_after_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, target) = file(folder.path());
+    let out = folder.path().join("run");
+    // fio logs whole seconds only.
+    let text = experiment(SWEEP).1.replace("seconds = 0.5", "seconds = 2.5");
+    let experiment = Experiment::parse("test.toml", &text).expect("it is sound");
+    let request = Request { targets: vec![target], size: Some(16 << 20), ..Request::default() };
+    let stop = AtomicBool::new(false);
+    let manifest =
+        run(&experiment, &text, request, &out, &stop, &mut StopAfter { records: 3, folder: &out, stop: &stop }).expect("begun");
+    assert_eq!(manifest.status, RunStatus::Interrupted);
+    let next = Run::open(&out).unwrap().records.iter().map(|record| record.index + 1).max().unwrap();
+    for kind in ["bw", "iops", "lat"] {
+        let lines = "1000, 500000000, 0, 0, 0\n1000, 500000000, 1, 0, 0\n";
+        std::fs::write(out.join(format!("series/{next:05}_{kind}.log")), lines).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    let manifest = resume(&out, &Consent::default(), &stop, &mut StopAfter { records: 100, folder: &out, stop: &stop }).unwrap();
+    assert_eq!(manifest.status, RunStatus::Done);
+    let run = Run::open(&out).unwrap();
+    let record = run.records.iter().find(|record| record.index == next).unwrap();
+    let samples = run.series(record).unwrap().expect("a series").samples;
+    assert!(!samples.is_empty() && samples.iter().all(|sample| sample.read_iops < 1e8 && sample.write_iops < 1e8), "{samples:?}");
+}
+
+#[test]
 fn a_series_that_was_interrupted_before_the_steady_state_begins_again_with_its_preparation() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = file(folder.path());

@@ -348,7 +348,8 @@ fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
 /// Shows a bar on a terminal and lines elsewhere. The first interrupt ends the run cleanly, a second one at once.
 fn with_progress<T>(json: bool, work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> T) -> Result<T, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    // A terminal that is closed sends SIGHUP.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         let caught = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
         caught.map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")))?;
