@@ -1,6 +1,7 @@
 //! The records that count, and the names of their points: for report, comparison and export.
 //!
-//! A record with failed requests, or one that ended long before its time, is evidence but not a result.
+//! A record with failed requests, one that ended long before its time, or one of a rebuild or scrub that ended within it, is evidence
+//! but not a result.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
 use crate::steady::WINDOW_ROUNDS;
@@ -37,11 +38,22 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
                 }
             }
         });
-        if in_window && (record.host == "all") == summed.contains(record.section.as_str()) {
+        if in_window && is_swept(record) && (record.host == "all") == summed.contains(record.section.as_str()) {
             points.entry(&record.point).or_default().push(record);
         }
     }
     points
+}
+
+/// In a record's `extra`: the seconds of a measurement until the rebuild or scrub ended that it is about.
+pub const SWEPT: &str = "swept_seconds";
+
+/// The least part of a measurement of a rebuilding array in which the rebuild must run.
+const SWEPT_SHARE: f64 = 0.9;
+
+/// False if a measurement beside a rebuild or scrub is mostly, or in part, one of an array without it.
+pub fn is_swept(record: &Record) -> bool {
+    record.extra.get(SWEPT).is_none_or(|swept| *swept >= SWEPT_SHARE * record.seconds)
 }
 
 /// One value of each record.

@@ -205,7 +205,7 @@ pub fn raid(report: &Report<'_>) -> String {
         }
         let _ = writeln!(out, "<h3>{}: {}</h3>", escape(&section.title), escape(&section.target));
         out += &report.draw(raid_timeline(report, section, &records));
-        raid_table(&mut out, &records);
+        raid_table(&mut out, report, &records);
     }
     out
 }
@@ -271,6 +271,22 @@ fn load(record: &Record) -> String {
     select::load(&Point { array_state: ArrayState::Optimal, ..record.point.clone() })
 }
 
+/// The rate of a record; if its rebuild or scrub ended within it, that of the seconds until then.
+fn rate_in_state(report: &Report<'_>, record: &Record) -> Option<f64> {
+    if select::is_swept(record) {
+        return Some(select::rate(record));
+    }
+    let until_ms = record.extra.get(select::SWEPT)? * 1000.0;
+    let samples = report.series.get(&record.index)?.samples.iter().filter(|sample| sample.at_ms as f64 <= until_ms);
+    let in_bytes = select::unit(&record.point) == "MB/s";
+    let rate = |sample: &Sample| match in_bytes {
+        true => sample.read_mb_per_s + sample.write_mb_per_s,
+        false => sample.read_iops + sample.write_iops,
+    };
+    let rates: Vec<f64> = samples.map(rate).collect();
+    (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+}
+
 /// The rate in each state of an array in percent of the optimal one, over all loads, and the duration of rebuilds.
 pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
     let sections = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid);
@@ -278,7 +294,8 @@ pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
         let records = || of_section(report, section).filter(|record| !record.preparation);
         let mut by_load: BTreeMap<String, BTreeMap<ArrayState, Vec<f64>>> = BTreeMap::new();
         for record in records() {
-            by_load.entry(load(record)).or_default().entry(record.point.array_state).or_default().push(select::rate(record));
+            let Some(rate) = rate_in_state(report, record) else { continue };
+            by_load.entry(load(record)).or_default().entry(record.point.array_state).or_default().push(rate);
         }
         let median = |rates: &Vec<f64>| Summary::of(rates).map(|summary| summary.median).filter(|rate| *rate > 0.0);
         let share_in = |state: ArrayState| {
@@ -317,7 +334,7 @@ fn span(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> Opt
     low.is_finite().then(|| if low_words == high_words { low_words } else { format!("{low_words} to {high_words}") })
 }
 
-fn raid_table(out: &mut String, records: &[&Record]) {
+fn raid_table(out: &mut String, report: &Report<'_>, records: &[&Record]) {
     let mut keys: Vec<(String, ArrayState)> = Vec::new();
     for record in records {
         let key = (load(record), record.point.array_state);
@@ -329,7 +346,9 @@ fn raid_table(out: &mut String, records: &[&Record]) {
     let of = |key: &(String, ArrayState)| -> Vec<&Record> {
         records.iter().copied().filter(|record| load(record) == key.0 && record.point.array_state == key.1).collect()
     };
-    let rate = |records: &[&Record]| Summary::of(&select::values(records, select::rate));
+    let rate = |records: &[&Record]| {
+        Summary::of(&records.iter().filter_map(|record| rate_in_state(report, record)).collect::<Vec<f64>>())
+    };
     let rows = keys.iter().map(|key| {
         let found = of(key);
         let whole = rate(&of(&(key.0.clone(), ArrayState::Optimal)));
@@ -338,7 +357,8 @@ fn raid_table(out: &mut String, records: &[&Record]) {
             (Some(mine), Some(whole)) if whole.median > 0.0 => format!("{:.0} %", mine.median / whole.median * 100.0),
             _ => "–".into(),
         };
-        let p99 = Summary::of(&select::values(&found, |record| record.total.latency.p99_ns));
+        let swept: Vec<&Record> = found.iter().copied().filter(|record| select::is_swept(record)).collect();
+        let p99 = Summary::of(&select::values(&swept, |record| record.total.latency.p99_ns));
         let extras = extras(&found);
         let cells = vec![
             format!("<td>{}</td>", state_name(key.1)),

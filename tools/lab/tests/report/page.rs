@@ -110,6 +110,32 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
 }
 
 #[test]
+fn the_seconds_after_a_rebuild_do_not_count_as_those_of_a_rebuilding_array() {
+    use stria_lab::result::{ArrayState, Point, Run, SectionKind, TargetKind};
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = sample::target("raid5 x4", TargetKind::Array, Some("5"), 4);
+    let mut story = sample::Story::new("raid", vec![target.clone()]);
+    let section = story.section("1-raid", "Life", SectionKind::Raid, &target.name);
+    story.measure(&section, &sample::point(&target), 1, 1000.0, 20.0);
+    // The rebuild ends after 5 of 20 seconds: 400 requests a second during it, and 1000 after it.
+    let rebuilding = Point { array_state: ArrayState::Rebuilding, ..sample::point(&target) };
+    let record = story.measure(&section, &rebuilding, 1, 850.0, 20.0);
+    record.extra.extend([("swept_seconds".into(), 5.0), ("rebuild_seconds".into(), 4.7)]);
+    story.series("rebuild", 0.0, 1.0);
+    for sample in &mut story.records[1].1.samples {
+        sample.read_iops = if sample.at_ms <= 5000 { 400.0 } else { 1000.0 };
+    }
+    let run = folder.path().join("run");
+    story.write(&run);
+    let run = Run::open(&run).expect("a run");
+    let page = report::page(&run).expect("a page");
+    assert!(page.contains("of the whole array's rate 40\u{a0}% rebuilding remain, over 1 load; a rebuild took 4.7 s"), "{page}");
+    let tables = stria_lab::export::csv(&[run.folder], &folder.path().join("tables")).expect("tables");
+    let summary = std::fs::read_to_string(&tables[1]).expect("a table");
+    assert!(summary.contains("optimal") && !summary.contains("rebuilding"), "mostly a figure of another state: {summary}");
+}
+
+#[test]
 fn several_runs_share_a_page_and_are_told_apart() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = ["old", "new", "far/new"].map(|name| folder.path().join(name));
