@@ -245,11 +245,13 @@ fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
     experiment.section.iter().enumerate().map(section).collect()
 }
 
-/// True if a rebuild or scrub ran without other load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Company {
-    Alone,
-    UnderLoad,
+/// A rebuild or scrub that runs.
+#[derive(Clone, Copy, Debug)]
+struct SweepBegun {
+    action: RaidAction,
+    begun: Instant,
+    /// The record under whose load it began, which gets its duration; none if it runs without load.
+    under: Option<u32>,
 }
 
 /// The reason why a section did not finish.
@@ -293,8 +295,8 @@ struct Runner<'a> {
     section: usize,
     /// Figures that wait for the next record.
     extra: BTreeMap<String, f64>,
-    /// The time at which the present rebuild or scrub began.
-    sweep_begun: Option<(RaidAction, Instant, Company)>,
+    /// The present rebuild or scrub.
+    sweep_begun: Option<SweepBegun>,
     /// The place in which a section copies files.
     copies: Option<copy::CopyFolder>,
     /// Drives on other hosts.

@@ -218,7 +218,7 @@ pub struct Watch {
     warmup: Option<Duration>,
     /// Progress of a sweep.
     pub sweep: Vec<SweepSample>,
-    /// The first moment at which no sweep ran any more.
+    /// The first of the last looks, all of which found no sweep: it has ended there, be it seen before or not.
     pub sweep_ended: Option<Duration>,
 }
 
@@ -272,6 +272,11 @@ impl Watch {
         if at < self.looked_at + due {
             return;
         }
+        self.look_now(at, array, sweeps);
+    }
+
+    /// Takes a sample.
+    pub fn look_now(&mut self, at: Duration, array: Option<&Array>, sweeps: bool) {
         self.looked_at = at;
         for drive in &mut self.drives {
             let Some(folder) = &drive.folder else { continue };
@@ -287,11 +292,18 @@ impl Watch {
             }
         }
         if let Some(array) = array.filter(|_| sweeps) {
-            match array.sweep() {
-                Ok(Some(sample)) => self.sweep.push(SweepSample { at_ms: at.as_millis() as u64, ..sample }),
-                Ok(None) if !self.sweep.is_empty() && self.sweep_ended.is_none() => self.sweep_ended = Some(at),
-                Ok(None) | Err(_) => {}
+            self.sweep_seen(at, array.sweep());
+        }
+    }
+
+    fn sweep_seen(&mut self, at: Duration, seen: Result<Option<SweepSample>, String>) {
+        match seen {
+            Ok(Some(sample)) => {
+                self.sweep.push(SweepSample { at_ms: at.as_millis() as u64, ..sample });
+                self.sweep_ended = None;
             }
+            Ok(None) => self.sweep_ended = self.sweep_ended.or(Some(at)),
+            Err(_) => {}
         }
     }
 
@@ -397,6 +409,21 @@ mod tests {
         let figures = &watch.finish(None)[0];
         assert_eq!((figures.writes, figures.written_bytes), (1000, 8000 * 512));
         assert_eq!(figures.latency_worst_second_ns, Some(1e5), "the slow seconds were in the warm-up");
+    }
+
+    #[test]
+    fn the_end_of_a_sweep_is_seen_though_no_look_saw_it_run() {
+        let seconds = Duration::from_secs;
+        let runs = || Ok(Some(SweepSample::default()));
+        let mut watch = Watch::new(&[], None, Duration::ZERO);
+        watch.sweep_seen(seconds(1), Ok(None));
+        watch.sweep_seen(seconds(2), Ok(None));
+        assert_eq!(watch.sweep_ended, Some(seconds(1)), "it ended between two loads");
+        let mut watch = Watch::new(&[], None, Duration::ZERO);
+        for (at, seen) in [(1, Ok(None)), (2, runs()), (3, Err("no answer".into())), (4, Ok(None)), (5, Ok(None))] {
+            watch.sweep_seen(seconds(at), seen);
+        }
+        assert_eq!(watch.sweep_ended, Some(seconds(4)), "it had not begun at the first look");
     }
 
     #[test]

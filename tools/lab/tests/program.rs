@@ -86,6 +86,11 @@ fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio()
         |name: &str| results.iter().find_map(|record| record["extra"][name].as_f64()).unwrap_or_else(|| panic!("{name} is told"));
     assert!(extra("rebuild_alone_seconds") > 0.0 && extra("rebuild_seconds") > 0.0 && extra("scrub_seconds") > 0.0);
     assert_eq!(extra("mismatch_sectors"), 0.0);
+    // Each duration is with the load under which the sweep began.
+    for (name, of) in [("rebuild_seconds", "rebuilding"), ("scrub_seconds", "scrubbing"), ("mismatch_sectors", "scrubbing")] {
+        let first = results.iter().find(|record| state(record) == of).expect("measured");
+        assert!(first["extra"][name].is_number(), "{name} is not with {first}");
+    }
     // The span of 32 MiB twice, and what the rebuild wrote beyond it; a superblock and a bitmap stay.
     let (back, before) = (extra("reclaimed_bytes"), extra("allocated_before_bytes"));
     assert!(back >= 0.95 * f64::from(64 << 20) && before - back < f64::from(2 << 20), "{back} of {before}");

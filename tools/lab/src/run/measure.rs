@@ -1,7 +1,7 @@
 //! One measurement: fio, the observation of drives meanwhile, and the record.
 
 use super::raid::check_members;
-use super::{Broken, Company, Runner};
+use super::{Broken, Runner, SweepBegun};
 use crate::array::Array;
 use crate::experiment::PLACE_PERCENT;
 use crate::fio::{Beside, Job, Place, Work, take_series, together};
@@ -107,12 +107,19 @@ impl Runner<'_> {
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
         let mut measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
+        let sweeps = sweeps && (during.is_none() || acted.is_some());
+        if sweeps {
+            watch.look_now(began.elapsed(), target.array.as_ref(), sweeps);
+        }
         let checked = check_members(target, load.array_state);
         for one in &mut measured {
             one.failed = one.failed.take().or(checked.clone().err());
         }
-        self.sweep_seen(during, acted, watch.sweep_ended.map(|ended| began + ended), target)?;
+        self.sweep_seen(during, acted, watch.sweep_ended.map(|ended| began + ended), index, target)?;
         let mut extra = std::mem::take(&mut self.extra);
+        if let Some(ended) = watch.sweep_ended {
+            extra.insert(select::SWEPT.into(), ended.saturating_sub(warmup).as_secs_f64());
+        }
         others.tell(&mut extra);
         let members = watch.finish(target.array.as_ref());
         let series = Series {
@@ -143,25 +150,26 @@ impl Runner<'_> {
         checked.map_err(Broken::Section)
     }
 
-    /// Remembers the sweep that began or ended under the load. `acted`: the time of the change of the array.
+    /// Remembers the sweep that began or ended under the load of record `index`. `acted`: the time of the change of the array.
     fn sweep_seen(
         &mut self,
         during: Option<RaidAction>,
         acted: Option<Result<Instant, String>>,
         ended_at: Option<Instant>,
+        index: u32,
         target: &Target,
     ) -> Result<(), Broken> {
         match (during, acted) {
-            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
+            (Some(action), Some(Ok(begun))) => self.sweep_begun = Some(SweepBegun { action, begun, under: Some(index) }),
             (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
             (Some(_), None) => {
                 return Err(Broken::Failed("the load ended before the array could be changed: let it run longer".into()));
             }
             (None, _) => {}
         }
-        if let (Some(ended_at), Some((action, begun, _))) = (ended_at, self.sweep_begun) {
+        if let (Some(ended_at), Some(sweep)) = (ended_at, self.sweep_begun) {
             self.sweep_begun = None;
-            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
+            self.sweep_done(sweep, ended_at, target)?;
         }
         Ok(())
     }

@@ -1,16 +1,19 @@
 //! Changes of an array of Stria during a measurement, and their duration.
 
-use super::{Broken, Company, Runner};
+use super::{Broken, Runner, SweepBegun};
 use crate::md::{Md, Sync};
 use crate::result::{ArrayState, NoteKind};
 use crate::select;
 use crate::stage::RaidAction;
 use crate::target::Target;
 use crate::units::{counted, show_seconds};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The time after which a rebuild or resync that is needed but does not run counts as one that never begins.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+/// The time within which an array must answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The sweep of an array.
 enum Sweep {
@@ -22,23 +25,24 @@ enum Sweep {
     Failed(String),
 }
 
-fn sweep(target: &Target) -> Sweep {
+/// The state of the sweep; an error if the array does not answer.
+fn sweep(target: &Target) -> Result<Sweep, String> {
     if let Some(array) = &target.array {
-        let Ok(status) = array.status() else { return Sweep::Ended };
-        return match crate::array::sweep_of(&status) {
+        let status = array.status()?;
+        return Ok(match crate::array::sweep_of(&status) {
             Some(_) if status["health"] == "failed" => Sweep::Failed(crate::array::headline(&status)),
             // A sweep that runs has a size.
             Some(sample) if sample.total_bytes == 0 => Sweep::Waits,
             Some(_) => Sweep::Runs,
             None => Sweep::Ended,
-        };
+        });
     }
-    match target.md.as_ref().map_or(Sync::Done, Md::sync) {
+    Ok(match target.md.as_ref().map_or(Sync::Done, Md::sync) {
         Sync::Done => Sweep::Ended,
         Sync::Runs => Sweep::Runs,
         Sync::Waits => Sweep::Waits,
         Sync::Failed(members) => Sweep::Failed(format!("{members} failed")),
-    }
+    })
 }
 
 /// Refuses an array that lacks more members, or fewer, than a measurement of it in that state is about.
@@ -80,20 +84,40 @@ impl Runner<'_> {
         };
         done.map_err(Broken::Failed)?;
         if action != RaidAction::Fail {
-            self.sweep_begun = Some((action, Instant::now(), Company::Alone));
+            self.sweep_begun = Some(SweepBegun { action, begun: Instant::now(), under: None });
         }
         Ok(())
     }
 
-    pub(super) fn sweep_runs(&self, target: &Target) -> bool {
-        matches!(sweep(target), Sweep::Runs | Sweep::Waits)
+    pub(super) fn sweep_runs(&mut self, target: &Target) -> Result<bool, Broken> {
+        let runs = matches!(self.sweep(target)?, Sweep::Runs | Sweep::Waits);
+        if !runs && let Some(begun) = self.sweep_begun.take() {
+            self.sweep_done(begun, Instant::now(), target)?;
+        }
+        Ok(runs)
+    }
+
+    /// The state of the sweep. An array that does not answer is asked again for some seconds; its sweep has not ended.
+    fn sweep(&mut self, target: &Target) -> Result<Sweep, Broken> {
+        let asked = Instant::now();
+        loop {
+            match sweep(target) {
+                Ok(sweep) => return Ok(sweep),
+                Err(words) if asked.elapsed() > ANSWERS_WITHIN => {
+                    let name = &target.info.name;
+                    let words = format!("{name} does not tell whether it is rebuilt or scrubbed: {words}: measure again");
+                    return Err(Broken::Section(words));
+                }
+                Err(_) => self.sleep(0.5)?,
+            }
+        }
     }
 
     /// Waits until no sweep runs. Stores how long that took, if the lab began the sweep.
     pub(super) fn wait_for_sweep(&mut self, target: &Target, what: &str) -> Result<(), Broken> {
         let mut waits_since = None;
         loop {
-            match sweep(target) {
+            match self.sweep(target)? {
                 Sweep::Ended => break,
                 Sweep::Runs => waits_since = None,
                 Sweep::Waits => {
@@ -114,33 +138,35 @@ impl Runner<'_> {
             self.moment.words = format!("waiting for the {what} to end");
             self.sleep(0.1)?;
         }
-        if let Some((action, begun, company)) = self.sweep_begun.take() {
-            let seconds = begun.elapsed().as_secs_f64();
-            self.sweep_done(action, seconds, company, target)?;
+        if let Some(begun) = self.sweep_begun.take() {
+            self.sweep_done(begun, Instant::now(), target)?;
         }
         Ok(())
     }
 
-    pub(super) fn sweep_done(
-        &mut self,
-        action: RaidAction,
-        seconds: f64,
-        company: Company,
-        target: &Target,
-    ) -> Result<(), Broken> {
+    /// Stores the duration of a sweep with the record under whose load it began, else with the next record.
+    pub(super) fn sweep_done(&mut self, sweep: SweepBegun, ended: Instant, target: &Target) -> Result<(), Broken> {
+        let SweepBegun { action, begun, under } = sweep;
+        let seconds = ended.saturating_duration_since(begun).as_secs_f64();
         let key = if action == RaidAction::Scrub { "scrub" } else { "rebuild" };
-        let (suffix, words) = match company {
-            Company::Alone => ("_alone", "without load"),
-            Company::UnderLoad => ("", "under load"),
-        };
-        self.extra.insert(format!("{key}{suffix}_seconds"), seconds);
+        let (suffix, words) = if under.is_some() { ("", "under load") } else { ("_alone", "without load") };
+        let mut found_then = BTreeMap::from([(format!("{key}{suffix}_seconds"), seconds)]);
         let found = target
             .array
             .as_ref()
             .filter(|_| action == RaidAction::Scrub)
             .and_then(|array| array.mismatch_sectors().ok().flatten());
         if let Some(sectors) = found {
-            self.extra.insert("mismatch_sectors".into(), sectors as f64);
+            found_then.insert("mismatch_sectors".into(), sectors as f64);
+        }
+        let mut is_stored = false;
+        for record in self.records.iter_mut().filter(|record| Some(record.index) == under) {
+            record.extra.extend(found_then.clone());
+            is_stored = true;
+        }
+        match is_stored {
+            true => self.writer.rewrite_records(&self.records)?,
+            false => self.extra.extend(found_then),
         }
         let mismatches = found.map_or(String::new(), |sectors| format!("; mismatches in {sectors} sectors"));
         Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{mismatches}", show_seconds(seconds)))?)

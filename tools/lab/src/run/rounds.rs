@@ -71,7 +71,7 @@ impl Runner<'_> {
         // If a later stage has measurements, this one is done.
         if self.records_of(placed.steps.1, u32::MAX).next().is_none() {
             match &stage.rounds {
-                Rounds::Times(times) => self.rounds(&placed, *times, |_, _| true, target)?,
+                Rounds::Times(times) => self.rounds(&placed, *times, |_, _| Ok(true), target)?,
                 Rounds::WhileSweep(most) => self.rounds(&placed, *most, Self::sweep_runs, target)?,
                 Rounds::UntilSteady(goal) => self.until_steady(&placed, goal, target)?,
             }
@@ -89,11 +89,11 @@ impl Runner<'_> {
         &mut self,
         placed: &Placed,
         most: u32,
-        goes_on: impl Fn(&Self, &Target) -> bool,
+        goes_on: impl Fn(&mut Self, &Target) -> Result<bool, Broken>,
         target: &mut Target,
     ) -> Result<(), Broken> {
         for round in 1..=most {
-            if !goes_on(self, target) {
+            if !goes_on(self, target)? {
                 break;
             }
             self.round(placed, round, most, target)?;
