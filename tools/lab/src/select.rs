@@ -45,6 +45,9 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
     points
 }
 
+/// In a record's `extra`: the requests in flight over all threads.
+pub const OUTSTANDING: &str = "outstanding";
+
 /// In a record's `extra`: the seconds of a measurement until the rebuild or scrub ended that it is about.
 pub const SWEPT: &str = "swept_seconds";
 
@@ -62,6 +65,12 @@ pub fn values(records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
 }
 
 pub use crate::units::show_size as size;
+
+/// Requests in flight at a time. A load on several drives has at least one on each, so the number that its name gives may be too small.
+pub fn outstanding(point: &Point, records: &[&Record]) -> f64 {
+    let stored = records.iter().filter_map(|record| record.extra.get(OUTSTANDING).copied()).find(|count| *count > 0.0);
+    stored.unwrap_or(f64::from(point.queue_depth) * f64::from(point.threads))
+}
 
 /// 100 for reads, 0 for writes, else the percentage of reads.
 pub fn direction(read_percent: u8) -> String {

@@ -21,10 +21,6 @@ fn dot(x: f64, records: &[&Record]) -> Option<Dot> {
     Some(Dot { x, y: summary.median, low: summary.interval.low, high: summary.interval.high })
 }
 
-fn outstanding(point: &Point) -> f64 {
-    f64::from(point.queue_depth) * f64::from(point.threads)
-}
-
 fn left_out(out: &mut String, count: usize) {
     if count > CHARTS_MAX {
         let _ = writeln!(out, "<p>{} more are in the table of every figure.</p>", count - CHARTS_MAX);
@@ -61,14 +57,14 @@ fn by_depth<'a>(report: &'a Report<'_>, forget: fn(&mut Point)) -> Vec<Group<'a>
     });
     let mut found: Vec<Group<'a>> = depths.into_values().chain(threads.into_values()).collect();
     for points in &mut found {
-        points.sort_by_key(|(point, _)| outstanding(point) as u64);
+        points.sort_by_key(|(point, records)| select::outstanding(point, records) as u64);
     }
     found.retain(|points| depths_of(points).len() >= 3);
     found
 }
 
 fn depths_of(points: &Group<'_>) -> Vec<f64> {
-    let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
+    let depths: BTreeSet<u64> = points.iter().map(|(point, records)| select::outstanding(point, records) as u64).collect();
     depths.into_iter().map(|depth| depth as f64).collect()
 }
 
@@ -132,7 +128,7 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
         let depths = depths_of(&points);
         let curve = |target: &str| -> Vec<Dot> {
             let mine = points.iter().filter(|(point, _)| point.target == target);
-            mine.filter_map(|(point, records)| dot(outstanding(point), records)).collect()
+            mine.filter_map(|(point, records)| dot(select::outstanding(point, records), records)).collect()
         };
         let curves = targets_of(report, &points).into_iter().map(|target| report.curve(target, curve(target)));
         let series: Vec<Series> = curves.filter(|series| series.dots.len() >= 3).collect();

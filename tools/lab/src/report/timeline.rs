@@ -377,7 +377,7 @@ fn raid_table(out: &mut String, report: &Report<'_>, records: &[&Record]) {
 /// The figures that only some measurements have, in words, from the last round; the depth is in the load's name already.
 pub fn extras(records: &[&Record]) -> Vec<String> {
     let last = records.last().map(|record| record.extra.iter());
-    let mut words: Vec<String> = last.into_iter().flatten().filter(|(name, _)| *name != "outstanding").map(extra).collect();
+    let mut words: Vec<String> = last.into_iter().flatten().filter(|(name, _)| *name != select::OUTSTANDING).map(extra).collect();
     let members = records.iter().flat_map(|record| &record.members);
     let hedged = members.map(|member| member.hedged_reads).fold(0, u64::saturating_add);
     if hedged > 0 {

@@ -128,7 +128,7 @@ impl Runner<'_> {
             sweep: std::mem::take(&mut watch.sweep),
         };
         let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
-        extra.insert("outstanding".into(), f64::from(job.outstanding()));
+        extra.insert(select::OUTSTANDING.into(), f64::from(job.outstanding()));
         if let Some((part, of)) = load.part {
             extra.insert(PLACE_PERCENT.into(), (f64::from(part) + 0.5) * 100.0 / f64::from(of));
         }

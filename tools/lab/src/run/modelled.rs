@@ -31,7 +31,7 @@ impl Runner<'_> {
         let measured = match work {
             Work::Fill { fills, block_bytes, pattern, .. } => model.fill(fills, span_bytes, block_bytes, pattern),
             Work::Load(load) => {
-                extra.insert("outstanding".into(), f64::from(model.outstanding(load)));
+                extra.insert(select::OUTSTANDING.into(), f64::from(model.outstanding(load)));
                 if let Some((part, of)) = load.part {
                     extra.insert(PLACE_PERCENT.into(), (f64::from(part) + 0.5) * 100.0 / f64::from(of));
                 }
