@@ -121,7 +121,8 @@ fn drawn(runs: &[PathBuf]) -> Result<Page, ResultError> {
         return page_of(&opened.remove(0));
     }
     let joined = together::join(opened)?;
-    Ok(draw(&joined.run, joined.series, joined.sentences))
+    let bare = BareDrives::of_runs(&joined.run, &joined.run_of);
+    Ok(draw(&joined.run, joined.series, bare, joined.sentences))
 }
 
 /// The part of the page, and the caption without its explanation: "depth-raid5-x4-4-kib-random-read".
@@ -169,11 +170,11 @@ fn page_of(run: &Run) -> Result<Page, ResultError> {
             series.insert(record.index, found);
         }
     }
-    Ok(draw(run, series, Vec::new()))
+    Ok(draw(run, series, BareDrives::of(run), Vec::new()))
 }
 
-fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Page {
-    let (results, bare) = (select::results(run), BareDrives::of(run));
+fn draw(run: &Run, series: BTreeMap<u32, Series>, bare: BareDrives<'_>, sentences: Vec<String>) -> Page {
+    let results = select::results(run);
     let report = Report { run, sentences, results, series, bare, figures: RefCell::default() };
     let mut figures = Vec::new();
     let parts: [(&str, &str, PartOf); 20] = [

@@ -1,7 +1,7 @@
 //! Theory lines for measurements: the laws of [`stria_bench::theory`] applied to points of a run, with the rates of the bare
 //! drives in the same run.
 
-use crate::result::{MEMBERS_MAX, Pattern, Point, Record, Run, TargetKind};
+use crate::result::{DriveInfo, MEMBERS_MAX, Pattern, Point, Record, Run, TargetInfo, TargetKind};
 use crate::select;
 use crate::stats::Summary;
 use serde::Serialize;
@@ -67,15 +67,35 @@ fn mixed(read_share: f64, bound: impl Fn(bool) -> Bounds) -> Bounds {
     }
 }
 
-/// The bare drives of a run.
+/// The bare drives of a run, or of each of several runs.
 pub struct BareDrives<'a> {
-    /// Drives at once, and what was measured on them.
-    points: Vec<(u32, &'a Point, f64)>,
+    /// The run of each target, and the target.
+    targets: BTreeMap<&'a str, (usize, &'a TargetInfo)>,
+    points: Vec<Bare<'a>>,
+}
+
+/// A measurement of bare drives.
+struct Bare<'a> {
+    point: &'a Point,
+    /// Drives at once.
+    drives: u32,
+    /// Requests in flight at all drives together.
+    outstanding: f64,
+    rate: f64,
 }
 
 impl<'a> BareDrives<'a> {
     /// Finds them: targets of several bare drives at once, or one drive or file that is not an array.
     pub fn of(run: &'a Run) -> Self {
+        Self::of_runs(run, &BTreeMap::new())
+    }
+
+    /// As [`Self::of`], of several runs that were joined to one: the number of the run that measured each target.
+    pub fn of_runs(run: &'a Run, run_of: &BTreeMap<String, usize>) -> Self {
+        let targets = run.manifest.targets.iter().map(|target| {
+            let number = run_of.get(&target.name).copied().unwrap_or(0);
+            (target.name.as_str(), (number, target))
+        });
         let bare: BTreeMap<&str, u32> = run
             .manifest
             .targets
@@ -92,25 +112,38 @@ impl<'a> BareDrives<'a> {
             Summary::of(&rates).map(|summary| summary.median)
         };
         let points = select::results(run);
-        let points = points
-            .iter()
-            .filter(|(point, _)| !select::is_replayed(point))
-            .filter_map(|(point, records)| Some((*bare.get(point.target.as_str())?, *point, middle(records)?)));
-        Self { points: points.collect() }
+        let points = points.iter().filter(|(point, _)| !select::is_replayed(point)).filter_map(|(point, records)| {
+            let drives = *bare.get(point.target.as_str())?;
+            Some(Bare { point, drives, outstanding: select::outstanding(point, records), rate: middle(records)? })
+        });
+        Self { targets: targets.collect(), points: points.collect() }
+    }
+
+    /// True if a bare target is of the array's own drives, and was measured in the same run.
+    fn is_of(&self, array: &Point, bare: &Point) -> bool {
+        let found = |point: &Point| self.targets.get(point.target.as_str());
+        let (Some((run, array)), Some((other_run, bare))) = (found(array), found(bare)) else { return false };
+        // What an array of another maker consists of is unknown.
+        let is_known = matches!(array.kind, TargetKind::Array | TargetKind::Md | TargetKind::Model) && !array.drives.is_empty();
+        let is_one = |drive: &DriveInfo| array.drives.iter().any(|own| own.path == drive.path);
+        run == other_run && (!is_known || bare.drives.iter().all(is_one))
     }
 
     /// The rate of `drives` bare drives for requests like those of `point`, at a depth that `fits`; the highest of several.
-    fn rate(&self, point: &Point, drives: u32, read_percent: u8, fits: impl Fn(&Point) -> bool) -> Option<f64> {
+    fn rate(&self, point: &Point, drives: u32, read_percent: u8, fits: impl Fn(&Bare<'_>) -> bool) -> Option<f64> {
         let alike = |other: &Point| {
-            other.pattern == point.pattern
+            self.is_of(point, other)
+                && other.pattern == point.pattern
                 && other.block_bytes == point.block_bytes
                 && other.read_percent == read_percent
                 && other.drive_state == point.drive_state
                 && other.mode == point.mode
                 && other.compressible_percent == point.compressible_percent
+                && other.mix == point.mix
+                && other.variant == point.variant
         };
-        let found = self.points.iter().filter(|(count, other, _)| *count == drives && alike(other) && fits(other));
-        found.map(|(_, _, rate)| *rate).reduce(f64::max)
+        let found = self.points.iter().filter(|bare| bare.drives == drives && alike(bare.point) && fits(bare));
+        found.map(|bare| bare.rate).reduce(f64::max)
     }
 
     /// The rate of as many bare drives at once, without an array, for a point's own load.
@@ -142,7 +175,7 @@ impl<'a> BareDrives<'a> {
             one.or_else(|| Some(self.rate(point, drives, percent, |_| true)? / f64::from(drives)))
         });
         let endless = Rates { read: f64::INFINITY, write: f64::INFINITY };
-        let alone = rates(&|percent| self.rate(point, 1, percent, |other| other.outstanding() == 1));
+        let alone = rates(&|percent| self.rate(point, 1, percent, |bare| bare.outstanding == 1.0));
         let bounds = together.zip(saturated).map(|(together, saturated)| {
             let members = MemberRates { alone: alone.unwrap_or(endless), saturated, together };
             mixed(share, |read| {

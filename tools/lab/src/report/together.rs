@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub struct Together {
     pub run: Run,
     pub series: BTreeMap<u32, Series>,
+    /// The number of the run that measured each target.
+    pub run_of: BTreeMap<String, usize>,
     pub sentences: Vec<String>,
 }
 
@@ -25,7 +27,7 @@ pub fn join(runs: Vec<Run>) -> Result<Together, ResultError> {
         let words = all.iter().take(1 + differences.min(3)).map(|words| words.replace(&found.after, label));
         sentences.extend(words.map(|words| format!("{label} against {}: {words}", labels[0])));
     }
-    let mut series = BTreeMap::new();
+    let (mut series, mut run_of) = (BTreeMap::new(), BTreeMap::new());
     let mut joined: Option<Run> = None;
     let mut base = 0;
     for (at, mut run) in runs.iter().cloned().enumerate() {
@@ -35,6 +37,7 @@ pub fn join(runs: Vec<Run>) -> Result<Together, ResultError> {
             }
         }
         rename(&mut run, &labels[at], base);
+        run_of.extend(run.manifest.targets.iter().map(|target| (target.name.clone(), at)));
         base = run.records.iter().map(|record| record.index + 1).max().unwrap_or(base);
         let words = if at == 0 { Vec::new() } else { caveats(&runs[0], &runs[at]) };
         let note = |words: String| Note {
@@ -58,7 +61,7 @@ pub fn join(runs: Vec<Run>) -> Result<Together, ResultError> {
     }
     let mut run = joined.expect("there is a run to join");
     run.manifest.title = labels.join(" · ");
-    Ok(Together { run, series, sentences })
+    Ok(Together { run, series, run_of, sentences })
 }
 
 /// The folders' names, with as many of the folders above them as make them differ.

@@ -58,6 +58,55 @@ fn small_writes_of_raid_5_are_held_against_the_bare_drives_of_the_run() {
 }
 
 #[test]
+fn bare_drives_of_another_run_other_drives_and_other_loads_do_not_allow_anything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = [("slow", 1.0), ("fast", 2.0)].map(|(name, speed)| {
+        let targets = vec![
+            target("bare x4", TargetKind::Members, None, 4),
+            target("raid5 x4", TargetKind::Array, Some("5"), 4),
+            target("other.img", TargetKind::File, None, 1),
+        ];
+        let mut story = Story::new(name, targets.clone());
+        let section = story.section("1", "sweep", SectionKind::Sweep, "raid5 x4");
+        story.measure(&section, &point(&targets[0]), 1, speed * 4.0 * READ, 1.0);
+        story.measure(&section, &point(&targets[1]), 1, speed * 2.0 * READ, 1.0);
+        // A file that is no member, and a load that is another one.
+        story.manifest.targets[2].drives[0].path = "/tmp/other.img".into();
+        story.measure(&section, &point(&targets[2]), 1, 90.0 * READ, 1.0);
+        let zones = Point { variant: "first tenth".into(), mix: "zones".into(), ..point(&targets[0]) };
+        story.measure(&section, &zones, 1, 80.0 * READ, 1.0);
+        let path = folder.path().join(name);
+        story.write(&path);
+        path
+    });
+    let page = folder.path().join("together.html");
+    stria_lab::report::write_together(&runs, &page).expect("a page");
+    let page = std::fs::read_to_string(&page).expect("a page");
+    // Each array does half of what its own drives do.
+    let share = |allowed: &str| page.matches(&format!("<td>0.50<small>of {allowed} a second</small></td>")).count();
+    assert_eq!((share("300 k"), share("600 k")), (1, 1), "{page}");
+    assert_eq!(page.matches(" a second</small>").count(), 2);
+}
+
+#[test]
+fn a_load_on_several_drives_has_the_depth_that_was_in_flight() {
+    let targets = ["a", "b"].map(|name| target(name, TargetKind::Members, None, 8));
+    let mut story = Story::new("depth", targets.to_vec());
+    let section = story.section("1", "sweep", SectionKind::Sweep, "a");
+    for target in &targets {
+        // One in flight on each of eight drives, whatever the name says.
+        for queue_depth in [1, 2, 4, 8, 16, 32] {
+            let record = story.measure(&section, &Point { queue_depth, ..point(target) }, 1, READ, 1.0);
+            record.extra.insert("outstanding".into(), f64::from(queue_depth.max(8)));
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    story.write(&folder.path().join("run"));
+    let page = stria_lab::report::page(&Run::open(&folder.path().join("run")).expect("a run")).expect("a page");
+    assert!(page.contains("8 to 32 requests at a time") && !page.contains("1 to 32 requests"), "{page}");
+}
+
+#[test]
 fn the_textbooks_multiples_of_one_drive_come_out() {
     // Random reads of every level n; RAID 10 writes n/2; RAID 5 sequential writes n-1; RAID 6 n-2; RAID 60 of two spans n-4.
     for (level, members, spans, pattern, read_percent, expected) in [
