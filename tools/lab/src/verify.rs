@@ -3,7 +3,7 @@
 
 use crate::experiment::Experiment;
 use crate::report;
-use crate::result::{Manifest, Pattern, Point, Record, Run, TargetInfo, TargetKind};
+use crate::result::{Manifest, Pattern, Point, Record, Run, RunStatus, TargetInfo, TargetKind};
 use crate::run::{Progress, Request, RunError, run};
 use crate::select;
 use crate::stats::Summary;
@@ -133,7 +133,14 @@ pub fn verify(
         members: None,
         ..request.clone()
     };
-    run(experiment, text, asked, &models, stop, progress)?;
+    let modelled = run(experiment, text, asked, &models, stop, progress)?;
+    if modelled.status != RunStatus::Done {
+        let how = if modelled.status == RunStatus::Interrupted { "was interrupted" } else { "has failures" };
+        return Err(RunError::Failed(format!(
+            "the run on the models in {} {how}, so no calibration was stored and an earlier one stays: repeat the run with --verify-plan",
+            models.display()
+        )));
+    }
     let there = Run::open(&models)?;
     let there: BTreeMap<Point, (f64, f64)> =
         select::results(&there).into_iter().filter_map(|(point, records)| Some((key(point), medians(&records)?))).collect();

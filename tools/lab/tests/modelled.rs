@@ -208,4 +208,13 @@ fn a_run_is_verified_against_models_and_what_is_found_is_kept() {
     let other = verified("p4510").expect("it is modelled");
     assert!(other.lines.iter().any(|line| line.error_percent > 50.0), "{:?}", other.lines);
     assert!(verified("tape").is_err_and(|error| error.to_string().contains("no such drive")));
+    // A check that is interrupted half way says so, and leaves what is stored as it is.
+    let models = folder.path().join("run-models-3");
+    let before = std::fs::read(&other.stored).expect("stored");
+    let mut watched = Watched { records: 4, folder: &models, stop: &stop, notes: Vec::new() };
+    let broken = verify::verify((&experiment, &text), &request, &out, "p4510", &keep, (&stop, &mut watched));
+    let words = broken.expect_err("it was interrupted").to_string();
+    assert!(words.contains("was interrupted") && words.contains("--verify-plan"), "{words}");
+    assert!(Run::open(&models).expect("a run").records.iter().any(|record| !record.preparation), "some of it was measured");
+    assert_eq!(std::fs::read(&other.stored).expect("stored"), before);
 }
