@@ -138,7 +138,7 @@ impl Part {
         }
         let offset = self.offset.map_or(0, |offset| offset.of(bytes));
         let share = self.share.map_or(bytes.saturating_sub(offset), |share| share.of(bytes));
-        match share >= PART_MIN && offset + share <= bytes {
+        match share >= PART_MIN && offset.checked_add(share).is_some_and(|end| end <= bytes) {
             true => Ok((offset, share)),
             false => Err(format!(
                 "{} from {} on is not a part of {}: at least {} must be left",

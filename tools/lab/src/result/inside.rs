@@ -108,7 +108,7 @@ pub(super) fn read_lines<T: DeserializeOwned>(folder: &Path, name: &str) -> Resu
 }
 
 /// JSON without numbers that no measurement has.
-fn sound<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn sound<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if let Some(number) = impossible(&value) {
         return Err(format!("{number} is not a figure of a measurement: figures are at most 10^18"));

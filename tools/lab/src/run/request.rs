@@ -168,7 +168,7 @@ impl Request {
     pub(super) fn read(folder: &Path, consent: &Consent) -> Result<Self, RunError> {
         let failed = |error: String| RunError::Failed(format!("{}: {error}", folder.join(REQUEST).display()));
         let bytes = inside::read(folder, REQUEST, 1 << 20)?;
-        let request: Self = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+        let request: Self = inside::sound(&bytes).map_err(failed)?;
         if request.hosts != consent.hosts {
             let hosts: Vec<String> = request.hosts.iter().map(|host| format!("--host {host}")).collect();
             let where_to = match hosts.is_empty() {

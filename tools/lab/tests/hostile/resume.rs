@@ -300,6 +300,18 @@ fn a_file_that_the_run_did_not_make_keeps_its_size_unless_it_is_named() {
 }
 
 #[test]
+fn a_part_beyond_all_numbers_is_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    for (offset, share) in [(u64::MAX, 16_u64 << 20), (1 << 60, 1 << 20), (0, u64::MAX)] {
+        edit(&folder, "request.json", |request| {
+            request["part"] = json!({ "offset": { "bytes": offset }, "share": { "bytes": share } });
+        });
+        assert!(go_on(&folder, &Consent::default()).is_err(), "{share} from {offset} on");
+    }
+}
+
+#[test]
 fn names_that_do_not_print_are_refused() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = interrupted(place.path());
