@@ -195,6 +195,9 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// The first of them in words, where it is known.
+    #[serde(default)]
+    pub first_error: Option<String>,
     /// Discards that were left out, as the target does not support them. They do not count as errors.
     #[serde(default)]
     pub discards_left_out: u64,
@@ -219,7 +222,10 @@ impl Outcome {
         match (self.errors, self.total.requests) {
             (0, 1..) => self.shortfall.clone(),
             (0, 0) => Some("not one request was served".into()),
-            (errors, _) => Some(format!("{errors} requests failed")),
+            (errors, _) => {
+                let first = self.first_error.as_ref().map_or(String::new(), |words| format!("; the first: {words}"));
+                Some(format!("{errors} requests failed{first}"))
+            }
         }
     }
 }

@@ -89,7 +89,7 @@ const PASSES_MAX: u32 = 1000;
 pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
     let failed = |problem: String| KeepError::Resume(format!("{}: {problem}", folder.join(ASKED).display()));
     match inside::read(folder, ASKED, 1 << 20) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.to_string())),
+        Ok(bytes) => inside::sound(&bytes).map(Some).map_err(failed),
         Err(ResultError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -346,6 +346,7 @@ fn through_fio(
         busy_seconds: one.seconds,
         flushes: totals.flushes,
         errors: one.errors,
+        first_error: None,
         discards_left_out: 0,
         drift: Drift::default(),
         cut_short: false,

@@ -121,6 +121,7 @@ pub fn play(
         total: total.figures(seconds).unwrap_or_default(),
         flushes: tally.flushes,
         errors: std::mem::take(&mut tally.errors),
+        first_error: tally.first_error.map(|(_, words)| words),
         discards_left_out: tally.left_out,
         drift,
         cut_short: requests.load(Ordering::Relaxed) < totals.requests(),
@@ -137,6 +138,8 @@ struct Tally {
     late: Lateness,
     flushes: u64,
     errors: u64,
+    /// When the first request failed, and how.
+    first_error: Option<(u64, String)>,
     /// Discards that the target does not support.
     left_out: u64,
     ended_ns: u64,
@@ -150,6 +153,11 @@ impl Tally {
         self.late.merge(&other.late);
         self.flushes += other.flushes;
         self.errors += other.errors;
+        if let Some(first) = &other.first_error
+            && self.first_error.as_ref().is_none_or(|own| first.0 < own.0)
+        {
+            self.first_error = Some(first.clone());
+        }
         self.left_out += other.left_out;
         self.ended_ns = self.ended_ns.max(other.ended_ns);
     }
@@ -199,7 +207,10 @@ impl Shared<'_> {
             };
             match (done, kind) {
                 (Err(error), _) if record.op == Op::Discard && error.kind() == ErrorKind::Unsupported => tally.left_out += 1,
-                (Err(_), _) => tally.errors += 1,
+                (Err(error), _) => {
+                    tally.errors += 1;
+                    tally.first_error.get_or_insert_with(|| (ready_ns, failure(&record, &error)));
+                }
                 (Ok(()), Some(kind)) => {
                     kind.times.add(ready_ns - issued_ns);
                     kind.bytes = kind.bytes.saturating_add(record.bytes);
@@ -267,6 +278,17 @@ impl Reach {
     }
 }
 
+/// A failed request in words.
+fn failure(record: &Record, error: &Error) -> String {
+    let what = match record.op {
+        Op::Read => "read",
+        Op::Write => "write",
+        Op::Discard => "discard",
+        Op::Flush => return format!("flush: {error}"),
+    };
+    format!("{what} of {} bytes at byte {}: {error}", record.bytes, record.offset)
+}
+
 /// Bytes that no controller can compress.
 fn fill(buffer: &mut [u8], seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -276,5 +298,25 @@ fn fill(buffer: &mut [u8], seed: u64) {
         state ^= state << 25;
         state ^= state >> 27;
         chunk.copy_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()[..chunk.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_of_all_threads_is_told_with_its_request() {
+        let record = |op, offset| Record { time_ns: 0, device: 0, offset, bytes: 4096, op, took_ns: 0 };
+        let io = Error::from_raw_os_error(5);
+        let tally =
+            |at, op, offset| Tally { errors: 1, first_error: Some((at, failure(&record(op, offset), &io))), ..Tally::default() };
+        let mut all = Tally::default();
+        for one in [tally(20, Op::Write, 8192), tally(10, Op::Read, 65_536), tally(30, Op::Flush, 0), Tally::default()] {
+            all.merge(&one);
+        }
+        let outcome = Outcome { errors: all.errors, first_error: all.first_error.map(|(_, words)| words), ..Outcome::default() };
+        let words = outcome.failed().expect("it failed");
+        assert_eq!(words, "3 requests failed; the first: read of 4096 bytes at byte 65536: Input/output error (os error 5)");
     }
 }
