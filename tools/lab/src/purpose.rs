@@ -5,6 +5,7 @@
 //! checked.
 
 use crate::result::{IoMode, Pattern, Point, Record, ResultError, Run};
+use crate::select;
 use crate::trace::{self, Format, Op, Source, TraceError};
 use crate::units::{show_seconds, show_size};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -370,7 +371,7 @@ fn of_run(folder: &Path) -> Result<Purpose, PurposeError> {
     let run = Run::open(folder)?;
     let mut loads: BTreeMap<Asked<'_>, (&Point, Vec<&Record>)> = BTreeMap::new();
     let mut left: BTreeMap<&str, u32> = BTreeMap::new();
-    for (point, records) in run.by_point() {
+    for (point, records) in select::results(&run) {
         let records = records.into_iter().filter(|record| record.read.is_some() || record.write.is_some());
         if let Some(reason) = left_out(point) {
             *left.entry(reason).or_default() += 1;

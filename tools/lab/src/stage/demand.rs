@@ -28,10 +28,11 @@ impl Demand {
     }
 
     /// Threads and queue depth of this demand, by the measured matrix: the mean of the last five rounds of each cell. Where no
-    /// cell has a latency under 5 ms, the one with the least latency is the maximum.
+    /// cell has a latency under 5 ms, the one with the least latency is the maximum. Records of an earlier demand are not of the matrix.
     pub fn choose(self, matrix: &[&Record]) -> (u32, u32) {
+        let matrix: Vec<&&Record> = matrix.iter().filter(|record| record.point.variant.is_empty()).collect();
         let last = matrix.iter().map(|record| record.round).max().unwrap_or(1);
-        let window: Vec<&&Record> = matrix.iter().filter(|record| record.round + WINDOW_ROUNDS > last).collect();
+        let window: Vec<&&Record> = matrix.into_iter().filter(|record| record.round + WINDOW_ROUNDS > last).collect();
         let cells = DIRTH_AXIS.iter().flat_map(|&threads| DIRTH_AXIS.map(|depth| (threads, depth)));
         let means: Vec<((u32, u32), f64, f64)> = cells
             .filter_map(|cell| {
