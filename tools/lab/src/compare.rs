@@ -122,28 +122,40 @@ pub fn compare_folders(before: &[PathBuf], after: &[PathBuf]) -> Result<Comparis
 
 /// The records of each point of a side: of its one run, or of each of its runs.
 struct Side<'a> {
-    points: BTreeMap<Point, Vec<Vec<&'a Record>>>,
+    points: BTreeMap<Point, Vec<OfRun<'a>>>,
+}
+
+/// The records of a point in one run.
+struct OfRun<'a> {
+    records: Vec<&'a Record>,
+    /// Their rounds are a change over time, and no repeats.
+    is_story: bool,
 }
 
 impl<'a> Side<'a> {
     fn of(runs: &[&'a Run], forgets_target: bool) -> Self {
-        let mut points: BTreeMap<Point, Vec<Vec<&Record>>> = BTreeMap::new();
+        let mut points: BTreeMap<Point, Vec<OfRun<'_>>> = BTreeMap::new();
         for run in runs {
             for (point, records) in own(select::results(run)) {
                 let (point, records) = if forgets_target { forget_target((point, records)) } else { (point, records) };
-                points.entry(point).or_default().push(records);
+                let is_story = select::is_story(run, &records);
+                points.entry(point).or_default().push(OfRun { records, is_story });
             }
         }
         Self { points }
     }
 }
 
-/// The sample of a point: the rounds of one run, or the median of each of several.
-fn sample(runs: &[Vec<&Record>], by_run: bool, value: impl Fn(&Record) -> f64 + Copy) -> Vec<f64> {
-    match by_run {
-        false => runs.iter().flat_map(|records| select::values(records, value)).collect(),
-        true => runs.iter().filter_map(|records| Some(stats::Summary::of(&select::values(records, value))?.median)).collect(),
-    }
+/// The sample of a point: the rounds of one run, or the median of each of several, and of a story.
+fn sample(runs: &[OfRun<'_>], by_run: bool, value: impl Fn(&Record) -> f64 + Copy) -> Vec<f64> {
+    let of = |run: &OfRun<'_>| {
+        let values = select::values(&run.records, value);
+        match by_run || run.is_story {
+            true => stats::Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
+            false => values,
+        }
+    };
+    runs.iter().flat_map(of).collect()
 }
 
 /// Compares the runs of two sides.
@@ -167,7 +179,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
             };
             let pair = (sample(before, by_run, value), sample(after, by_run, value));
             if let Some(difference) = stats::difference(&pair.0, &pair.1, comparisons) {
-                let target = before.iter().flatten().next().map_or("", |record| record.point.target.as_str());
+                let target = before.iter().find_map(|run| run.records.first()).map_or("", |record| record.point.target.as_str());
                 let label = format!("{target}: {}", select::load(point));
                 let point = (*point).clone();
                 rows.push(Row { point, label, metric, unit, difference, p: 1.0, change: Change::Noise });
@@ -216,7 +228,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
     caveats.extend(self::caveats(a[0], b[0]));
     for run in a[1..].iter().chain(&b[1..]) {
-        caveats.extend(self::caveats(a[0], run).into_iter().filter(|words| !words.contains("steady")));
+        caveats.extend(self::caveats(a[0], run));
     }
     let mut seen = std::collections::BTreeSet::new();
     caveats.retain(|words| seen.insert(words.clone()));

@@ -229,7 +229,7 @@ fn summary(table: &mut Table, run: &Run) {
             ("latency_p999_ns", |record| record.total.latency.p999_ns),
         ];
         for (metric, value) in metrics {
-            let Some(summary) = Summary::of(&select::values(&records, value)) else { continue };
+            let Some(summary) = Summary::of(&select::repeats(run, &records, value)) else { continue };
             table.text("run", &run.manifest.id);
             table.text("scaled", if run.manifest.scaled.is_some() { "scaled" } else { "" });
             table.point(point);

@@ -4,6 +4,7 @@
 //! but not a result.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
+use crate::stats::Summary;
 use crate::steady::WINDOW_ROUNDS;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +58,26 @@ const SWEPT_SHARE: f64 = 0.9;
 /// False if a measurement beside a rebuild or scrub is mostly, or in part, one of an array without it.
 pub fn is_swept(record: &Record) -> bool {
     record.extra.get(SWEPT).is_none_or(|swept| *swept >= SWEPT_SHARE * record.seconds)
+}
+
+/// True if the rounds of these records show a change over time, and so are not repeats: one run has one value of them. The minutes of a
+/// saturation that had a window are repeats, as they are half an hour apart in it.
+pub fn is_story(run: &Run, records: &[&Record]) -> bool {
+    let section = |record: &Record| run.manifest.sections.iter().find(|section| section.id == record.section);
+    records.iter().filter_map(|record| section(record)).any(|section| match section.kind {
+        SectionKind::Hir | SectionKind::Xsr => true,
+        SectionKind::Wsat => section.steady.is_none(),
+        _ => false,
+    })
+}
+
+/// One value of each repeat: of each record, or the median of a story.
+pub fn repeats(run: &Run, records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
+    let values = values(records, value);
+    match is_story(run, records) {
+        true => Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
+        false => values,
+    }
 }
 
 /// One value of each record.

@@ -1,7 +1,8 @@
 //! A run, with the data that the parts of its report need, and its results in groups.
 
 use super::chart::{Dot, Figure, Series as Curve};
-use crate::result::{Point, Record, Run, SectionKind, Series};
+use crate::result::{Point, Record, Run, Series};
+use crate::select;
 use crate::theory::BareDrives;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,10 +39,7 @@ impl Report<'_> {
 
     /// True if the rounds of these records show a change over time, and so are not repeats.
     pub fn is_story(&self, records: &[&Record]) -> bool {
-        let kind = |record: &Record| {
-            self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)
-        };
-        records.iter().any(|record| matches!(kind(record), Some(SectionKind::Wsat | SectionKind::Hir | SectionKind::Xsr)))
+        select::is_story(self.run, records)
     }
 }
 

@@ -131,9 +131,9 @@ pub fn figures(report: &Report<'_>) -> String {
             continue;
         }
         let rows = points.iter().filter_map(|(point, records)| {
-            let rate = Summary::of(&select::values(records, select::rate))?;
+            let rate = Summary::of(&select::repeats(report.run, records, select::rate))?;
             let latency = |value: fn(&Record) -> f64| {
-                let summary = Summary::of(&select::values(records, value));
+                let summary = Summary::of(&select::repeats(report.run, records, value));
                 summary.map_or("<td>–</td>".into(), |summary| {
                     let spread =
                         if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".into() };
@@ -143,7 +143,7 @@ pub fn figures(report: &Report<'_>) -> String {
             let unit = select::unit(point);
             let mut cells = vec![
                 spread_cell(&rate, unit),
-                format!("<td>{}</td>", rate.count),
+                format!("<td>{}</td>", records.len()),
                 match rate.count {
                     1 => format!("<td>{} <small>once</small></td>", short(rate.mean)),
                     _ => format!("<td>{} <small>{:.2} %</small></td>", short(rate.mean), rate.mean_deviation_percent()),

@@ -68,6 +68,53 @@ fn one_load_that_fell_by_a_tenth_is_found_and_named() {
 }
 
 #[test]
+fn the_minutes_of_a_story_are_no_repeats() {
+    // A recovery falls within each run; one run is a fifth slower in all of its minutes.
+    let story = |name: &str, kind: SectionKind, speed: f64| {
+        let target = target("x", TargetKind::Block, None, 1);
+        let mut story = Story::new(name, vec![target.clone()]);
+        let section = story.section("1", "story", kind, "x");
+        for minute in 1..=40 {
+            story.measure(&section, &point(&target), minute, speed * (20_000.0 - 100.0 * f64::from(minute)), 60.0);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        story.write(&folder.path().join("run"));
+        folder
+    };
+    for kind in [SectionKind::Xsr, SectionKind::Hir, SectionKind::Wsat] {
+        let (a, b) = (story("a", kind, 1.0), story("b", kind, 0.8));
+        assert_eq!(compared(&a, &b).outcome(), Outcome::Nothing, "{kind:?}: one value a run proves nothing");
+        let tables = stria_lab::export::csv(&[a.path().join("run")], &a.path().join("tables")).expect("tables");
+        let summary = std::fs::read_to_string(&tables[1]).expect("a table");
+        assert!(summary.lines().skip(1).all(|line| line.contains(",1,")) && !summary.contains(",40,"), "{summary}");
+    }
+    let (a, b) = (story("a", SectionKind::Sweep, 1.0), story("b", SectionKind::Sweep, 0.8));
+    assert_eq!(compared(&a, &b).outcome(), Outcome::Worse);
+}
+
+#[test]
+fn every_run_that_never_became_steady_is_told() {
+    let unsteady = |name: &str, reached: bool| {
+        let target = target("x", TargetKind::Block, None, 1);
+        let mut story = Story::new(name, vec![target.clone()]);
+        let section = story.section("1", "IOPS", SectionKind::Iops, "x");
+        for round in 1..=5 {
+            story.measure(&section, &point(&target), round, 1000.0, 1.0);
+        }
+        story.steady(reached, 1, &[1000.0; 5]);
+        let folder = tempfile::tempdir().expect("a folder");
+        story.write(&folder.path().join("run"));
+        folder
+    };
+    let all = [("a", true), ("b", false), ("c", true), ("d", false)].map(|(name, reached)| unsteady(name, reached));
+    let paths = all.each_ref().map(|folder| folder.path().join("run"));
+    let found = compare_folders(&paths[..2], &paths[2..]).expect("runs");
+    for name in ["b never became steady in IOPS.", "d never became steady in IOPS."] {
+        assert_eq!(found.caveats.iter().filter(|words| *words == name).count(), 1, "{:?}", found.caveats);
+    }
+}
+
+#[test]
 fn a_gain_is_no_alarm_and_a_trifle_no_gain() {
     let (a, b) = (run(5, 12, "x", "6.1", |_| 1.0), run(6, 12, "x", "6.1", |depth| if depth < 8 { 1.2 } else { 1.02 }));
     let found = compared(&a, &b);
