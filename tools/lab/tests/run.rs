@@ -115,6 +115,31 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_file_that_appears_after_the_check_is_not_overwritten_when_its_turn_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first.img", "second.img"].map(|name| folder.path().join(name));
+    let out = folder.path().join("run");
+    /// Somebody makes the second target while the first one is measured.
+    struct Appears<'a>(&'a Path);
+    impl Progress for Appears<'_> {
+        fn at(&mut self, _: &Moment) {
+            if !self.0.exists() {
+                std::fs::write(self.0, vec![7; 16 << 20]).unwrap();
+            }
+        }
+        fn say(&mut self, _: &Note) {}
+    }
+    let (experiment, text) = experiment(&SWEEP.replace("[100, 50]", "[0]"));
+    let targets = [&first, &second].map(|path| format!("file:{}", path.display())).to_vec();
+    let request = Request { targets, size: Some(16 << 20), ..Request::default() };
+    let manifest = run(&experiment, &text, request, &out, &AtomicBool::new(false), &mut Appears(&second)).expect("it begins");
+    assert_eq!(manifest.status, RunStatus::Failed);
+    let words = Run::open(&out).unwrap().notes.pop().expect("the reason").text;
+    assert!(words.contains("would be overwritten") && words.contains(&format!("--destroy {}", second.display())), "{words}");
+    assert_eq!(std::fs::read(&second).unwrap(), vec![7; 16 << 20]);
+}
+
+#[test]
 fn logs_that_a_killed_run_left_do_not_count_in_the_series_after_resume() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = file(folder.path());

@@ -53,6 +53,16 @@ pub(super) fn refuse(
     Ok(())
 }
 
+/// Checks again what the user allowed, when a target's turn comes: hours may lie between, in which files appear and devices are mounted.
+pub(super) fn refuse_now(experiment: &Experiment, request: &Request, spec: &TargetSpec, own: &Own) -> Result<(), TargetError> {
+    let steps = steps_on(experiment, spec, &request.scale(experiment));
+    spec.allow(&steps, &request.destroy, Some(own), request.site())?;
+    if request.hosts.is_empty() {
+        spec.allow_size(&request.destroy, Some(own))?;
+    }
+    Ok(())
+}
+
 /// Whether the array of a target is served at this moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Server {
