@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(50);
 /// The time beyond the asked one after which fio counts as stuck: opening, laying out, the last requests.
 const PATIENCE_SECONDS: f64 = 180.0;
+/// A killed process ends within this time, unless the kernel keeps it in a request that hangs.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A load that ran for a smaller part of its time was cut short.
 const SHORT_SHARE: f64 = 0.5;
 /// fio leaves out the incomplete request at the end of a thread's share.
@@ -39,6 +41,9 @@ pub enum FioError {
     /// It ended without a result.
     #[error("{0}")]
     Failed(String),
+    /// It cannot even be killed.
+    #[error("{0}")]
+    Hangs(String),
 }
 
 /// The installed fio.
@@ -547,14 +552,19 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
         }
         let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
         if late || beside.stop.load(Ordering::Relaxed) {
-            let _ = child.kill();
-            let _ = child.wait();
+            let seconds = show_seconds(begun.elapsed().as_secs_f64());
+            if !end(&mut child) {
+                // Its number stays stored: resume waits for its end.
+                let words = format!(
+                    "fio (process {}) was killed after {seconds} and does not end: a request hangs; see the kernel's log, and free or \
+                     replace the drive",
+                    child.id()
+                );
+                return Err(FioError::Hangs(words));
+            }
             (beside.running)(None);
             return Err(match late {
-                true => {
-                    let seconds = show_seconds(begun.elapsed().as_secs_f64());
-                    FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log"))
-                }
+                true => FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log")),
                 false => FioError::Interrupted,
             });
         }
@@ -563,6 +573,19 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
     };
     (beside.running)(None);
     Ok(status)
+}
+
+/// Kills a process. False if it does not end.
+fn end(child: &mut Child) -> bool {
+    let _ = child.kill();
+    let killed = Instant::now();
+    while killed.elapsed() < ENDS_WITHIN {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(EVERY),
+            Ok(Some(_)) | Err(_) => return true,
+        }
+    }
+    false
 }
 
 /// fio's JSON, and the messages beside it. Afterwards the file has only the JSON.

@@ -19,8 +19,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// A killed process that is not kept in a request ends within this time.
+const LEFT_ENDS_WITHIN: Duration = Duration::from_secs(10);
 const PREFIX: &str = "stria-lab-";
 /// In the run's folder: the name of the private one.
 const POINTER: &str = "own";
@@ -195,17 +197,28 @@ impl Own {
     }
 
     /// Ends a fio that a killed run left behind, if it is still that one.
-    pub fn end_left_fio(&self) {
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn end_left_fio(&self) -> Result<(), String> {
         let text = fs::read_to_string(self.folder.join(PID)).unwrap_or_default();
         let (pid, start) = text.split_once(' ').unwrap_or_default();
         let pid = pid.parse::<u32>().ok().filter(|pid| began(*pid).is_some_and(|now| now == start));
         if let Some(pid) = pid.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let killed = Instant::now();
             while fs::metadata(format!("/proc/{pid}/exe")).is_ok() {
+                if killed.elapsed() > LEFT_ENDS_WITHIN {
+                    return Err(format!(
+                        "fio (process {pid}) of this run was killed and does not end: a request hangs; see the kernel's log, free or \
+                         replace the drive, and resume then"
+                    ));
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
         self.tell(None);
+        Ok(())
     }
 
     /// Removes the files that the run made, as far as they are still those.

@@ -173,7 +173,7 @@ pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mu
     }
     let own = Own::find(folder)?;
     // A fio that was left behind uses the drives of an array, which count as in use until it has ended.
-    own.end_left_fio();
+    own.end_left_fio().map_err(RunError::Failed)?;
     crate::array::stop_left(&request.program, own.folder());
     md::stop_left(Path::new("mdadm"), own.folder());
     let names: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
@@ -275,7 +275,7 @@ impl From<FioError> for Broken {
         match error {
             FioError::Interrupted => Self::Interrupted,
             FioError::Failed(words) => Self::Section(words),
-            FioError::Missing(_) => Self::Failed(error.to_string()),
+            FioError::Missing(_) | FioError::Hangs(_) => Self::Failed(error.to_string()),
         }
     }
 }
