@@ -147,9 +147,9 @@ impl<'a> Side<'a> {
 }
 
 /// The sample of a point: the rounds of one run, or the median of each of several, and of a story.
-fn sample(runs: &[OfRun<'_>], by_run: bool, value: impl Fn(&Record) -> f64 + Copy) -> Vec<f64> {
+fn sample(runs: &[OfRun<'_>], by_run: bool, value: impl Fn(&Record) -> Option<f64> + Copy) -> Vec<f64> {
     let of = |run: &OfRun<'_>| {
-        let values = select::values(&run.records, value);
+        let values = select::known(&run.records, value);
         match by_run || run.is_story {
             true => stats::Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
             false => values,
@@ -174,7 +174,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     for (point, before, after) in &common {
         for (metric, unit) in [(Metric::Rate, select::unit(point)), (Metric::LatencyP99, "ns")] {
             let value = |record: &Record| match metric {
-                Metric::Rate => select::rate(record),
+                Metric::Rate => Some(select::rate(record)),
                 Metric::LatencyP99 => record.total.latency.p99_ns,
             };
             let pair = (sample(before, by_run, value), sample(after, by_run, value));

@@ -221,9 +221,9 @@ fn record_row(table: &mut Table, run: &Run, record: &Record, scaled: bool) {
 
 fn summary(table: &mut Table, run: &Run) {
     for (point, records) in select::results(run) {
-        let metrics: [(&str, fn(&Record) -> f64); 5] = [
-            ("iops", |record| record.total.iops),
-            ("mb_per_s", |record| record.total.mb_per_s),
+        let metrics: [(&str, fn(&Record) -> Option<f64>); 5] = [
+            ("iops", |record| Some(record.total.iops)),
+            ("mb_per_s", |record| Some(record.total.mb_per_s)),
             ("latency_p50_ns", |record| record.total.latency.p50_ns),
             ("latency_p99_ns", |record| record.total.latency.p99_ns),
             ("latency_p999_ns", |record| record.total.latency.p999_ns),

@@ -723,6 +723,7 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     let mut total = Figures::default();
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut whole, mut submission, mut completion) = (Pool::default(), Pool::default(), Pool::default());
+    let mut all_have_bins = true;
     for part in parts.into_iter().filter(|part| part.requests > 0) {
         total.requests = total.requests.saturating_add(part.requests);
         total.bytes = total.bytes.saturating_add(part.bytes);
@@ -732,6 +733,7 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
         whole.add(part.requests, Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }));
         submission.add(part.requests, part.submission);
         completion.add(part.requests, part.completion);
+        all_have_bins &= !part.latency.bins.is_empty();
         for (ns, requests) in &part.latency.bins {
             let bin: &mut u64 = bins.entry(*ns).or_default();
             *bin = bin.saturating_add(*requests);
@@ -739,8 +741,8 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     }
     if let Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }) = whole.all() {
         total.latency = Latency { min_ns, mean_ns, stddev_ns, max_ns, ..Latency::default() };
-        set_percentiles(&mut total.latency, bins.into_iter().collect());
         // What some parts do not report is unknown for all.
+        set_percentiles(&mut total.latency, bins.into_iter().filter(|_| all_have_bins).collect());
         let if_complete = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
         (total.submission, total.completion) = (if_complete(submission), if_complete(completion));
     }
@@ -795,6 +797,7 @@ impl Pool {
     }
 }
 
+/// Without a histogram they are unknown.
 fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
     let count = bins.iter().fold(0_u64, |sum, (_, requests)| sum.saturating_add(*requests));
     let at = |percent: f64| {
@@ -804,7 +807,7 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
             seen = seen.saturating_add(*requests);
             seen >= wanted
         });
-        bin.map_or(latency.mean_ns, |(ns, _)| *ns as f64)
+        bin.map(|(ns, _)| *ns as f64)
     };
     (latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p99999_ns) = (at(50.0), at(99.0), at(99.9), at(99.999));
     latency.bins = bins;

@@ -139,6 +139,10 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
         if let Some(words) = &job.measured.failed {
             notes.push((NoteKind::Error, Some(index), format!("{}: no result: {words}", path.display())));
         }
+        if job.measured.failed.is_none() && job.measured.total.latency.p50_ns.is_none() {
+            let words = format!("{}: no percentiles of latency: fio was told to measure none", path.display());
+            notes.push((NoteKind::Fallback, Some(index), words));
+        }
         if job.hosts > 1 {
             notes.push((NoteKind::Step, Some(index), format!("{}: the sum of {} hosts", path.display(), job.hosts)));
         }

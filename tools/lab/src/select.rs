@@ -72,12 +72,17 @@ pub fn is_story(run: &Run, records: &[&Record]) -> bool {
 }
 
 /// One value of each repeat: of each record, or the median of a story.
-pub fn repeats(run: &Run, records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
-    let values = values(records, value);
+pub fn repeats(run: &Run, records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
+    let values = known(records, value);
     match is_story(run, records) {
         true => Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
         false => values,
     }
+}
+
+/// One value of each record of which it is known.
+pub fn known(records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
+    records.iter().filter_map(|record| value(record)).collect()
 }
 
 /// One value of each record.

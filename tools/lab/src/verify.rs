@@ -92,11 +92,8 @@ fn key(point: &Point) -> Point {
 }
 
 fn medians(records: &[&Record]) -> Option<(f64, f64)> {
-    let of = |value: fn(&Record) -> f64| {
-        let values: Vec<f64> = records.iter().map(|record| value(record)).collect();
-        Summary::of(&values).map(|summary| summary.median)
-    };
-    of(|record| record.total.iops).zip(of(|record| record.total.latency.p99_ns))
+    let of = |value: fn(&Record) -> Option<f64>| Summary::of(&select::known(records, value)).map(|summary| summary.median);
+    of(|record| Some(record.total.iops)).zip(of(|record| record.total.latency.p99_ns))
 }
 
 /// Runs the experiment of a run on the models of its targets, and compares. `keep` is the folder for calibrations.

@@ -122,7 +122,7 @@ fn an_interrupted_run_on_models_goes_on() {
     assert_eq!((results.len(), places.len(), run.records.len()), (8, 8, 9), "each step of each round once, and one fill");
     for record in &results {
         let latency = &record.total.latency;
-        assert!(latency.min_ns <= latency.p50_ns && latency.p50_ns <= latency.p99_ns, "{latency:?}");
+        assert!(Some(latency.min_ns) <= latency.p50_ns && latency.p50_ns <= latency.p99_ns, "{latency:?}");
         assert_eq!(record.total.requests, latency.bins.iter().map(|(_, count)| count).sum::<u64>());
         // Little's law.
         let in_flight = record.total.iops * latency.mean_ns / 1e9;

@@ -94,7 +94,7 @@ fn figures_of_directions_add_up() {
     assert!((total.latency.mean_ns - 200.0).abs() < 1e-9 && (total.latency.stddev_ns - 30000_f64.sqrt()).abs() < 1e-6);
     assert_eq!(
         (total.latency.min_ns, total.latency.p50_ns, total.latency.p99_ns, total.latency.max_ns),
-        (100.0, 100.0, 500.0, 500.0)
+        (100.0, Some(100.0), Some(500.0), 500.0)
     );
     assert_eq!(total.latency.bins, [(100, 3), (500, 1)]);
     let completion = total.completion.expect("both parts tell it");
@@ -115,8 +115,8 @@ fn percentiles_of_plain_json_come_out_as_they_were_printed() {
             "lat_ns": {"min": 272_207, "max": 24_114_477, "mean": 2753743.1, "stddev": 176046.4}}}]});
     let measured = parse(&value).expect("a job").swap_remove(0);
     let latency = &measured.total.latency;
-    assert_eq!((latency.p50_ns, latency.p99_ns, latency.p999_ns), (2_736_128.0, 3_096_576.0, 3_293_184.0));
-    assert_eq!((latency.p99999_ns, latency.max_ns, latency.mean_ns), (24_107_381.0, 24_114_477.0, 2_753_743.1));
+    assert_eq!((latency.p50_ns, latency.p99_ns, latency.p999_ns), (Some(2_736_128.0), Some(3_096_576.0), Some(3_293_184.0)));
+    assert_eq!((latency.p99999_ns, latency.max_ns, latency.mean_ns), (Some(24_107_381.0), 24_114_477.0, 2_753_743.1));
     assert_eq!(latency.bins.iter().map(|(_, requests)| requests).sum::<u64>(), 2_785_387);
     assert_eq!(measured.total.submission.map(|part| part.mean_ns), Some(11399.5));
     assert_eq!(measured.total.completion.map(|part| part.max_ns), Some(24_107_381.0));
@@ -124,7 +124,7 @@ fn percentiles_of_plain_json_come_out_as_they_were_printed() {
     // The submission took so long that the fastest request as a whole was slower than half of the completions.
     let mut slow = value.clone();
     slow["jobs"][0]["read"]["lat_ns"]["min"] = 2_800_000.into();
-    assert_eq!(parse(&slow).expect("a job")[0].total.latency.p50_ns, 2_736_128.0);
+    assert_eq!(parse(&slow).expect("a job")[0].total.latency.p50_ns, Some(2_736_128.0));
 }
 
 /// The value of a bin is the middle of its range, and no request was slower than the slowest.
@@ -133,7 +133,7 @@ fn bins_of_a_histogram_lie_between_the_extremes() {
     let value = serde_json::json!({"jobs": [{"jobname": "x", "error": 0, "read": {"total_ios": 4, "io_bytes": 16384, "runtime": 1000,
         "lat_ns": {"min": 1020, "max": 5000, "mean": 2000.0, "stddev": 1.0, "bins": {"1016": 3, "5056": 1}}}}]});
     let latency = &parse(&value).expect("a job")[0].total.latency;
-    assert_eq!((latency.p50_ns, latency.p999_ns, &latency.bins[..]), (1020.0, 5000.0, &[(1020, 3), (5000, 1)][..]));
+    assert_eq!((latency.p50_ns, latency.p999_ns, &latency.bins[..]), (Some(1020.0), Some(5000.0), &[(1020, 3), (5000, 1)][..]));
 }
 
 /// Two jobs that log twice a second each, and all together once in five seconds.
@@ -246,4 +246,21 @@ fn the_probe_for_small_requests_makes_and_changes_no_file() {
     fio.takes_512(&Place::Path(short.clone()), &[]);
     assert_eq!(std::fs::read(&short).expect("there"), b"mine");
     assert!(!fio.takes_512(&Place::Path(missing.clone()), &[host]) && !missing.exists(), "it belongs to another host");
+}
+
+/// clat_percentiles=0, or gtod_reduce=1: the mean is no percentile.
+#[test]
+fn percentiles_that_fio_was_told_not_to_measure_are_unknown() {
+    let lat = serde_json::json!({"min": 1020, "max": 5000, "mean": 2000.0, "stddev": 1.0});
+    let with = serde_json::json!({"min": 1020, "max": 5000, "mean": 2000.0, "stddev": 1.0, "bins": {"1016": 4}});
+    let job = |read: &Value, write: &Value| {
+        let part = |lat: &Value| serde_json::json!({"total_ios": 4, "io_bytes": 16384, "runtime": 1000, "lat_ns": lat});
+        let value = serde_json::json!({"jobs": [{"jobname": "x", "error": 0, "read": part(read), "write": part(write)}]});
+        parse(&value).expect("a job").swap_remove(0)
+    };
+    let latency = job(&lat, &lat).total.latency;
+    assert_eq!((latency.p50_ns, latency.p99_ns, latency.p99999_ns, latency.mean_ns), (None, None, None, 2000.0));
+    // Half of the requests are not all of them.
+    let half = job(&with, &lat);
+    assert_eq!((half.read.expect("reads").latency.p99_ns, half.total.latency.p99_ns), (Some(1020.0), None));
 }

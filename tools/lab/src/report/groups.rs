@@ -92,10 +92,10 @@ pub fn depth_curves(report: &Report<'_>) -> String {
     // Arrays first: bare drives are there for comparison.
     groups.sort_by_key(|points| points[0].0.level.is_none());
     for points in groups {
-        let curve = |latency: fn(&Record) -> f64| {
+        let curve = |latency: fn(&Record) -> Option<f64>| {
             let dots = points.iter().filter_map(|(_, records)| {
                 let rate = Summary::of(&select::values(records, select::rate))?.median;
-                let latency = Summary::of(&select::values(records, latency))?;
+                let latency = Summary::of(&select::known(records, latency))?;
                 Some(Dot { x: rate, y: latency.median, low: latency.interval.low, high: latency.interval.high })
             });
             dots.collect::<Vec<Dot>>()
@@ -241,13 +241,14 @@ pub fn side_by_side(report: &Report<'_>) -> String {
             .filter_map(|target| {
                 let (point, records) = points.iter().find(|(point, _)| point.target == *target)?;
                 let summary = Summary::of(&select::values(records, select::rate))?;
-                let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
+                let p99 = Summary::of(&select::known(records, |record| record.total.latency.p99_ns));
+                let p99 = p99.map_or("–".into(), |p99| time(p99.median));
                 Some(Bar {
                     name: (*target).to_string(),
                     value: summary.median,
                     low: summary.interval.low,
                     high: summary.interval.high,
-                    words: format!("{} {}, p99 {}", short(summary.median), select::unit(point), time(p99)),
+                    words: format!("{} {}, p99 {p99}", short(summary.median), select::unit(point)),
                     class: chart::colour(report.place_of(target)),
                 })
             })

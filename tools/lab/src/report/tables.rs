@@ -131,8 +131,8 @@ pub fn figures(report: &Report<'_>) -> String {
             continue;
         }
         let rows = points.iter().filter_map(|(point, records)| {
-            let rate = Summary::of(&select::repeats(report.run, records, select::rate))?;
-            let latency = |value: fn(&Record) -> f64| {
+            let rate = Summary::of(&select::repeats(report.run, records, |record| Some(select::rate(record))))?;
+            let latency = |value: fn(&Record) -> Option<f64>| {
                 let summary = Summary::of(&select::repeats(report.run, records, value));
                 summary.map_or("<td>–</td>".into(), |summary| {
                     let spread =
@@ -151,7 +151,7 @@ pub fn figures(report: &Report<'_>) -> String {
                 latency(|record| record.total.latency.p50_ns),
                 latency(|record| record.total.latency.p99_ns),
                 latency(|record| record.total.latency.p999_ns),
-                latency(|record| record.total.latency.max_ns),
+                latency(|record| Some(record.total.latency.max_ns)),
                 Summary::of(&select::values(records, |record| record.cpu_user_percent + record.cpu_system_percent))
                     .filter(|cpu| cpu.median > 0.0)
                     .map_or("<td>–</td>".into(), |cpu| format!("<td>{:.0} %</td>", cpu.median)),
@@ -235,8 +235,9 @@ pub fn hosts(report: &Report<'_>) -> String {
         let cell = |name: &&str| {
             let records = hosts.get(*name)?;
             let rate = Summary::of(&select::values(records, select::rate))?;
-            let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
-            Some(format!("<td>{} {}<small>p99 {}</small></td>", short(rate.median), select::unit(point), time(p99)))
+            let p99 = Summary::of(&select::known(records, |record| record.total.latency.p99_ns));
+            let p99 = p99.map_or("–".into(), |p99| time(p99.median));
+            Some(format!("<td>{} {}<small>p99 {p99}</small></td>", short(rate.median), select::unit(point)))
         };
         let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "<td>–</td>".into()));
         let target = if targets > 1 { format!("{}: ", point.target) } else { String::new() };

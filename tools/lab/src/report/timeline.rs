@@ -182,7 +182,7 @@ fn latency_over_time(section: &Section, records: &[&Record]) -> Figure {
     };
     let series = vec![
         Series::new("s0", "mean", curve(|record| record.total.latency.mean_ns)),
-        Series::new("s1", "p99.999", curve(|record| record.total.latency.p99999_ns)),
+        Series::new("s1", "p99.999", curve(|record| record.total.latency.p99999_ns.unwrap_or(0.0))),
         Series::new("s4", "max", curve(|record| record.total.latency.max_ns)),
     ];
     let values: Vec<f64> = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
@@ -358,7 +358,7 @@ fn raid_table(out: &mut String, report: &Report<'_>, records: &[&Record]) {
             _ => "–".into(),
         };
         let swept: Vec<&Record> = found.iter().copied().filter(|record| select::is_swept(record)).collect();
-        let p99 = Summary::of(&select::values(&swept, |record| record.total.latency.p99_ns));
+        let p99 = Summary::of(&select::known(&swept, |record| record.total.latency.p99_ns));
         let extras = extras(&found);
         let cells = vec![
             format!("<td>{}</td>", state_name(key.1)),

@@ -84,9 +84,15 @@ impl Measured {
             let phases = [figures.submission, figures.completion].into_iter().flatten();
             let phases = phases.flat_map(|phase| [phase.min_ns, phase.mean_ns, phase.stddev_ns, phase.max_ns]);
             let bins = figures.latency.bins.iter().flat_map(|(ns, count)| [*ns as f64, *count as f64]);
-            let own = [figures.iops, figures.mb_per_s, min_ns, mean_ns, stddev_ns, p50_ns, p99_ns, p999_ns, p99999_ns, max_ns];
+            let own = [figures.iops, figures.mb_per_s, min_ns, mean_ns, stddev_ns, max_ns];
+            let percentiles = [p50_ns, p99_ns, p999_ns, p99999_ns].into_iter().flatten();
             let whole = [figures.requests as f64 / 100.0, figures.bytes as f64 / 100.0];
-            own.into_iter().chain(whole).chain(phases).chain(bins).find(|figure| !(0.0..=1e15).contains(figure))
+            own.into_iter()
+                .chain(percentiles)
+                .chain(whole)
+                .chain(phases)
+                .chain(bins)
+                .find(|figure| !(0.0..=1e15).contains(figure))
         };
         let own = [self.seconds, self.cpu_user_percent, self.cpu_system_percent, self.errors as f64];
         let own = own.into_iter().find(|figure| !(0.0..=1e15).contains(figure));
@@ -137,14 +143,18 @@ pub struct Latency {
     pub mean_ns: f64,
     /// Standard deviation.
     pub stddev_ns: f64,
-    /// Half are faster.
-    pub p50_ns: f64,
+    /// Half are faster. Unknown, as all percentiles, if fio was told to measure none.
+    #[serde(default)]
+    pub p50_ns: Option<f64>,
     /// 99 of 100 are faster.
-    pub p99_ns: f64,
+    #[serde(default)]
+    pub p99_ns: Option<f64>,
     /// 999 of 1000 are faster.
-    pub p999_ns: f64,
+    #[serde(default)]
+    pub p999_ns: Option<f64>,
     /// 99,999 of 100,000 are faster: SNIA's five nines.
-    pub p99999_ns: f64,
+    #[serde(default)]
+    pub p99999_ns: Option<f64>,
     /// Largest.
     pub max_ns: f64,
     /// Histogram: value in nanoseconds as fio bins it, requests in that bin; ascending, without empty bins.

@@ -229,7 +229,7 @@ fn tail(seed: u64, others_percent: f64, times: f64) -> tempfile::TempDir {
         for queue_depth in [1, 4, 16] {
             let rate = story.chance.noisy(10_000.0, 0.01);
             let record = story.measure(&section, &Point { queue_depth, ..point(&target) }, round, rate, 1.0);
-            record.total.latency.p99_ns *= times;
+            record.total.latency.p99_ns = record.total.latency.p99_ns.map(|ns| ns * times);
             record.extra.insert("others_cpu_percent".into(), others_percent);
         }
     }
