@@ -839,10 +839,12 @@ const SAMPLES_MAX: u64 = 1_000_000;
 const FIGURE_MAX: f64 = 1e15;
 
 /// The log entries of the jobs of one kind and direction in an interval.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Logged {
     sum: f64,
     lines: u32,
+    /// In the order of the jobs.
+    values: Vec<f64>,
 }
 
 /// The samples of a series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; one each second, or as
@@ -867,6 +869,7 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
                 let logged = &mut buckets.entry(bucket).or_default()[kind][usize::from(direction != 0.0)];
                 logged.sum += value;
                 logged.lines += 1;
+                logged.values.push(value);
             });
         }
     }
@@ -883,17 +886,21 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
         };
     }
     let sample = |(bucket, [bw, iops, lat]): (u64, [[Logged; 2]; 3])| {
-        let rate = |logged: Logged| logged.sum * share;
-        let mean = |logged: Logged| logged.sum / f64::from(logged.lines.max(1));
+        let rate = |logged: &Logged| logged.sum * share;
+        // Over the requests of all jobs, if each job logged both.
+        let mean = |lat: &Logged, iops: &Logged| match lat.lines == iops.lines && iops.sum > 0.0 {
+            true => lat.values.iter().zip(&iops.values).map(|(lat, iops)| lat * iops).sum::<f64>() / iops.sum,
+            false => lat.sum / f64::from(lat.lines.max(1)),
+        };
         // A direction that logged no latency has no part in the mean.
         let weight = |at: usize| if lat[at].lines > 0 { iops[at].sum } else { 0.0 };
         Sample {
             at_ms: bucket * bucket_ms,
-            read_iops: rate(iops[0]),
-            write_iops: rate(iops[1]),
-            read_mb_per_s: rate(bw[0]) * 1024.0 / 1e6,
-            write_mb_per_s: rate(bw[1]) * 1024.0 / 1e6,
-            latency_mean_ns: (mean(lat[0]) * weight(0) + mean(lat[1]) * weight(1))
+            read_iops: rate(&iops[0]),
+            write_iops: rate(&iops[1]),
+            read_mb_per_s: rate(&bw[0]) * 1024.0 / 1e6,
+            write_mb_per_s: rate(&bw[1]) * 1024.0 / 1e6,
+            latency_mean_ns: (mean(&lat[0], &iops[0]) * weight(0) + mean(&lat[1], &iops[1]) * weight(1))
                 / (weight(0) + weight(1)).max(f64::MIN_POSITIVE),
         }
     };

@@ -166,6 +166,10 @@ fn the_latency_of_a_second_is_the_mean_over_its_requests() {
     write("lat", "1000, 10, 0\n1000, 110, 1\n2000, 10, 0\n3000, 100, 1\n3000, 120, 1\n4000, 7, 0\n");
     let latencies: Vec<f64> = series(&prefix, 1000).iter().map(|sample| sample.latency_mean_ns).collect();
     assert_eq!(latencies, [20.0, 10.0, 110.0]);
+    // A thread that hangs serves few requests: its latency is that of few.
+    write("iops", "1000, 990, 0\n1000, 10, 0\n");
+    write("lat", "1000, 10, 0\n1000, 1010, 0\n");
+    assert_eq!(series(&prefix, 1000)[0].latency_mean_ns, 20.0);
 }
 
 /// Of 128 jobs a few log the last second, and one comes even later: neither is a collapse.
