@@ -282,8 +282,7 @@ pub(crate) fn caveats(a: &Run, b: &Run) -> Vec<String> {
         caveats.push(words);
     }
     for run in [a, b] {
-        let unsteady =
-            run.manifest.sections.iter().filter(|section| section.steady.as_ref().is_some_and(|steady| !steady.reached));
+        let unsteady = run.manifest.sections.iter().filter(|section| section.verdicts().any(|steady| !steady.reached));
         let titles: Vec<&str> = unsteady.map(|section| section.title.as_str()).collect();
         if !titles.is_empty() {
             caveats.push(format!("{} never became steady in {}.", run.manifest.id, titles.join(", ")));

@@ -450,6 +450,7 @@ fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<S
             precondition: None,
             rounds: 1,
             steady: None,
+            steady_before: Vec::new(),
             failed: None,
             begun_ms: Some(begun_ms),
             ended_ms,

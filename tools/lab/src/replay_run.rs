@@ -433,6 +433,7 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
             precondition: None,
             rounds: request.passes,
             steady: None,
+            steady_before: Vec::new(),
             failed: None,
             begun_ms: Some(begun_ms),
             ended_ms: None,

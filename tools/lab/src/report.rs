@@ -289,8 +289,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
     });
-    let asked: Vec<bool> =
-        manifest.sections.iter().filter_map(|section| section.steady.as_ref().map(|steady| steady.reached)).collect();
+    let asked: Vec<bool> = manifest.sections.iter().flat_map(|section| section.verdicts().map(|steady| steady.reached)).collect();
     let reached = asked.iter().filter(|reached| **reached).count();
     if !asked.is_empty() {
         badges.push(match (reached, asked.len()) {
@@ -326,12 +325,13 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
         ),
         None => format!("{points} kinds of load were measured once each, so their scatter is unknown. Repeat the run to measure it."),
     });
-    for steady in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
-        let (section, steady) = steady;
+    let sections = report.run.manifest.sections.iter();
+    for (section, steady) in sections.flat_map(|section| section.verdicts().map(move |steady| (section, steady))) {
+        let title = format!("{}{}", section.title, timeline::of_several(section, steady));
         sentences.push(if steady.reached {
             format!(
                 "{} is steady in rounds {} to {}: {} {}, excursion {:.0} % and slope {:.0} % of it.",
-                section.title,
+                title,
                 steady.first_round,
                 steady.last_round,
                 select::short(steady.mean),
@@ -340,11 +340,7 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
                 steady.slope_excursion / steady.mean * 100.0
             )
         } else {
-            format!(
-                "{} did not become steady in {} rounds; its figures are those of the last five.",
-                section.title,
-                steady.values.len()
-            )
+            format!("{} did not become steady in {} rounds; its figures are those of the last five.", title, steady.values.len())
         });
     }
     sentences.extend(timeline::raid_findings(report));

@@ -219,6 +219,9 @@ fn measure_again(manifest: &mut Manifest, records: &mut Vec<Record>) -> bool {
         let void = records.len() < before;
         if all_again || void {
             (section.ended_ms, section.steady) = (None, section.steady.take().filter(|_| !all_again));
+            if all_again {
+                section.steady_before.clear();
+            }
         }
         if all_again {
             section.begun_ms = None;
@@ -238,6 +241,7 @@ fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
         precondition: None,
         rounds: 0,
         steady: None,
+        steady_before: Vec::new(),
         failed: None,
         begun_ms: None,
         ended_ms: None,
@@ -506,6 +510,7 @@ impl<'a> Runner<'a> {
     fn forget_section(&mut self) -> Result<(), ResultError> {
         let section = &mut self.manifest.sections[self.section];
         (section.purge, section.precondition, section.steady, section.rounds) = (None, None, None, 0);
+        section.steady_before.clear();
         let id = section.id.clone();
         self.records.retain(|record| record.section != id);
         self.writer.rewrite_records(&self.records)

@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// window; if several hosts worked together, their sum.
 pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
     let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
-    let windows: BTreeMap<&str, &SteadyVerdict> =
-        run.manifest.sections.iter().filter_map(|section| Some((section.id.as_str(), section.steady.as_ref()?))).collect();
+    let sections = run.manifest.sections.iter().filter(|section| section.steady.is_some());
+    let windows: BTreeMap<&str, Vec<&SteadyVerdict>> =
+        sections.map(|section| (section.id.as_str(), section.verdicts().collect())).collect();
     let summed: BTreeSet<&str> =
         run.records.iter().filter(|record| record.host == "all").map(|record| record.section.as_str()).collect();
-    // Each block size of Throughput has rounds of its own; a section has the verdict on one of them.
+    // Each block size of Throughput has rounds of its own; a section of an older run has the verdict on one of them.
     let throughput = run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Throughput);
     let throughput: BTreeSet<&str> = throughput.map(|section| section.id.as_str()).collect();
     let mut last_rounds: BTreeMap<(&str, u32), u32> = BTreeMap::new();
@@ -25,7 +26,9 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
         *last = record.round.max(*last);
     }
     for record in run.records.iter().filter(|record| !record.preparation && record.failed.is_none()) {
-        let in_window = windows.get(record.section.as_str()).is_none_or(|window| {
+        let of_section = windows.get(record.section.as_str());
+        let is_of_step = |window: &&&SteadyVerdict| window.steps.is_some_and(|(from, to)| (from..to).contains(&record.step));
+        let in_window = of_section.and_then(|all| all.iter().find(is_of_step).or(all.last())).is_none_or(|window| {
             let last_of_own = last_rounds.get(&(record.section.as_str(), record.step));
             match window.steps {
                 Some((from, to)) if !(from..to).contains(&record.step) => {

@@ -17,13 +17,14 @@ const SAMPLES_MAX: usize = 300;
 pub fn convergence(report: &Report<'_>) -> String {
     let mut charts = String::new();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    for (section, steady) in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
+    let sections = report.run.manifest.sections.iter();
+    for (section, steady) in sections.flat_map(|section| section.verdicts().map(move |steady| (section, steady))) {
         charts += &report.draw(convergence_chart(section, steady));
         let cell = |text: String| format!("<td>{text}</td>");
         let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
         let mark = if steady.reached { "<td class=\"good\">✓ steady</td>" } else { "<td class=\"bad\">✗ not steady</td>" };
         rows.push((
-            escape(&format!("{}, {}", section.title, section.target)),
+            escape(&format!("{}, {}{}", section.title, section.target, of_several(section, steady))),
             vec![
                 mark.to_string(),
                 cell(format!("{} to {} of {}", steady.first_round, steady.last_round, steady.values.len())),
@@ -78,7 +79,12 @@ fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
     } else {
         format!("not steady after {} of at most {} rounds", steady.values.len(), steady.rounds_max)
     };
-    chart.figure(&format!("{}: {}", section.title, section.target), &remark, false)
+    chart.figure(&format!("{}: {}{}", section.title, section.target, of_several(section, steady)), &remark, false)
+}
+
+/// What a verdict is on, if its section has several.
+pub fn of_several(section: &Section, steady: &SteadyVerdict) -> String {
+    if section.steady_before.is_empty() { String::new() } else { format!(", {}", steady.tracked) }
 }
 
 /// Measurements of a section that did not fail, with those of its preparation.

@@ -24,6 +24,9 @@ pub struct Section {
     pub rounds: u32,
     /// The verdict on steadiness, where the section asks for it.
     pub steady: Option<SteadyVerdict>,
+    /// Those of its earlier series of rounds with results: Throughput has one for each block size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steady_before: Vec<SteadyVerdict>,
     /// The reason why it was given up, if it was: its preparation failed, or nothing could be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -31,6 +34,13 @@ pub struct Section {
     pub begun_ms: Option<u64>,
     /// When it was done; absent: not yet.
     pub ended_ms: Option<u64>,
+}
+
+impl Section {
+    /// All verdicts on steadiness, in the order of the series.
+    pub fn verdicts(&self) -> impl Iterator<Item = &SteadyVerdict> {
+        self.steady_before.iter().chain(&self.steady)
+    }
 }
 
 /// The kind of a section.

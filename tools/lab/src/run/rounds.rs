@@ -3,7 +3,7 @@
 use super::measure::impossible;
 use super::step::words_of;
 use super::{ASSUMED_MB_PER_S, Broken, Runner};
-use crate::result::{NoteKind, Record, SteadyVerdict};
+use crate::result::{NoteKind, Record, SectionKind, SteadyVerdict};
 use crate::stage::{Goal, Load, Rounds, Stage, Step, step_cost};
 use crate::steady::{Tracker, verdict};
 use crate::target::Target;
@@ -130,10 +130,15 @@ impl Runner<'_> {
         }
     }
 
-    /// The section gets the verdict of this stage. It stays "not steady" if an earlier part was not steady.
+    /// The section gets the verdict of this stage. It stays "not steady" if its preparation was not steady. Each block size of Throughput
+    /// has its own preparation and its own verdict.
     fn conclude(&mut self, placed: &Placed, verdict: Option<SteadyVerdict>) {
         let now = verdict.map(|now| SteadyVerdict { steps: Some(placed.steps), ..now });
-        let steady = &mut self.manifest.sections[self.section].steady;
+        let section = &mut self.manifest.sections[self.section];
+        if section.kind == SectionKind::Throughput {
+            section.steady_before.extend(section.steady.take().filter(|old| old.steps != Some(placed.steps)));
+        }
+        let steady = &mut section.steady;
         *steady = match (steady.take(), now) {
             (Some(old), Some(now)) if !old.reached && placed.is_result() => {
                 let tracked = format!("{}, after a preparation that was not steady", now.tracked);

@@ -148,6 +148,7 @@ impl Story {
             precondition: Some("sequential 128 KiB writes, twice the span".into()),
             rounds: 5,
             steady: None,
+            steady_before: Vec::new(),
             failed: None,
             begun_ms: Some(self.now_ms),
             ended_ms: Some(self.now_ms + 60_000),

@@ -151,6 +151,44 @@ fn figures_of_wsat_are_those_of_the_minutes_in_its_window() {
 }
 
 #[test]
+fn each_block_size_of_throughput_has_its_verdict_and_its_window() {
+    let target = target("drive", TargetKind::Block, None, 1);
+    let mut story = Story::new("throughput", vec![target.clone()]);
+    let section = story.section("1", "Throughput", SectionKind::Throughput, "drive");
+    // Steps 1 and 3 after a purge each: large blocks become steady in round 8, small ones never do.
+    let load = |block_bytes| Point { pattern: Pattern::Sequential, read_percent: 0, block_bytes, ..point(&target) };
+    for round in 1..=8 {
+        story.measure(&section, &load(1 << 20), round, if round <= 3 { 900.0 } else { 400.0 }, 1.0).step = 1;
+    }
+    for round in 1..=6 {
+        story.measure(&section, &load(128 << 10), round, 1000.0 * f64::from(round), 1.0).step = 3;
+    }
+    let mut verdict = |reached, first, values: &[f64], tracked: &str, steps| {
+        story.steady(reached, first, values);
+        let steady = story.manifest.sections[0].steady.as_mut().expect("it has one");
+        (steady.tracked, steady.steps) = (tracked.into(), Some(steps));
+        steady.clone()
+    };
+    let large =
+        verdict(true, 4, &[900.0, 900.0, 900.0, 400.0, 400.0, 400.0, 400.0, 400.0], "MB/s of sequential 1024 KiB writes", (1, 2));
+    verdict(false, 2, &[1e3, 2e3, 3e3, 4e3, 5e3, 6e3], "MB/s of sequential 128 KiB writes", (3, 4));
+    story.manifest.sections[0].steady_before.push(large);
+    let folder = tempfile::tempdir().expect("a folder");
+    story.write(&folder.path().join("run"));
+    let run = Run::open(&folder.path().join("run")).expect("just written");
+    let page = stria_lab::report::page(&run).expect("a page");
+    for words in [
+        "Throughput, MB/s of sequential 1024 KiB writes is steady in rounds 4 to 8",
+        "Throughput, MB/s of sequential 128 KiB writes did not become steady in 6 rounds",
+        "steady state in 1 of 2 parts",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    close(BareDrives::of(&run).sum(&load(1 << 20)).expect("it was measured"), 400.0);
+    close(BareDrives::of(&run).sum(&load(128 << 10)).expect("it was measured"), 4000.0);
+}
+
+#[test]
 fn sums_of_the_largest_figures_that_a_folder_may_hold_do_not_overflow() {
     let run = run();
     let mut record = run.records.iter().find(|record| record.write.is_some()).expect("it writes").clone();
