@@ -48,7 +48,7 @@ pub struct Outcome {
 /// Measures.
 ///
 /// # Errors
-/// The array is impossible.
+/// The array is impossible, or no request ends in the time that is counted.
 pub fn beside(plan: &Plan) -> Result<Outcome, String> {
     let Plan { drive, level, members, cost, .. } = *plan;
     let meter = Rc::new(Meter::default());
@@ -90,7 +90,9 @@ pub fn beside(plan: &Plan) -> Result<Outcome, String> {
             meter.wait_until(array.next_wake().ok_or("nothing happens any more")?);
         }
     }
-    let (since, sectors) = from.expect("the warm-up is over");
+    let Some((since, sectors)) = from.filter(|_| !latencies.is_empty()) else {
+        return Err(format!("no request of a client ends within {} ns: measure for longer", plan.time));
+    };
     let seconds = (meter.now() - since) as f64 / 1e9;
     latencies.sort_unstable();
     Ok(Outcome {

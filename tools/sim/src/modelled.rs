@@ -69,11 +69,13 @@ pub struct Created {
 
 impl Created {
     fn create(&self) -> Result<Creation, String> {
+        // A byte would not tell 256 drives and more apart.
+        let uuid = |index: usize| (index as u128 + 1).to_be_bytes();
         let member = |index: usize| CreateMember {
             name: format!("drive{index}"),
             size_sectors: self.drive_sectors,
             logical_block_bytes: 512,
-            device_uuid: [index as u8 + 1; 16],
+            device_uuid: uuid(index),
         };
         let create = Create {
             name: "modelled".into(),

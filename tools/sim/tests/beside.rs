@@ -34,3 +34,21 @@ fn a_rebuild_goes_as_fast_as_clients_allow() {
         assert!(steered[1].1.rebuild_bytes_per_s > 1.2 * steered[0].1.rebuild_bytes_per_s, "{level}: {steered:?}");
     }
 }
+
+#[test]
+fn a_time_in_which_nothing_ends_is_no_measurement() {
+    let drive = DRIVES.into_iter().find(|drive| drive.key == "p4510").expect("it is modelled");
+    let plan = Plan {
+        drive,
+        level: Level::Raid1,
+        members: 2,
+        depth: 1,
+        read_percent: 100,
+        target: None,
+        held: true,
+        time: 1,
+        cost: Cost::default(),
+    };
+    let found = beside(&plan);
+    assert!(found.as_ref().is_err_and(|sentence| sentence.contains("measure for longer")), "{found:?}");
+}

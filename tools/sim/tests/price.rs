@@ -33,3 +33,11 @@ fn writes_to_volatile_caches_share_flushes_and_wait_for_none() {
         assert!(with.member_flushes < 0.5, "QD {depth}: {with:?}");
     }
 }
+
+/// The 256th drive: the number in its UUID was a byte, so the addition panicked, or two drives had one UUID.
+#[test]
+fn drives_beyond_255_are_told_apart() {
+    let drive = DRIVES.into_iter().find(|drive| drive.key == "p4510").expect("it is modelled");
+    let plan = Plan { drive, level: Level::Raid4, members: 256, depth: 1, writes: 100, cost: Cost::default() };
+    assert!(price(&plan).is_ok_and(|found| found.without.iops > 0.0));
+}

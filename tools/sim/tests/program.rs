@@ -25,3 +25,23 @@ fn json_may_be_asked_for_before_and_after_the_commands() {
         assert_eq!(told["lines"].as_array().map(Vec::len), Some(1), "{told:#}");
     }
 }
+
+/// Numbers that made a panic, one UUID for two drives, or memory without end.
+#[test]
+fn numbers_beyond_what_is_simulated_are_refused() {
+    let place = Place::new();
+    for (line, sentence) in [
+        ("rebuild --runtime 600years", "use 1ms to 1m"),
+        ("rebuild --runtime 5", "write it like 500us"),
+        ("rebuild --p99 600years", "use 1us to 1m"),
+        ("rebuild --p99 0s", "use 1us to 1m"),
+        ("rebuild --members 385", "not in 2..=384"),
+        ("rebuild --depth 4097", "not in 1..=4096"),
+        ("price --level 5 --members 99999999999", "not in 2..=384"),
+        ("price --depth 99999999999", "not in 1..=4096"),
+        ("price --depth 0", "not in 1..=4096"),
+        ("price --writes 99999999999", "not in 100..=10000000"),
+    ] {
+        place.run(&[&["sim"][..], &line.split(' ').collect::<Vec<_>>()].concat()).refused(2, &[sentence]);
+    }
+}

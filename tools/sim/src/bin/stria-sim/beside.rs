@@ -1,5 +1,6 @@
 //! `sim rebuild`: the latency of clients during a rebuild on modelled SSDs, and the speed of the rebuild.
 
+use crate::price::{DEPTH_MAX, MEMBERS_MAX};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
@@ -17,26 +18,45 @@ pub struct Rebuild {
     #[arg(long, default_value = "5", value_parser = level)]
     level: Level,
     /// The number of its members.
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    members: usize,
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=MEMBERS_MAX))]
+    members: u64,
     /// The drive: p4510, p5810 (both with power-loss protection) or 970 (with a volatile cache).
     #[arg(long, default_value = "p4510", value_parser = DRIVES.map(|drive| drive.key))]
     drive: String,
     /// The number of clients' 4 KiB random requests at once.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=DEPTH_MAX))]
     depth: u64,
     /// The percentage of reads.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=100))]
     rwmixread: u64,
     /// The latency that 99 of 100 requests must keep; repeat the option for several.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_values = ["300us", "500us", "1ms", "2ms", "5ms"])]
+    #[arg(long, value_name = "TIME", value_parser = latency, default_values = ["300us", "500us", "1ms", "2ms", "5ms"])]
     p99: Vec<Duration>,
     /// The virtual time to measure, for each line.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = runtime, default_value = "5s")]
     runtime: Duration,
     /// Let the engine take no time, so that only the drives count.
     #[arg(long)]
     no_processor: bool,
+}
+
+/// Up to a minute: every request of it is kept.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn latency(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_micros(1))
+}
+
+fn runtime(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::from_millis(1))
+}
+
+fn duration(text: &str, shortest: Duration) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}: write it like 500us, 20ms or 5s"))?;
+    if (shortest..=LONGEST).contains(&time) {
+        return Ok(time);
+    }
+    Err(format!("use {} to {}", humantime::format_duration(shortest), humantime::format_duration(LONGEST)))
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -53,12 +73,12 @@ pub fn run(command: &Rebuild, json: bool) -> Result<(), Failure> {
     let plan = Plan {
         drive,
         level: command.level,
-        members: command.members,
-        depth: command.depth.max(1),
+        members: command.members as usize,
+        depth: command.depth,
         read_percent: command.rwmixread,
         target: None,
         held: false,
-        time: u64::try_from(command.runtime.as_nanos()).unwrap_or(u64::MAX).max(1_000_000),
+        time: command.runtime.as_nanos() as u64,
         cost: if command.no_processor { Cost::default() } else { COST },
     };
     let mut lines = vec![("held".to_owned(), Plan { held: true, ..plan.clone() }), ("off".to_owned(), plan.clone())];

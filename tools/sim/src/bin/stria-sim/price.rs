@@ -8,6 +8,11 @@ use stria_sim::ssd::{Cost, DRIVES, Figures};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 
+/// 384: the most members of an array of md.
+pub const MEMBERS_MAX: u64 = stria_array::Geometry::MEMBER_COUNT_MAX as u64;
+/// 4,096: the most requests of clients at once. Source: none; each takes memory.
+pub const DEPTH_MAX: u64 = 4096;
+
 /// `stria sim price`
 #[derive(Args, Debug)]
 pub struct Price {
@@ -15,16 +20,16 @@ pub struct Price {
     #[arg(long, value_parser = level)]
     level: Option<Level>,
     /// The number of members of that level.
-    #[arg(long, value_name = "N", requires = "level")]
-    members: Option<usize>,
+    #[arg(long, value_name = "N", requires = "level", value_parser = clap::value_parser!(u64).range(2..=MEMBERS_MAX))]
+    members: Option<u64>,
     /// Measure one drive only: p4510, p5810 (both with power-loss protection), 970 (with a volatile cache).
     #[arg(long, value_parser = DRIVES.map(|drive| drive.key))]
     drive: Option<String>,
     /// The number of clients' requests at once; repeat the option for several.
-    #[arg(long, value_name = "N", default_values_t = [1, 32, 128])]
+    #[arg(long, value_name = "N", default_values_t = [1, 32, 128], value_parser = clap::value_parser!(u64).range(1..=DEPTH_MAX))]
     depth: Vec<u64>,
     /// The number of writes to measure, for each line and side.
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     writes: u64,
     /// Let the drive amplify writes to the log like random writes.
     #[arg(long)]
@@ -45,7 +50,7 @@ fn level(text: &str) -> Result<Level, String> {
 /// An array is impossible.
 pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
     let shapes = match command.level {
-        Some(level) => vec![(level, command.members.unwrap_or(if level == Level::Raid6 { 6 } else { 4 }))],
+        Some(level) => vec![(level, command.members.unwrap_or(if level == Level::Raid6 { 6 } else { 4 }) as usize)],
         None => vec![(Level::Raid5, 4), (Level::Raid6, 6)],
     };
     let wanted = |drive: &Figures| command.drive.as_ref().is_none_or(|key| key == drive.key);
@@ -55,7 +60,7 @@ pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
         let drive = Figures { amplifies_all: command.amplify_all, ..drive };
         for &(level, members) in &shapes {
             for &depth in &command.depth {
-                let plan = Plan { drive, level, members, depth: depth.max(1), writes: command.writes, cost };
+                let plan = Plan { drive, level, members, depth, writes: command.writes, cost };
                 let price = price(&plan).map_err(Failure::Failed)?;
                 let (without, with) = (price.without, price.with);
                 let pair = |of: &dyn Fn(&Outcome) -> String| format!("{} -> {}", of(&without), of(&with));
