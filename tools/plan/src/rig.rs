@@ -434,8 +434,10 @@ impl Rig {
                 }
             }
         }
-        // Half of the cache waits for full stripes.
-        self.write_back_down_to(self.platform.write_back_bytes / 2, now);
+        // Half of the cache waits for full stripes, or less of it if a write that is larger than the other half waits.
+        let waits = self.cache.waiting.front().map_or(0, |&index| self.jobs[index].expect("a client's job").bytes());
+        let size = self.platform.write_back_bytes;
+        self.write_back_down_to((size / 2).min(size - waits), now);
     }
 
     /// Begins to write stripes back, one for each member at a time, until no more than so many bytes are left.

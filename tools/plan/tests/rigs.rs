@@ -4,7 +4,7 @@ use stria_block::{Nanos, Tag};
 use stria_plan::array::Level;
 use stria_plan::array::engine::Condition;
 use stria_plan::backplane::DriveConfig;
-use stria_plan::load::{Load, Pattern, run, run_from};
+use stria_plan::load::{Load, Pattern, Stream, run, run_from};
 use stria_plan::model::{Ask, Kind, Model, SECTOR_BYTES};
 use stria_plan::platform::{Ceilings, PlatformConfig, TrimLevel};
 use stria_plan::profile;
@@ -216,6 +216,20 @@ fn a_write_back_cache_gives_the_drives_what_it_holds() {
     let end = array.write_back_all(0);
     assert!(end > 0 && array.cached_bytes() == 0);
     assert!(array.backplane().ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>() > 0);
+}
+
+/// A write that is larger than half of the cache waits until the cache is nearly empty. Only half of it was written back, so nothing ended any more.
+#[test]
+fn large_writes_among_small_ones_get_their_space_in_a_small_cache() {
+    let mut platform = profile::platform("rs25").expect("there is such a platform").config;
+    platform.write_back_bytes = 1_200_000;
+    let sizes = vec![(4096, 50.0), (1 << 20, 50.0)];
+    let stream = Stream { share: 1.0, write: true, pattern: Pattern::Random, sizes, zones: Vec::new() };
+    for level in [Level::Raid0, RAID5] {
+        let mut array = rig(&platform, "savvio10k5", level, 4);
+        let load = Load { warm_up: 100, requests: 400, streams: vec![stream.clone()], ..Load::random(&array, 8, 0.0) };
+        assert!(run(&mut array, &load).iops > 0.0, "{level}");
+    }
 }
 
 /// A cache in the host's memory: a flush waits for all that was written before, and writes behind it wait for the flush. A cache that survives the
