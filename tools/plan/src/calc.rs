@@ -74,6 +74,6 @@ pub fn unreadable_probability(read_tb: f64, unreadable_per_bit: f64) -> f64 {
 pub fn usable(level: Level, members: usize, smallest: f64) -> Result<f64, String> {
     match level.refusal(members) {
         Some(refusal) => Err(refusal),
-        None => Ok(level.data_members(members) as f64 * smallest),
+        None => Ok(level.data_share(members) * members as f64 * smallest),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::calibration::Redundancy;
 use std::fmt;
+use stria_array::{Geometry, GeometryError};
 
 /// A level. JBOD is drives of their own: ask each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub enum Level {
     Single,
     /// Strips over all members.
     Raid0,
-    /// The same on both members.
+    /// The same on all members.
     Raid1,
     /// Strips over pairs.
     Raid10,
@@ -27,12 +28,23 @@ pub enum Level {
 }
 
 impl Level {
-    /// Copies of every strip.
-    pub fn copies(self) -> usize {
+    /// Copies of every strip, on so many members.
+    pub fn copies(self, members: usize) -> usize {
         match self {
-            Self::Raid1 | Self::Raid10 => 2,
+            Self::Raid1 => members,
+            Self::Raid10 => 2,
             Self::Single | Self::Raid0 | Self::Raid5 { .. } | Self::Raid6 { .. } => 1,
         }
+    }
+
+    /// True if it keeps copies.
+    pub fn is_mirrored(self) -> bool {
+        matches!(self, Self::Raid1 | Self::Raid10)
+    }
+
+    /// True if it keeps copies or parity.
+    pub fn is_redundant(self) -> bool {
+        self.redundancy() != Redundancy::None
     }
 
     /// Parity strips of every stripe.
@@ -46,10 +58,10 @@ impl Level {
 
     /// The same as a kind of level.
     pub fn redundancy(self) -> Redundancy {
-        match (self.copies(), self.parities()) {
-            (1, 0) => Redundancy::None,
-            (_, 0) => Redundancy::Copies,
-            _ => Redundancy::Parity,
+        match self {
+            Self::Single | Self::Raid0 => Redundancy::None,
+            Self::Raid1 | Self::Raid10 => Redundancy::Copies,
+            Self::Raid5 { .. } | Self::Raid6 { .. } => Redundancy::Parity,
         }
     }
 
@@ -61,38 +73,70 @@ impl Level {
         }
     }
 
-    /// Members that hold data and not redundancy.
+    /// Members that hold data and not redundancy, of an array that is modelled.
     pub fn data_members(self, members: usize) -> usize {
-        (members - self.spans() * self.parities()) / self.copies()
+        (members - self.spans() * self.parities()) / self.copies(members)
     }
 
-    /// The reason why there is no array of so many members, if there is none.
+    /// The share of the members' space that data take, of any array that Stria makes.
+    pub fn data_share(self, members: usize) -> f64 {
+        let parities = (self.spans() * self.parities()) as f64;
+        (1.0 - parities / members as f64) / self.copies(members) as f64
+    }
+
+    /// The reason why Stria makes no array of so many members, if it makes none.
     pub fn refusal(self, members: usize) -> Option<String> {
-        let (least, multiple) = match self {
-            Self::Single => (1, 1),
-            Self::Raid0 => (1, 1),
-            Self::Raid1 => (2, 2),
-            Self::Raid10 => (4, 2),
-            Self::Raid5 { spans } => (3 * spans, spans.max(1)),
-            Self::Raid6 { spans } => (4 * spans, spans.max(1)),
+        let (spans, most) = (self.spans(), Geometry::MEMBER_COUNT_MAX);
+        let level = match self {
+            Self::Single => return (members != 1).then(|| format!("{self} takes 1 member, not {members}")),
+            Self::Raid0 => stria_array::Level::Raid0,
+            Self::Raid1 => stria_array::Level::Raid1,
+            Self::Raid10 => stria_array::Level::Raid10,
+            Self::Raid5 { .. } => stria_array::Level::Raid5,
+            Self::Raid6 { .. } => stria_array::Level::Raid6,
         };
-        let most = match self {
-            Self::Single => 1,
-            Self::Raid1 => 2,
-            _ => usize::MAX,
-        };
-        if self.spans() == 0 {
-            Some(format!("{self} needs one span at least"))
-        } else if members < least || members > most {
-            let bound = if members < least { format!("at least {least}") } else { format!("at most {most}") };
-            Some(format!("{self} takes {bound} members, not {members}"))
-        } else if !members.is_multiple_of(multiple) {
-            Some(format!("{self} takes a multiple of {multiple} members, not {members}"))
-        } else {
-            None
+        if spans == 0 {
+            return Some(format!("{self} needs one span at least"));
+        }
+        if spans > most {
+            return Some(format!("{self}: use at most {most} spans"));
+        }
+        if !members.is_multiple_of(spans) {
+            return Some(format!("{self} takes a multiple of {spans} members, not {members}"));
+        }
+        // Their sizes do not matter here. One member too many stands for every number beyond.
+        let sizes = vec![MEMBER_SECTORS; (members / spans).min(most + 1)];
+        match Geometry::new(level, level.default_layout(), STRIP_SECTORS, &sizes) {
+            Ok(_) => None,
+            Err(GeometryError::MemberCount { takes, .. }) if spans == 1 => {
+                Some(format!("{self} takes {takes} members, not {members}"))
+            }
+            Err(GeometryError::MemberCount { takes, .. }) => {
+                Some(format!("{self} takes {takes} members in each span, not {}", members / spans))
+            }
+            Err(error) => Some(format!("{self}: {error}")),
         }
     }
+
+    /// The reason why an array of so many members is not modelled, if it is not: there is no such array, or it is one that few people make.
+    pub fn model_refusal(self, members: usize) -> Option<String> {
+        if let Some(refusal) = self.refusal(members) {
+            return Some(refusal);
+        }
+        let remedy = match self {
+            Self::Raid1 if members == 1 => "ask for 2 drives or more",
+            Self::Raid10 if members < 4 || !members.is_multiple_of(2) => "ask for an even number of drives, 4 at least",
+            Self::Raid5 { spans: 1 } if members == 2 => "ask for 3 drives or more",
+            Self::Raid5 { spans } if members / spans == 2 => "ask for 3 drives or more in each span",
+            Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 | Self::Raid5 { .. } | Self::Raid6 { .. } => return None,
+        };
+        Some(format!("Stria makes {self} over {members} drives, but it is not modelled: {remedy}"))
+    }
 }
+
+/// 64 KiB and 1 GiB: an array of which only the number of members matters.
+const STRIP_SECTORS: u64 = 128;
+const MEMBER_SECTORS: u64 = 1 << 21;
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,5 +150,60 @@ impl fmt::Display for Level {
             Self::Raid5 { spans } => write!(f, "RAID 50 of {spans} spans"),
             Self::Raid6 { spans } => write!(f, "RAID 60 of {spans} spans"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels() -> Vec<Level> {
+        let spans = (1..=3).flat_map(|spans| [Level::Raid5 { spans }, Level::Raid6 { spans }]);
+        [Level::Raid0, Level::Raid1, Level::Raid10].into_iter().chain(spans).collect()
+    }
+
+    /// Exactly the arrays that Stria makes are arrays: the planner denied RAID 1 of three and more, RAID 5 of two, and RAID 10 of two and of odd counts.
+    #[test]
+    fn an_array_is_denied_if_stria_does_not_make_it() {
+        for level in levels() {
+            let engine = match level {
+                Level::Raid0 => stria_array::Level::Raid0,
+                Level::Raid1 => stria_array::Level::Raid1,
+                Level::Raid10 => stria_array::Level::Raid10,
+                Level::Raid5 { .. } => stria_array::Level::Raid5,
+                _ => stria_array::Level::Raid6,
+            };
+            for members in (0_usize..=8).chain([9, 12, 24, 256, 257, 258, 384, 385, 10_000]) {
+                let made = |count| Geometry::new(engine, engine.default_layout(), 128, &vec![1 << 20; count]).ok();
+                let each = members.is_multiple_of(level.spans()) && made(members / level.spans()).is_some();
+                assert_eq!(level.refusal(members).is_none(), each, "{level} of {members}: {:?}", level.refusal(members));
+                // Space and failures that are survived are the engine's too.
+                if let (true, Some(geometry)) = (each && members <= 24, made(members / level.spans())) {
+                    let share = geometry.capacity_sectors() as f64 * level.spans() as f64 / (members as f64 * f64::from(1 << 20));
+                    assert!((share / level.data_share(members) - 1.0).abs() < 1e-3, "{level} of {members}: {share}");
+                    if level.model_refusal(members).is_none() {
+                        let (_, _, survives) = crate::reliability::groups(level, members);
+                        assert_eq!(survives, geometry.losses_survived(), "{level} of {members}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_that_is_not_modelled_is_said_to_exist() {
+        for (level, members) in [(Level::Raid1, 1), (Level::Raid10, 2), (Level::Raid10, 5), (Level::Raid5 { spans: 2 }, 4)] {
+            let sentence = level.model_refusal(members).expect("it is not modelled");
+            assert!(sentence.starts_with(&format!("Stria makes {level} over {members} drives")), "{sentence}");
+        }
+        assert_eq!((Level::Raid1.model_refusal(3), Level::Raid10.model_refusal(6)), (None, None));
+    }
+
+    /// The product of spans and members overflowed.
+    #[test]
+    fn any_number_of_spans_is_answered() {
+        let spans = 9_223_372_036_854_775_807;
+        assert!(Level::Raid5 { spans }.refusal(6).is_some_and(|sentence| sentence.contains("at most 384 spans")));
+        assert!(Level::Raid6 { spans: 0 }.refusal(6).is_some_and(|sentence| sentence.contains("needs one span")));
     }
 }

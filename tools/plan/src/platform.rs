@@ -171,9 +171,25 @@ impl PlatformConfig {
         self.levels.is_empty() || self.levels.contains(&name)
     }
 
+    /// Why there is no array of the level over so many members on the platform, if there is none; `name` is the platform's.
+    pub fn level_refusal(&self, level: Level, members: usize, name: &str) -> Option<String> {
+        if !self.allows(level) {
+            return Some(format!(
+                "{level} cannot be modelled on {name}: the platform lacks it, or nothing is published about it"
+            ));
+        }
+        // Stria's arrays are those with its metadata.
+        (level == Level::Raid1 && members > 2 && !self.metadata).then(|| {
+            format!(
+                "{level} over {members} drives cannot be modelled on {name}: nothing is published about more than two copies; ask for 2 drives, or for \
+                 --platform stria"
+            )
+        })
+    }
+
     /// True if Stria's engine stands for the platform's array of the level; else its plain twin does, which knows no missing drives.
     pub fn is_served_by_engine(&self, level: Level) -> bool {
-        let own_choice = self.reads_nearest_copy && level.copies() > 1;
+        let own_choice = self.reads_nearest_copy && level.is_mirrored();
         self.coalesces && !own_choice && !self.one_at_a_time
     }
 

@@ -34,7 +34,8 @@ pub struct Frailty {
 pub fn groups(level: Level, members: usize) -> (usize, usize, usize) {
     match level {
         Level::Single | Level::Raid0 => (members, 1, 0),
-        Level::Raid1 | Level::Raid10 => (2, members / 2, 1),
+        Level::Raid1 => (members, 1, members - 1),
+        Level::Raid10 => (2, members / 2, 1),
         Level::Raid5 { spans } => (members / spans, spans, 1),
         Level::Raid6 { spans } => (members / spans, spans, 2),
     }

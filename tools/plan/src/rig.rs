@@ -58,7 +58,7 @@ impl Array {
 /// # Panics
 /// If the level takes no such count of members.
 fn layout(level: Level, drives: &[DriveConfig], members: usize, strip_bytes: u64) -> Layout {
-    assert_eq!(level.refusal(members), None);
+    assert_eq!(level.model_refusal(members), None);
     let smallest = drives.iter().map(DriveConfig::capacity_bytes).min().unwrap_or(0);
     Layout { level, members, strip_sectors: strip_bytes / SECTOR_BYTES, member_sectors: smallest / SECTOR_BYTES }
 }
@@ -177,7 +177,7 @@ impl Rig {
     /// among copies in its own way, or has no queues.
     ///
     /// # Panics
-    /// If there is no such array: ask [`Level::refusal`] before, and take a strip that is a power of two.
+    /// If there is no such array: ask [`Level::model_refusal`] before, and take a strip that is a power of two.
     pub fn new(platform: PlatformConfig, drives: &[DriveConfig], level: Level, strip_bytes: u64, seed: u64) -> Self {
         let maker = if platform.is_served_by_engine(level) { Maker::Engine } else { Maker::Steps };
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
@@ -189,7 +189,7 @@ impl Rig {
     /// If the engine knows no such array.
     ///
     /// # Panics
-    /// If the level takes no such count of drives: ask [`Level::refusal`] before.
+    /// If the level takes no such count of drives: ask [`Level::model_refusal`] before.
     pub fn made_by(
         maker: Maker,
         platform: PlatformConfig,
@@ -290,7 +290,7 @@ impl Rig {
 
     /// A thread's own time for a read, beside that for each request.
     pub fn thread_read_ns(&self) -> Nanos {
-        if self.layout.level.copies() > 1 { self.platform.mirror_read_thread_ns } else { 0 }
+        if self.layout.level.is_mirrored() { self.platform.mirror_read_thread_ns } else { 0 }
     }
 
     /// The layout.
@@ -330,7 +330,7 @@ impl Rig {
     /// The time at which a request has passed the platform's serial part and the ceilings of its kind of work.
     fn pass_platform(&mut self, now: Nanos, job: usize, ask: &Ask) -> Nanos {
         let level = self.layout.level;
-        let (mirror, parity) = (level.copies() > 1, level.parities() > 0);
+        let (mirror, parity) = (level.is_mirrored(), level.parities() > 0);
         // The first is part of the time of each request.
         let further = if self.platform.member_ns > 0 { self.members.begin(job, self.planned(ask)).saturating_sub(1) } else { 0 };
         let platform = &self.platform;
@@ -349,12 +349,12 @@ impl Rig {
         let sent = self.serial[0].serve(now, host);
         let mut end = self.serial[1].serve(sent, controller);
         let ceilings = platform.ceilings;
-        let columns = self.layout.columns();
-        let to_members = (columns + level.parities()) as f64 * level.copies() as f64 / columns as f64;
+        let (columns, copies) = (self.layout.columns(), self.layout.copies() as f64);
+        let to_members = (columns + level.parities()) as f64 * copies / columns as f64;
         let limits = [
             (ask.kind == Kind::Read, ceilings.read, 1.0),
             (ask.is_write(), ceilings.write_to_members, to_members),
-            (mirror || parity, ceilings.redundant, if ask.is_write() { level.copies() as f64 } else { 1.0 }),
+            (mirror || parity, ceilings.redundant, if ask.is_write() { copies } else { 1.0 }),
             (ask.is_write() && parity, ceilings.parity_write, 1.0),
         ];
         for (station, (concerned, limit, factor)) in self.ceilings.iter_mut().zip(limits) {

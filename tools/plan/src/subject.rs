@@ -63,13 +63,9 @@ impl SubjectSpec {
             return (self.members == 0).then(|| "an array needs at least one drive".to_owned());
         };
         let platform = &self.platform;
-        if let Some(refusal) = level.refusal(self.members) {
+        let lacking = || platform.config.level_refusal(level, self.members, &platform.name).filter(|_| level != Level::Single);
+        if let Some(refusal) = level.model_refusal(self.members).or_else(lacking) {
             Some(refusal)
-        } else if level != Level::Single && !platform.config.allows(level) {
-            Some(format!(
-                "{level} cannot be modelled on {}: the platform lacks it, or nothing is published about it",
-                platform.name
-            ))
         } else if matches!(level, Level::Single | Level::Raid1) {
             None
         } else if !self.strip_bytes.is_power_of_two() || !(4 << 10..=1 << 20).contains(&self.strip_bytes) {
@@ -339,7 +335,8 @@ mod tests {
             let spec = SubjectSpec::new(platform, "p4510", Shape::Array(level), members, strip).expect("in the catalogue");
             Subject::new(spec, 1).map(|_| ()).expect_err("it cannot be")
         };
-        assert!(refusal("stria", Level::Raid1, 3, 65_536).contains("at most 2"));
+        assert!(refusal("stria", Level::Raid10, 3, 65_536).contains("ask for an even number"));
+        assert!(refusal("p4510-md", Level::Raid1, 3, 65_536).contains("more than two copies"));
         assert!(refusal("p4510-host", Level::Raid0, 2, 65_536).contains("cannot be modelled on"));
         assert!(refusal("stria", Level::Raid0, 2, 48 << 10).contains("invalid strip size"));
         assert!(refusal("a85x", Level::Raid0, 2, 4 << 10).contains("no strips below 64 KiB"));

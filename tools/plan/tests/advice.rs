@@ -214,7 +214,7 @@ fn wishes_that_nothing_fulfils_say_what_would() {
             .to_string()
             .contains("4 x s3500 holds 10.0 TB and survives 1 failure; of those that survive as many, one holds 1.4 TB")
     );
-    let error = told(Wish { losses_min: 3, ..small.clone() });
+    let error = told(Wish { losses_min: 4, ..small.clone() });
     assert!(error.to_string().contains("take more drives"), "{error}");
     let error = told(Wish { spares: 4, ..small.clone() });
     assert!(matches!(error, AdviceError::Wish(_)), "{error}");
@@ -264,6 +264,24 @@ fn wear_is_the_loads_under_every_policy_of_collection() {
         let share = striped.wear.expect("the drives have an endurance").written_share;
         assert!((0.98..1.06).contains(&share), "{policy:?}: {share}");
     }
+}
+
+/// Three copies survive two failures, as Stria makes them; on other platforms nobody published such arrays.
+#[test]
+fn three_drives_survive_two_failures_as_copies() {
+    let found = advice(&Wish { losses_min: 2, ..wish(3..=3, "p4510", "stria", preset("vm")) });
+    let [mirror] = &found.ranking[..] else { panic!("{:?}", found.ranking) };
+    let one = profile::drive("p4510").expect("there is such a drive").config.capacity_bytes();
+    assert_eq!((mirror.candidate.level, mirror.candidate.members, mirror.survives), (Level::Raid1, 3, 2));
+    assert!(mirror.usable_bytes <= one && mirror.usable_bytes > one * 99 / 100, "{}", mirror.usable_bytes);
+    assert!(mirror.degraded_speed.is_some_and(|speed| speed < mirror.speed) && mirror.rebuild_hours.is_some(), "{mirror:?}");
+    let share = mirror.wear.expect("it writes").written_share;
+    assert!((2.98..3.1).contains(&share), "{share}");
+    let loss = |trial: &trial::Trial| trial.risk.expect("it has one").loss.loss;
+    let two = advice(&Wish { losses_min: 1, ..wish(2..=2, "p4510", "stria", preset("vm")) });
+    assert!(loss(mirror) < 0.01 * loss(&two.ranking[0]), "{} and {}", loss(mirror), loss(&two.ranking[0]));
+    let told = advise(&Wish { losses_min: 2, ..wish(3..=3, "p4510", "p4510-md", preset("vm")) }, &|_, _| ());
+    assert!(told.is_err_and(|error| error.to_string().contains("survives 2 failures")));
 }
 
 /// The lifetime follows from the drives' endurance; twice the writes halve the years.
@@ -439,8 +457,13 @@ fn what_if_changes_one_thing_at_a_time() {
     let striped = what_if(&wish(2..=2, "s3500", "stria", preset("media")), Level::Raid0, &|_, _| ()).expect("an array");
     let failed = striped.iter().find(|variant| variant.change == "a failed drive").expect("it is asked");
     assert!(failed.outcome.as_ref().is_err_and(|refusal| refusal.contains("loses its data")));
+    // 64 drives are the bound of an advice, and not of the level.
+    let most = Wish { requests: 1_000, ..wish(64..=64, "savvio10k5", "stria", preset("media")) };
+    let grown = what_if(&most, Level::Raid0, &|_, _| ()).expect("an array");
+    let more = grown.iter().find(|variant| variant.change == "one drive more").expect("it is asked for");
+    assert!(more.outcome.as_ref().is_err_and(|sentence| sentence.contains("64 drives are the most")), "{:?}", more.outcome);
     let refused = |wish: &Wish, level| what_if(wish, level, &|_, _| ()).map(|_| ()).expect_err("there is no such array");
-    assert!(refused(&wish(2..=2, "s3500", "stria", preset("media")), RAID5).contains("at least 3"));
+    assert!(refused(&wish(2..=2, "s3500", "stria", preset("media")), RAID5).contains("ask for 3 drives or more"));
     assert!(refused(&wish(2..=4, "s3500", "stria", preset("media")), Level::Raid0).contains("give one count"));
 }
 

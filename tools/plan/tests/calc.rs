@@ -57,7 +57,10 @@ fn usable_space_by_level() {
     assert_eq!(usable(Level::Raid5 { spans: 1 }, 6), Ok(20.0));
     assert_eq!(usable(Level::Raid6 { spans: 1 }, 6), Ok(16.0));
     assert_eq!(usable(Level::Raid6 { spans: 2 }, 24), Ok(80.0));
-    assert_eq!(usable(Level::Raid1, 3), Err("RAID 1 takes at most 2 members, not 3".to_owned()));
+    assert_eq!((usable(Level::Raid1, 3), usable(Level::Raid1, 1)), (Ok(4.0), Ok(4.0)));
+    assert_eq!((usable(Level::Raid10, 5), usable(Level::Raid10, 2)), (Ok(10.0), Ok(4.0)));
+    assert_eq!(usable(Level::Raid5 { spans: 1 }, 2), Ok(4.0));
+    assert_eq!(usable(Level::Raid10, 1), Err("RAID 10 takes 2 to 384 members, not 1".to_owned()));
     assert_eq!(usable(Level::Raid5 { spans: 0 }, 6), Err("RAID 50 of 0 spans needs one span at least".to_owned()));
 }
 

@@ -87,7 +87,7 @@ fn more_drives_are_never_slower_and_never_faster_than_their_sum() {
         };
         let one = reads(Level::Single, 1);
         for level in levels {
-            let counts = (4..=8).filter(|&members| level.refusal(members).is_none());
+            let counts = (4..=8).filter(|&members| level.model_refusal(members).is_none());
             let (all, sums): (Vec<f64>, Vec<f64>) = counts.map(|members| (reads(level, members), one * members as f64)).unzip();
             rises(&format!("{level} on {platform}"), &all);
             assert!(

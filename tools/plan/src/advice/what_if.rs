@@ -25,11 +25,12 @@ pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync))
     wish.refusal(&this).map_or(Ok(()), Err)?;
     let single = trial::single(wish);
     let twice = wish.with_depth_times(2);
-    let redundant = level.copies() > 1 || level.parities() > 0;
-    let grown = (members + 1..=DRIVES_MAX).find(|&count| level.refusal(count).is_none()).ok_or_else(|| {
-        let most = level.refusal(members + 1).unwrap_or_default();
-        format!("{most}; take another level")
-    });
+    let redundant = level.is_redundant();
+    let refusal = |members: usize| wish.refusal(&Candidate { members, ..this });
+    let grown =
+        (members + 1..=DRIVES_MAX - wish.spares.min(DRIVES_MAX)).find(|&count| refusal(count).is_none()).ok_or_else(|| {
+            refusal(members + 1).unwrap_or_else(|| format!("{DRIVES_MAX} drives are the most that are modelled, spares included"))
+        });
     let of = |strip_kib: u64| Candidate { strip_kib, ..this };
     let mut asked: Vec<(String, &Wish, Result<Candidate, String>)> = vec![("this array".to_owned(), wish, Ok(this))];
     let more = match &grown {

@@ -12,6 +12,9 @@ use std::ops::RangeInclusive;
 /// 64: the most drives of an advice. Source: none; beyond this number trials take minutes.
 pub const DRIVES_MAX: usize = 64;
 
+/// 4: the most copies that are tried, unless more failures have to be survived. Source: none; with the drives of further copies other levels are faster.
+const COPIES_MAX: usize = 4;
+
 /// All strips: KiB.
 pub const STRIP_KIB: RangeInclusive<u64> = 4..=1024;
 
@@ -168,15 +171,10 @@ impl Wish {
     pub fn refusal(&self, candidate: &Candidate) -> Option<String> {
         let Candidate { level, members, spares, strip_kib } = *candidate;
         let platform = &self.platform;
-        let redundant = level.copies() > 1 || level.parities() > 0;
-        if let Some(refusal) = level.refusal(members) {
+        let lacking = || platform.config.level_refusal(level, members, &platform.name);
+        if let Some(refusal) = level.model_refusal(members).or_else(lacking) {
             Some(refusal)
-        } else if !platform.config.allows(level) {
-            Some(format!(
-                "{level} cannot be modelled on {}: the platform lacks it, or nothing is published about it",
-                platform.name
-            ))
-        } else if !redundant && spares > 0 {
+        } else if !level.is_redundant() && spares > 0 {
             Some(format!("spares are of no use to {level}"))
         } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
             // On a level without strips as well: the layout divides by it.
@@ -252,9 +250,12 @@ impl Wish {
                 [Level::Single, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5 { spans: 1 }, Level::Raid6 { spans: 1 }];
             for level in plain.into_iter().chain(nested) {
                 // A RAID 0 has more than one drive, and spares are of no use without redundancy.
-                let redundant = level.copies() > 1 || level.parities() > 0;
-                let useless = (level == Level::Raid0 && members == 1) || (!redundant && self.spares > 0);
-                if useless || !platform.allows(level) || level.refusal(members).is_some() {
+                let useless = (level == Level::Raid0 && members == 1)
+                    || (!level.is_redundant() && self.spares > 0)
+                    || (level == Level::Raid1 && members > COPIES_MAX.max(self.losses_min.saturating_add(1)));
+                let is_possible = level.model_refusal(members).is_none()
+                    && platform.level_refusal(level, members, &self.platform.name).is_none();
+                if useless || !is_possible {
                     continue;
                 }
                 let one = [strips[0]];

@@ -173,7 +173,7 @@ impl EngineArray {
         drives: &[DriveConfig],
         backplane: Rc<RefCell<Backplane>>,
     ) -> Result<Self, String> {
-        let redundant = layout.level.copies() > 1 || layout.level.parities() > 0;
+        let redundant = layout.level.is_redundant();
         assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
         let [now, data_start_sector, requests] = [0, 0, 0].map(Cell::new);

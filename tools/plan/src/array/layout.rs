@@ -32,6 +32,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Copies of every strip.
+    pub fn copies(&self) -> usize {
+        self.level.copies(self.members)
+    }
+
     /// Data strips of a stripe.
     pub fn columns(&self) -> usize {
         self.level.data_members(self.members) / self.level.spans()
@@ -71,7 +76,7 @@ impl Layout {
     pub fn data_member(&self, stripe: u64, column: usize) -> usize {
         let (first, members, row) = self.span_of(stripe);
         match self.level.parities() {
-            0 => first + column * self.level.copies(),
+            0 => first + column * self.copies(),
             parities => first + (self.parity_start(members, row) + parities + column) % members,
         }
     }
@@ -99,10 +104,11 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const LEVELS: [(Level, usize); 9] = [
+    const LEVELS: [(Level, usize); 10] = [
         (Level::Single, 1),
         (Level::Raid0, 3),
         (Level::Raid1, 2),
+        (Level::Raid1, 3),
         (Level::Raid10, 6),
         (Level::Raid5 { spans: 1 }, 4),
         (Level::Raid5 { spans: 2 }, 8),
@@ -118,7 +124,7 @@ mod tests {
             let layout = Layout { level, members, strip_sectors: 4, member_sectors: 4 * 60 };
             let mut seen = HashSet::new();
             for piece in layout.pieces(0, layout.size_sectors()) {
-                for copy in 0..level.copies() {
+                for copy in 0..layout.copies() {
                     assert!(
                         seen.insert((layout.data_member(piece.stripe, piece.column) + copy, layout.member_sector(piece.stripe)))
                     );
@@ -147,7 +153,7 @@ mod tests {
             Level::Raid5 { spans: 2 }.refusal(7).as_deref(),
             Some("RAID 50 of 2 spans takes a multiple of 2 members, not 7")
         );
-        assert_eq!(Level::Raid6 { spans: 1 }.refusal(3).as_deref(), Some("RAID 6 takes at least 4 members, not 3"));
-        assert!(LEVELS.iter().all(|(level, members)| level.refusal(*members).is_none()));
+        assert_eq!(Level::Raid6 { spans: 1 }.refusal(3).as_deref(), Some("RAID 6 takes 4 to 255 members, not 3"));
+        assert!(LEVELS.iter().all(|(level, members)| level.model_refusal(*members).is_none()));
     }
 }

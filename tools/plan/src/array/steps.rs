@@ -25,7 +25,7 @@ pub fn read(layout: &Layout, request: &Ask, mut choose: impl FnMut(usize, usize,
     for piece in layout.pieces(request.start_sector, request.sectors) {
         let sector = layout.member_sector(piece.stripe) + piece.offset_sectors;
         let first = layout.data_member(piece.stripe, piece.column);
-        let member = choose(first, layout.level.copies(), sector);
+        let member = choose(first, layout.copies(), sector);
         push(&mut last, member, ask(Kind::Read, sector, piece.sectors));
     }
     Steps { reads: Vec::new(), last }
@@ -39,7 +39,7 @@ pub fn write(layout: &Layout, request: &Ask) -> Steps {
         let base = layout.member_sector(stripe[0].stripe);
         for piece in stripe {
             let first = layout.data_member(piece.stripe, piece.column);
-            for member in first..first + layout.level.copies() {
+            for member in first..first + layout.copies() {
                 push(&mut steps.last, member, ask(request.kind, base + piece.offset_sectors, piece.sectors));
             }
         }

@@ -23,16 +23,27 @@ pub enum LevelName {
 }
 
 impl LevelName {
-    /// The level, of so many spans if it has some.
-    pub fn level(self, spans: usize) -> Level {
-        match self {
+    /// The level, with `--spans` if that was given.
+    ///
+    /// # Errors
+    /// A sentence, if the level has no spans, or needs more of them.
+    pub fn level(self, spans: Option<usize>) -> Result<Level, String> {
+        let nested = |simple: &str| match spans.unwrap_or(2) {
+            spans @ (0 | 1) => Err(format!("--spans is {spans}: use 2 or more, or --level {simple}")),
+            spans => Ok(spans),
+        };
+        let level = match self {
+            Self::Raid50 => return Ok(Level::Raid5 { spans: nested("5")? }),
+            Self::Raid60 => return Ok(Level::Raid6 { spans: nested("6")? }),
             Self::Raid0 => Level::Raid0,
             Self::Raid1 => Level::Raid1,
             Self::Raid10 => Level::Raid10,
             Self::Raid5 => Level::Raid5 { spans: 1 },
             Self::Raid6 => Level::Raid6 { spans: 1 },
-            Self::Raid50 => Level::Raid5 { spans },
-            Self::Raid60 => Level::Raid6 { spans },
+        };
+        match spans {
+            None => Ok(level),
+            Some(_) => Err(format!("{level} has no spans: leave out --spans, or use --level 50 or 60")),
         }
     }
 }

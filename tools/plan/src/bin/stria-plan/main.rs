@@ -113,9 +113,9 @@ enum Calc {
         /// Terabytes of the smallest drive
         #[arg(long)]
         capacity_tb: f64,
-        /// Spans of RAID 50 and 60
-        #[arg(long, default_value_t = 2)]
-        spans: usize,
+        /// Spans of RAID 50 and 60; the default is 2
+        #[arg(long)]
+        spans: Option<usize>,
     },
 }
 
@@ -185,7 +185,7 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
         }
         Calc::Usable { level, drives, capacity_tb, spans } => {
             positive("--capacity-tb", capacity_tb)?;
-            let level = level.level(spans);
+            let level = level.level(spans)?;
             let usable = calc::usable(level, drives, capacity_tb)?;
             let share = 100.0 * usable / (drives as f64 * capacity_tb);
             Ok(vec![Figure("usable", usable, "TB"), Figure("of the drives", share, "%")])

@@ -18,9 +18,9 @@ pub struct WhatIf {
     /// Level of the array
     #[arg(long, value_enum)]
     level: LevelName,
-    /// Spans of RAID 50 and 60
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    spans: usize,
+    /// Spans of RAID 50 and 60; the default is 2
+    #[arg(long, value_name = "N")]
+    spans: Option<usize>,
 }
 
 impl WhatIf {
@@ -41,8 +41,9 @@ pub fn answer(command: &WhatIf, quiet: bool) -> Result<(Wish, Vec<Variant>), Fai
     } else if wish.strips_kib.len() > 1 {
         return Err(Failure::Usage("several strips are several arrays: give one --strip".to_owned()));
     }
+    let level = command.level.level(command.spans).map_err(Failure::Usage)?;
     let bar = steps_bar(quiet);
-    let variants = what_if(&wish, command.level.level(command.spans), &|tried, count| {
+    let variants = what_if(&wish, level, &|tried, count| {
         bar.set_length(count as u64);
         bar.set_position(tried as u64);
     });
