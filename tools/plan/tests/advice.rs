@@ -120,6 +120,21 @@ fn trim_decides_the_used_state() {
     }
 }
 
+/// Clients read what they wrote: the S3500 answers reads of unwritten sectors from its map, five times as fast, and an advice with fresh drives was of
+/// such reads alone.
+#[test]
+fn reads_of_fresh_drives_are_of_data() {
+    let of = |state| {
+        let purpose = Purpose::mix(4096, 1.0, 1, Pattern::Random).expect("a load");
+        let found = advice(&Wish { state, ..wish(2..=2, "s3500", "stria", purpose) });
+        found.ranking.iter().map(|trial| trial.parts[0].iops).collect::<Vec<_>>()
+    };
+    let (fresh, used, deleted) = (of(State::Fresh), of(State::Used), of(State::Deleted));
+    for (index, used) in used.iter().enumerate() {
+        assert!((fresh[index] / used - 1.0).abs() < 0.05 && (deleted[index] / used - 1.0).abs() < 0.05, "{fresh:?}, {used}");
+    }
+}
+
 /// "Parity ceilings": beyond eight data drives an LSI 2108 writes no faster, so the advice uses no more drives.
 #[test]
 fn more_drives_than_a_ceiling_carries_are_not_advised() {

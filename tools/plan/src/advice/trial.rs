@@ -138,13 +138,15 @@ pub struct Trial {
 }
 
 /// The drive, with a buffer of one program for each die: in the long run the size of the buffer does not matter, and a small one
-/// is full sooner. Fewer of its pages are tracked for the same reason.
+/// is full sooner. Fewer of its pages are tracked for the same reason. Clients read what they wrote, so no read is answered without the flash, in
+/// whichever state the drive is.
 fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {
             let least = u64::from(config.dies) * config.program_bytes;
             let tracked_pages_max = config.tracked_pages_max.min(ADVICE_TRACKED_PAGES_MAX);
-            DriveConfig::Ssd(SsdConfig { buffer_bytes: config.buffer_bytes.min(least), tracked_pages_max, ..config })
+            let buffer_bytes = config.buffer_bytes.min(least);
+            DriveConfig::Ssd(SsdConfig { buffer_bytes, tracked_pages_max, unwritten_read_ns: None, ..config })
         }
         disk @ DriveConfig::Hdd(_) => disk,
     }
