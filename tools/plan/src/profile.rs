@@ -8,6 +8,7 @@ use crate::hdd::HddConfig;
 use crate::platform::PlatformConfig;
 use crate::ssd::SsdConfig;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
@@ -369,6 +370,9 @@ pub fn platforms() -> Result<Vec<Profile<PlatformConfig>>, ProfileError> {
 #[derive(serde::Deserialize)]
 struct PlatformFile {
     platform: Option<PlatformConfig>,
+    /// Tables that a platform does not have.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
 }
 
 /// A platform's profile.
@@ -386,10 +390,18 @@ pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
 /// As [`parse`].
 pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
     let Profile { key, name, config, mut parameters } = parse::<PlatformFile>(key, text)?;
-    let Some(mut config) = config.platform else {
+    let PlatformFile { platform, others } = config;
+    let Some(mut config) = platform else {
         let problem = "it has no table [platform]: a drive's profile goes with --drives".to_owned();
         return Err(ProfileError { key, problem });
     };
+    if let Some(table) = others.keys().next() {
+        let problem = match &**table {
+            "ceilings" => "it has a table [ceilings], which would count for nothing: write [platform.ceilings]".to_owned(),
+            other => format!("a platform has no table [{other}]: write its parameters into [platform], or take it out"),
+        };
+        return Err(ProfileError { key, problem });
+    }
     // An earlier `stria plan measure` wrote profiles without it.
     if config.metadata && parameters.iter().all(|parameter| parameter.name != "hedges_reads") {
         config.hedges_reads = true;
@@ -473,6 +485,17 @@ mod tests {
         assert!(sentence.contains("use calibrated"), "{sentence}");
         assert!(refusal("name = 'x'\n[platform.ceilings]\nread = [5, 'sheet', '']").contains("ceilings.read has no source"));
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
+    }
+
+    /// A table that nobody reads was accepted, with all its parameters.
+    #[test]
+    fn a_table_that_a_platform_does_not_have_is_refused() {
+        let refusal = |more: &str| {
+            let text = format!("name = 'x'\n[platform]\nserial_ns = [5, 'sheet', 'p. 3']\n{more}");
+            parse_platform("x", &text).map(|_| ()).expect_err("it has too much").to_string()
+        };
+        assert!(refusal("[ceilings]\nread = [5000, 'sheet', 'p. 3']").contains("write [platform.ceilings]"));
+        assert!(refusal("[nonsense]\nread = [5, 'sheet', 'p. 3']").contains("a platform has no table [nonsense]"));
     }
 
     #[test]
