@@ -8,8 +8,6 @@ pub const DAYS_PER_YEAR: f64 = 365.25;
 const HOURS_PER_YEAR: f64 = 24.0 * DAYS_PER_YEAR;
 /// Months of a year.
 const MONTHS_PER_YEAR: f64 = 12.0;
-/// 30 days: a month, as the publication divides.
-const DAYS_PER_MONTH: f64 = 30.0;
 
 /// Gigabytes that may be written a year for a drive of so many terabytes written (TBW) to last so long.
 pub fn written_per_year_gb(tbw_tb: f64, years: f64) -> f64 {
@@ -21,9 +19,9 @@ pub fn written_per_month_gb(tbw_tb: f64, years: f64) -> f64 {
     written_per_year_gb(tbw_tb, years) / MONTHS_PER_YEAR
 }
 
-/// The same a day, in months of 30 days.
+/// The same a day.
 pub fn written_per_day_gb(tbw_tb: f64, years: f64) -> f64 {
-    written_per_month_gb(tbw_tb, years) / DAYS_PER_MONTH
+    written_per_year_gb(tbw_tb, years) / DAYS_PER_YEAR
 }
 
 /// Full drive writes a day (DWPD) that use up a rating of `tbw_tb` in `years`: TBW / (capacity * 365.25 * years).

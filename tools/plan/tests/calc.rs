@@ -8,12 +8,22 @@ fn near(found: f64, expected: f64, share: f64) {
     assert!((found / expected - 1.0).abs() <= share, "{found} instead of {expected}");
 }
 
-/// "100 TBW over 10 years = 10 TB a year = 833 GB a month = 27.76 GB a day" (833 / 30).
+/// 30 days: a month, as the publication divides.
+const DAYS_PER_MONTH: f64 = 30.0;
+
+/// "100 TBW over 10 years = 10 TB a year = 833 GB a month = 27.76 GB a day" (833 / 30). A day of ours is one of 365.25 in a year.
 #[test]
 fn a_hundred_terabytes_written_over_ten_years() {
     near(calc::written_per_year_gb(100.0, 10.0), 10_000.0, 1e-12);
     near(calc::written_per_month_gb(100.0, 10.0), 833.0, 5e-4);
-    near(calc::written_per_day_gb(100.0, 10.0), 27.76, 1e-3);
+    near(calc::written_per_month_gb(100.0, 10.0) / DAYS_PER_MONTH, 27.76, 1e-3);
+    near(calc::written_per_day_gb(100.0, 10.0), 10_000.0 / 365.25, 1e-12);
+}
+
+/// One answer has one year: a day and the full drive writes a day were of 360 and of 365.25 days.
+#[test]
+fn a_day_and_the_drive_writes_of_a_day_are_of_one_year() {
+    near(calc::written_per_day_gb(1380.0, 5.0) / 1000.0, calc::drive_writes_per_day(1380.0, 1000.0, 5.0), 1e-12);
 }
 
 /// "1.5 million hours = 62500 days, over 170 years: not a lifetime".
@@ -68,6 +78,6 @@ fn usable_space_by_level() {
 fn the_ratings_of_the_publication_make_daily_amounts() {
     let published = Published::read().expect("it parses");
     let rating = published.number("endurance.tbw_tb.WD 250 GB").expect("it is there");
-    near(calc::written_per_day_gb(rating, 10.0), 27.76, 1e-3);
+    near(calc::written_per_month_gb(rating, 10.0) / DAYS_PER_MONTH, 27.76, 1e-3);
     assert!(published.number("endurance.nothing").is_err());
 }
