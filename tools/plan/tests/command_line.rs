@@ -119,16 +119,21 @@ fn a_wish_that_no_array_fulfils_fails_with_what_comes_nearest() {
 
 /// A machine as smartctl describes it: a program in its place that answers with what the models say.
 fn plan_here(name: &str, models: &[&str]) -> (i32, String, String) {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).expect("a folder");
     let devices: Vec<Value> = (0..models.len()).map(|index| serde_json::json!({ "name": format!("/dev/sd{index}") })).collect();
     let mut script = format!("#!/bin/sh\ncase \"$*\" in\n*--scan) echo '{}' ;;\n", serde_json::json!({ "devices": devices }));
     for (index, model) in models.iter().enumerate() {
         script += &format!("*/dev/sd{index}) echo '{}'; exit 4 ;;\n", serde_json::json!({ "model_name": model }));
     }
+    plan_with(name, &(script + "esac\n"))
+}
+
+/// An advice for `here`, with a script in the place of smartctl.
+fn plan_with(name: &str, script: &str) -> (i32, String, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
     let program = folder.join("smartctl");
-    std::fs::write(&program, script + "esac\n").expect("a script");
+    std::fs::write(&program, script).expect("a script");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
     let line = ["advise", "--drives", "here", "--purpose", "media", "--requests", "1000", "--strip", "64K"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_stria-plan"));
@@ -153,6 +158,38 @@ fn drives_of_this_machine_are_those_that_smartctl_names() {
     let line = ["advise", "--drives", "here", "--purpose", "media"];
     let output = Command::new(env!("CARGO_BIN_EXE_stria-plan")).args(line).env("PATH", "/nowhere").output().expect("it starts");
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("install smartmontools"));
+}
+
+/// Drives behind a controller have one name and types of their own. Drives that are left out are named, and what smartctl may not read is the cause.
+#[test]
+fn drives_that_smartctl_cannot_read_or_nobody_knows_are_named() {
+    let device = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
+    let answers = |devices: &[Value], drives: &[(&str, Value)]| {
+        let mut script = format!("#!/bin/sh\ncase \"$*\" in\n*--scan) echo '{}' ;;\n", serde_json::json!({ "devices": devices }));
+        for (arguments, answer) in drives {
+            script += &format!("*\"{arguments}\") echo '{answer}'; exit 2 ;;\n");
+        }
+        script + "*) echo '{}' ;;\nesac\n"
+    };
+    let denied = serde_json::json!({ "smartctl": { "messages": [
+        { "string": "Smartctl open device: /dev/sda failed: Permission denied", "severity": "error" }
+    ] } });
+    let model = |model: &str| serde_json::json!({ "model_name": model });
+    let script = answers(&[device("/dev/sda", "scsi")], &[("--device scsi /dev/sda", denied.clone())]);
+    let (code, _, error) = plan_with("denied", &script);
+    assert!(code == 2 && error.contains("Permission denied") && error.contains("run this as root"), "{error}");
+    let bus = [device("/dev/bus/0", "megaraid,8"), device("/dev/bus/0", "megaraid,9"), device("/dev/sda", "scsi")];
+    let script = answers(
+        &bus,
+        &[
+            ("--device megaraid,8 /dev/bus/0", model("INTEL SSDSC2BB480G4")),
+            ("--device megaraid,9 /dev/bus/0", model("INTEL SSDSC2BB480G4")),
+            ("--device scsi /dev/sda", model("QEMU HARDDISK")),
+        ],
+    );
+    let (code, words, error) = plan_with("megaraid", &script);
+    assert!(code == 0 && words.contains("RAID 1 ") && words.contains("S3500"), "{words}{error}");
+    assert!(error.contains("planned with 2xs3500") && error.contains("/dev/sda is QEMU HARDDISK"), "{error}");
 }
 
 /// A profile of one's own: the P4510's, with flash that is read in half the time.
