@@ -114,7 +114,7 @@ fn of_tools() {
     holds(
         "tools/plan",
         "
-        bounds applications model queueing station ssd hdd load calibration level platform backplane modelled array calc campaign profile reliability
+        amount bounds applications model queueing station ssd hdd load calibration level platform backplane modelled array calc campaign profile reliability
         rig reproduce subject advice
         ",
     );

@@ -20,6 +20,7 @@ pub use trial::{BusyRebuild, PartFigures, Risk, Trial};
 pub use what_if::{Variant, what_if};
 pub use wish::{Candidate, State, Wish};
 
+use crate::amount::{self, money, space};
 use crate::campaign::at_once;
 
 /// 3 %: arrays whose speeds differ by less count as equally fast. Source: the standard error of a trial is below it
@@ -81,8 +82,7 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     }
     let spaces: Vec<(u64, usize)> = candidates.iter().map(|candidate| trial::space(wish, candidate)).collect();
     let fits = |(candidate, &(usable_bytes, survives)): (&Candidate, &(u64, usize))| {
-        let affordable = wish.budget.zip(wish.cost(candidate.drives())).is_none_or(|(budget, cost)| cost <= budget);
-        affordable && survives >= wish.losses_min && usable_bytes >= wish.capacity_bytes_min
+        wish.is_affordable(candidate.drives()) && survives >= wish.losses_min && usable_bytes >= wish.capacity_bytes_min
     };
     // Space and redundancy are known without a trial.
     if !candidates.iter().zip(&spaces).any(fits) {
@@ -106,11 +106,12 @@ fn nothing_fits(wish: &Wish, spaces: &[(u64, usize)]) -> String {
     let largest = spaces.iter().filter(|(_, survives)| *survives >= wish.losses_min).map(|(bytes, _)| *bytes).max();
     let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
     match largest {
-        Some(largest) => format!(
-            "no array of {drives} holds {:.1} TB and survives {failures}; of those that survive as many, one holds {:.1} TB at most",
-            wish.capacity_bytes_min as f64 / 1e12,
-            largest as f64 / 1e12
-        ),
+        Some(largest) => {
+            let (asked, largest) = amount::spaces(wish.capacity_bytes_min as f64, largest as f64);
+            format!(
+                "no array of {drives} holds {asked} and survives {failures}; of those that survive as many, one holds {largest} at most"
+            )
+        }
         None => format!("no array of {drives} survives {failures}: take more drives, or let it survive fewer"),
     }
 }
@@ -169,10 +170,10 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         conditions.push(format!("surviving {}", failures(wish.losses_min)));
     }
     if wish.capacity_bytes_min > 0 {
-        conditions.push(format!("holding {:.1} TB", wish.capacity_bytes_min as f64 / 1e12));
+        conditions.push(format!("holding {}", space(wish.capacity_bytes_min as f64)));
     }
     if let Some(budget) = wish.budget {
-        conditions.push(format!("costing at most {budget:.0}"));
+        conditions.push(format!("costing at most {}", money(budget)));
     }
     let asked = if conditions.is_empty() { String::new() } else { format!(" {}", conditions.join(" and ")) };
     let alike = ranking.iter().skip(1).filter(|trial| trial.speed >= speed * (1.0 - ALIKE)).count();
@@ -209,7 +210,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     let cheaper = |trial: &&Trial| trial.price.zip(first.price).is_some_and(|(price, first)| price < 0.99 * first);
     if let Some(cheaper) = fastest(&mut ranking.iter().filter(cheaper)) {
         let price = cheaper.price.unwrap_or(0.0);
-        reasons.push(format!("If money matters more: {} costs {price:.0}, at {}.", cheaper.candidate, share(&cheaper)));
+        reasons.push(format!("If money matters more: {} costs {}, at {}.", cheaper.candidate, money(price), share(&cheaper)));
     }
     let safer = |trial: &&Trial| trial.survives > first.survives && trial.usable_bytes >= wish.capacity_bytes_min;
     if let Some(safer) = fastest(&mut ranking.iter().filter(safer)) {

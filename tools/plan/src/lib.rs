@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod amount;
 pub mod applications;
 pub mod array;
 pub mod backplane;

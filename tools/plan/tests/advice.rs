@@ -227,7 +227,7 @@ fn wishes_that_nothing_fulfils_say_what_would() {
     assert!(
         error
             .to_string()
-            .contains("4 x s3500 holds 10.0 TB and survives 1 failure; of those that survive as many, one holds 1.4 TB")
+            .contains("4 x s3500 holds 10.0 TB and survives 1 failure; of those that survive as many, one holds 1.44 TB")
     );
     let error = told(Wish { losses_min: 4, ..small.clone() });
     assert!(error.to_string().contains("take more drives"), "{error}");

@@ -48,6 +48,10 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
             "advise --drives 8xp4510 --purpose vm --price 500 --budget 100",
             "a budget of 100 buys no p4510 at 500 each: use a budget of at least 4000",
         ),
+        (
+            "advise --drives 3xp4510 --purpose vm --price 0.1 --budget 0.2",
+            "a budget of 0.2 buys 2 of p4510 at 0.1 each, and not 3: use fewer drives, or a budget of at least 0.3",
+        ),
         ("advise --drives 8xp4510 --block 4K --threads 0", "--threads is 0: use 1 or more"),
         ("advise --drives 999999999999999999999xp4510 --purpose vm", "write it like 8xp4510"),
         ("advise --drives 8xp4510 --purpose vm --platform mars", "there is no such platform: choose one of z87"),
@@ -114,7 +118,7 @@ fn a_wish_that_no_array_fulfils_fails_with_what_comes_nearest() {
     let line = "advise --drives 4xs3500 --purpose media --capacity 10TB --requests 1000 --strip 64K";
     let (code, out, error) = plan(&line.split(' ').collect::<Vec<_>>());
     assert_eq!((code, &*out), (1, ""));
-    assert!(error.contains("no array of 4 x s3500 holds 10.0 TB") && error.contains("1.4 TB at most"), "{error}");
+    assert!(error.contains("no array of 4 x s3500 holds 10.0 TB") && error.contains("1.44 TB at most"), "{error}");
 }
 
 /// A machine as smartctl describes it: a program in its place that answers with what the models say.

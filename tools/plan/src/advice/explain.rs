@@ -3,6 +3,7 @@
 use super::trial::{PartFigures, Trial};
 use super::wear::RATED_YEARS;
 use super::wish::{State, Wish};
+use crate::amount;
 use crate::array::Level;
 use crate::profile::Origin;
 use crate::reliability::simulated::READ_BYTES_PER_HOUR;
@@ -32,8 +33,8 @@ pub fn time(ns: f64) -> String {
 /// A probability a year.
 pub fn risk(share: f64) -> String {
     match share {
-        0.01.. => format!("{:.0} %", share * 100.0),
-        1e-9.. => format!("1 in {:.0e}", 1.0 / share),
+        0.01.. => format!("{} %", amount::number(share * 100.0)),
+        1e-9.. => format!("1 in {}", amount::rough(1.0 / share)),
         _ => "below 1 in 1e9".to_owned(),
     }
 }
@@ -41,17 +42,19 @@ pub fn risk(share: f64) -> String {
 /// Bytes of a terabyte, or a part of a byte.
 pub fn bytes(count: f64) -> String {
     match count {
-        1e9.. => format!("{:.1} GB", count / 1e9),
-        1e6.. => format!("{:.1} MB", count / 1e6),
-        1e3.. => format!("{:.1} kB", count / 1e3),
+        1e3.. => amount::space(count),
         1.0.. => format!("{count:.0} bytes"),
-        _ => format!("{count:.0e} bytes"),
+        _ => format!("{} bytes", amount::rough(count)),
     }
 }
 
 /// Hours in words.
 pub fn hours(count: f64) -> String {
-    if count < 48.0 { format!("{count:.1} h") } else { format!("{:.1} days", count / 24.0) }
+    match count {
+        48.0.. => format!("{:.1} days", count / 24.0),
+        1.0.. => format!("{count:.1} h"),
+        _ => format!("{} min", amount::number(count * 60.0)),
+    }
 }
 
 /// The figures of an array, one by one, in the order of the table. `single`: the speed of one drive.
@@ -180,7 +183,7 @@ impl Figures {
         let (level, members) = (trial.candidate.level, trial.candidate.members);
         self.add(
             "USABLE",
-            format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
+            amount::space(trial.usable_bytes as f64),
             "law",
             format!("{} of {members} drives' worth of data", level.data_members(members)),
         );
@@ -236,7 +239,7 @@ impl Figures {
         if let (Some(wear), Some(tbw)) = (&trial.wear, wish.drive.config.facts.tbw_tb) {
             self.add(
                 "WEAR",
-                format!("{:.2} TB a day for {RATED_YEARS:.0} years", wear.tb_per_day),
+                format!("{} a day for {RATED_YEARS:.0} years", amount::space(wear.tb_per_day * 1e12)),
                 "law",
                 format!(
                     "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients (model)",
@@ -247,11 +250,13 @@ impl Figures {
             if let (Some(used), Some(client)) = (&wear.used, wish.written_tb_per_day) {
                 self.add(
                     "YEARS LEFT",
-                    format!("{:.1}", used.years),
+                    amount::number(used.years),
                     "law",
                     format!(
-                        "clients write {client:.2} TB a day, so each drive takes {:.1} TB a year, {:.2} of itself a day",
-                        used.tbw_per_year, used.drive_writes_per_day
+                        "clients write {} a day, so each drive takes {} a year, {} of itself a day",
+                        amount::space(client * 1e12),
+                        amount::space(used.tbw_per_year * 1e12),
+                        amount::number(used.drive_writes_per_day)
                     ),
                 );
             }
@@ -260,8 +265,8 @@ impl Figures {
 
     fn price(&mut self, wish: &Wish, trial: &Trial) {
         if let (Some(price), Some(each)) = (trial.price, wish.price) {
-            let how = format!("{} drives at {each:.0}", trial.candidate.drives());
-            self.add("PRICE", format!("{price:.0}"), "said", how);
+            let how = format!("{} drives at {}", trial.candidate.drives(), amount::money(each));
+            self.add("PRICE", amount::money(price), "said", how);
         }
     }
 }

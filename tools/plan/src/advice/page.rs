@@ -4,6 +4,7 @@
 
 use super::explain::{explain, hours, risk, time};
 use super::{Advice, BusyRebuild, Trial, Wish};
+use crate::amount;
 use crate::profile::Parameter;
 use std::fmt::Write;
 
@@ -118,7 +119,8 @@ fn chart(advice: &Advice) -> String {
         };
         let fits = index < advice.ranking.len();
         let faint = if fits { "" } else { " opacity=\".45\"" };
-        let title = format!("{}: {:.1} TB, {:.2}x, survives {}", short(trial), tb(trial), trial.speed, trial.survives);
+        let space = amount::space(trial.usable_bytes as f64);
+        let title = format!("{}: {space}, {:.2}x, survives {}", short(trial), trial.speed, trial.survives);
         let _ = write!(svg, "<g{faint}><title>{}</title>{shape}", escape(&title));
         if fits && (index == 0 || front.contains(&index)) {
             let label = Label::beside(x, y, short(trial), &points, &labels);
@@ -150,7 +152,7 @@ fn rows(wish: &Wish, advice: &Advice) -> String {
     let slowest = |trial: &Trial| trial.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max();
     let columns: Vec<Column<'_>> = vec![
         ("Strip", Box::new(|trial| trial.candidate.has_strips().then(|| format!("{} KiB", trial.candidate.strip_kib)))),
-        ("Usable", Box::new(|trial| Some(format!("{:.1} TB", trial.usable_bytes as f64 / 1e12)))),
+        ("Usable", Box::new(|trial| Some(amount::space(trial.usable_bytes as f64)))),
         ("Survives", Box::new(|trial| Some(trial.survives.to_string()))),
         ("Speed", Box::new(|trial| Some(format!("{:.2}x <small>± {:.1} %</small>", trial.speed, 100.0 * trial.speed_spread)))),
         ("IOPS", Box::new(|trial| Some(format!("{:.0}", trial.parts[0].iops)))),
@@ -158,14 +160,14 @@ fn rows(wish: &Wish, advice: &Advice) -> String {
         ("Mean", Box::new(|trial| Some(time(trial.parts[0].mean_ns)))),
         ("p99", Box::new(|trial| slowest(trial).map(|ns| time(ns as f64)))),
         ("Degraded", Box::new(|trial| trial.degraded_speed.map(|speed| format!("{speed:.2}x")))),
-        ("Rebuild", Box::new(|trial| trial.rebuild_hours.map(|hours| format!("{hours:.1} h")))),
+        ("Rebuild", Box::new(|trial| trial.rebuild_hours.map(hours))),
         ("Busy rebuild", Box::new(|trial| trial.busy_rebuild.as_ref().map(|busy| hours(busy.hours)))),
         ("Busy speed", Box::new(|trial| trial.busy_rebuild.as_ref().map(|busy| format!("{:.2}x", busy.speed)))),
         ("Busy p99", Box::new(|trial| trial.busy_rebuild.as_ref().and_then(BusyRebuild::p99_ns).map(|ns| time(ns as f64)))),
         ("Loss a year", Box::new(|trial| trial.risk.map(|found| risk(found.loss.loss)))),
         ("NOMDL", Box::new(|trial| trial.risk.map(|found| format!("{} /TB", super::explain::bytes(found.loss.bytes_per_tb))))),
-        ("Writes a day", Box::new(|trial| trial.wear.as_ref().map(|wear| format!("{:.2} TB", wear.tb_per_day)))),
-        ("Price", Box::new(|trial| trial.price.map(|price| format!("{price:.0}")))),
+        ("Writes a day", Box::new(|trial| trial.wear.as_ref().map(|wear| amount::space(wear.tb_per_day * 1e12)))),
+        ("Price", Box::new(|trial| trial.price.map(amount::money))),
     ];
     let trials: Vec<&Trial> = advice.ranking.iter().chain(&advice.unfit).collect();
     // A column of which nothing is known takes the place of others.

@@ -2,6 +2,7 @@
 
 use super::purpose::Purpose;
 use super::trial::Trial;
+use crate::amount::{money, spaces};
 use crate::array::Level;
 use crate::calibration::Calibration;
 use crate::platform::PlatformConfig;
@@ -14,6 +15,9 @@ pub const DRIVES_MAX: usize = 64;
 
 /// 4: the most copies that are tried, unless more failures have to be survived. Source: none; with the drives of further copies other levels are faster.
 const COPIES_MAX: usize = 4;
+
+/// 1e-12: three times 0.1 is no more than 0.3.
+const ROUNDING: f64 = 1e-12;
 
 /// All strips: KiB.
 pub const STRIP_KIB: RangeInclusive<u64> = 4..=1024;
@@ -147,6 +151,11 @@ impl Wish {
         self.price.map(|price| price * drives as f64)
     }
 
+    /// True if the budget buys so many drives, or there is none.
+    pub fn is_affordable(&self, drives: usize) -> bool {
+        self.budget.zip(self.cost(drives)).is_none_or(|(budget, cost)| cost <= budget * (1.0 + ROUNDING))
+    }
+
     /// The members of an array of the given number of drives.
     ///
     /// # Errors
@@ -189,9 +198,9 @@ impl Wish {
     /// The reason why a trial does not fulfil the wish, if it does not.
     pub fn lack(&self, trial: &Trial) -> Option<String> {
         if let (Some(budget), Some(cost)) = (self.budget, trial.price)
-            && cost > budget
+            && !self.is_affordable(trial.candidate.drives())
         {
-            return Some(format!("costs {cost:.0} of {budget:.0}"));
+            return Some(format!("costs {} of {}", money(cost), money(budget)));
         }
         if trial.survives < self.losses_min {
             return Some(match trial.survives {
@@ -199,25 +208,23 @@ impl Wish {
                 survived => format!("survives {survived} of {} failures", self.losses_min),
             });
         }
-        let held = |bytes: u64| bytes as f64 / 1e12;
-        (trial.usable_bytes < self.capacity_bytes_min)
-            .then(|| format!("holds {:.1} TB and not {:.1}", held(trial.usable_bytes), held(self.capacity_bytes_min)))
+        (trial.usable_bytes < self.capacity_bytes_min).then(|| {
+            let (held, asked) = spaces(trial.usable_bytes as f64, self.capacity_bytes_min as f64);
+            format!("holds {held} and not {asked}")
+        })
     }
 
     /// The reason why the budget buys none of the arrays, if it does not.
     pub fn too_dear(&self) -> Option<String> {
         let (budget, price) = (self.budget?, self.price?);
         let least = *self.counts.start();
-        (self.cost(least)? > budget).then(|| match (budget / price) as usize {
-            0 => format!(
-                "a budget of {budget} buys no {} at {price} each: use a budget of at least {} for {least}",
-                self.drive.key,
-                price * least as f64
-            ),
-            bought => format!(
-                "a budget of {budget} buys {bought} of {} at {price} each, and not {least}: use fewer drives, or a budget of at least {}",
-                self.drive.key,
-                price * least as f64
+        let (key, needed) = (&self.drive.key, money(self.cost(least)?));
+        let bought = (budget / price * (1.0 + ROUNDING)) as usize;
+        let (budget, price) = (money(budget), money(price));
+        (!self.is_affordable(least)).then(|| match bought {
+            0 => format!("a budget of {budget} buys no {key} at {price} each: use a budget of at least {needed} for {least}"),
+            _ => format!(
+                "a budget of {budget} buys {bought} of {key} at {price} each, and not {least}: use fewer drives, or a budget of at least {needed}"
             ),
         })
     }

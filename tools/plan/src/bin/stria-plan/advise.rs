@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use stria_plan::advice::explain::{Explained, bytes, explain, hours, risk, time};
 use stria_plan::advice::{Advice, AdviceError, BusyRebuild, PartFigures, Trial, Wish, advise, page};
+use stria_plan::amount;
 use stria_terminal::output::{paragraphs, print, print_json, table, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
@@ -159,7 +160,7 @@ pub fn row(trial: &Trial) -> Vec<String> {
         trial.candidate.members.to_string(),
         trial.candidate.spares.to_string(),
         or_dash(trial.candidate.has_strips().then(|| format!("{}K", trial.candidate.strip_kib))),
-        format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
+        amount::space(trial.usable_bytes as f64),
         trial.survives.to_string(),
         format!("{:.2}x", trial.speed),
         format!("{:.0}", main.iops),
@@ -173,8 +174,8 @@ pub fn row(trial: &Trial) -> Vec<String> {
 fn costs(trial: &Trial) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let wear = trial.wear.map(|wear| match wear.used {
-        Some(used) => format!("{:.1} y", used.years),
-        None => format!("{:.1} TB/d", wear.tb_per_day),
+        Some(used) => format!("{} y", amount::number(used.years)),
+        None => format!("{}/d", amount::space(wear.tb_per_day * 1e12)),
     });
     let busy = trial.busy_rebuild.as_ref();
     vec![
@@ -186,7 +187,7 @@ fn costs(trial: &Trial) -> Vec<String> {
         or_dash(trial.risk.map(|found| risk(found.loss.loss))),
         or_dash(trial.risk.map(|found| bytes(found.loss.bytes_per_tb))),
         or_dash(wear),
-        or_dash(trial.price.map(|price| format!("{price:.0}"))),
+        or_dash(trial.price.map(amount::money)),
     ]
 }
 

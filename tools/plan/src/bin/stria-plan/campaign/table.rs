@@ -87,7 +87,7 @@ pub fn words(answers: &[Answer]) -> String {
             level.to_owned(),
             cell("/members", &whole),
             cell("/strip_kib", &|kib| format!("{kib:.0}K")),
-            cell("/usable_bytes", &|bytes| format!("{:.1} TB", bytes / 1e12)),
+            cell("/usable_bytes", &stria_plan::amount::space),
             cell("/survives", &whole),
             cell("/speed", &|speed| format!("{speed:.2}x")),
             cell("/loads/0/iops", &whole),
