@@ -80,13 +80,14 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     if let Some(sentence) = wish.too_dear() {
         return Err(AdviceError::Wish(sentence));
     }
-    let spaces: Vec<(u64, usize)> = candidates.iter().map(|candidate| trial::space(wish, candidate)).collect();
-    let fits = |(candidate, &(usable_bytes, survives)): (&Candidate, &(u64, usize))| {
+    // Space and redundancy are known without a trial.
+    let found: Vec<(&Candidate, (u64, usize))> =
+        candidates.iter().map(|candidate| (candidate, trial::space(wish, candidate))).collect();
+    let fits = |&(candidate, (usable_bytes, survives)): &(&Candidate, (u64, usize))| {
         wish.is_affordable(candidate.drives()) && survives >= wish.losses_min && usable_bytes >= wish.capacity_bytes_min
     };
-    // Space and redundancy are known without a trial.
-    if !candidates.iter().zip(&spaces).any(fits) {
-        return Err(AdviceError::NothingFits(nothing_fits(wish, &spaces)));
+    if !found.iter().any(fits) {
+        return Err(AdviceError::NothingFits(nothing_fits(wish, &found)));
     }
     let single = trial::single(wish);
     let trials = at_once(&candidates, tried, |candidate| trial::run(wish, candidate, &single));
@@ -94,26 +95,47 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     let (mut ranking, mut unfit): (Vec<Trial>, Vec<Trial>) = best.into_iter().partition(|trial| wish.lack(trial).is_none());
     rank(&mut ranking);
     rank(&mut unfit);
-    if ranking.is_empty() {
-        return Err(AdviceError::NothingFits(nothing_fits(wish, &spaces)));
-    }
+    assert!(!ranking.is_empty(), "an array fits, and was tried");
     let reasons = reasons(wish, &ranking, &unfit);
     Ok(Advice { ranking, unfit, single, reasons })
 }
 
-/// The reason why no array of the wish fits: the space and the failures that each survives.
-fn nothing_fits(wish: &Wish, spaces: &[(u64, usize)]) -> String {
-    let largest = spaces.iter().filter(|(_, survives)| *survives >= wish.losses_min).map(|(bytes, _)| *bytes).max();
-    let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
-    match largest {
-        Some(largest) => {
-            let (asked, largest) = amount::spaces(wish.capacity_bytes_min as f64, largest as f64);
-            format!(
-                "no array of {drives} holds {asked} and survives {failures}; of those that survive as many, one holds {largest} at most"
-            )
-        }
-        None => format!("no array of {drives} survives {failures}: take more drives, or let it survive fewer"),
+/// The reason why no array of the wish fits, and what would help. `found`: the arrays with their space and the failures that each survives.
+fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
+    let drives = format!("{} x {}", wish.counts_text(), wish.drive.key);
+    let failures = failures(wish.losses_min);
+    let safe = found.iter().filter(|(_, (_, survives))| *survives >= wish.losses_min);
+    let Some(largest) = safe.clone().map(|(_, (bytes, _))| *bytes).max() else {
+        let remedy = match wish.survivable() {
+            (Some(count), _) => format!("take {count} drives, or let it survive fewer"),
+            (None, most) => format!("{most} is the most that is modelled on {}: let it survive fewer", wish.platform.name),
+        };
+        return format!("no array of {drives} survives {failures}: {remedy}");
+    };
+    let (asked, held) = amount::spaces(wish.capacity_bytes_min as f64, largest as f64);
+    if largest < wish.capacity_bytes_min {
+        return match wish.losses_min {
+            0 => format!("no array of {drives} holds {asked}: one holds {held} at most; take more drives, or larger ones"),
+            _ => format!(
+                "no array of {drives} holds {asked} and survives {failures}; of those that survive as many, one holds {held} at most: take more \
+                 drives, or larger ones"
+            ),
+        };
     }
+    // All but the budget can be had.
+    let holds = safe.filter(|(_, (bytes, _))| *bytes >= wish.capacity_bytes_min);
+    let cheapest = holds.map(|(candidate, _)| *candidate).min_by_key(|candidate| candidate.drives());
+    let (cheapest, budget) = cheapest.zip(wish.budget).expect("only the budget is left");
+    let mut asked = if wish.capacity_bytes_min > 0 { vec![format!("holds {asked}")] } else { Vec::new() };
+    asked.extend((wish.losses_min > 0).then(|| format!("survives {failures}")));
+    let which = if asked.is_empty() { String::new() } else { format!(" that {}", asked.join(" and ")) };
+    format!(
+        "a budget of {} buys no array of {drives}{which}: the cheapest is {} over {} drives, which cost {}",
+        money(budget),
+        cheapest.level,
+        cheapest.drives(),
+        money(wish.cost(cheapest.drives()).expect("a budget has a price"))
+    )
 }
 
 /// Of each level and number of drives the fastest strip; of equally fast strips the one nearest to 64 KiB, which is the default

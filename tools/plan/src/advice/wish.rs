@@ -7,6 +7,7 @@ use crate::array::Level;
 use crate::calibration::Calibration;
 use crate::platform::PlatformConfig;
 use crate::profile::{CatalogueDrive, Profile};
+use crate::reliability::groups;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -154,6 +155,17 @@ impl Wish {
     /// True if the budget buys so many drives, or there is none.
     pub fn is_affordable(&self, drives: usize) -> bool {
         self.budget.zip(self.cost(drives)).is_none_or(|(budget, cost)| cost <= budget * (1.0 + ROUNDING))
+    }
+
+    /// The least number of drives with which an array survives the failures that are asked for; and the most that any array survives.
+    pub fn survivable(&self) -> (Option<usize>, usize) {
+        let survives = |count: usize| {
+            let found = Self { counts: count..=count, ..self.clone() }.candidates().unwrap_or_default();
+            found.iter().map(|candidate| groups(candidate.level, candidate.members).2).max().unwrap_or(0)
+        };
+        let all: Vec<usize> = (1..=DRIVES_MAX).map(survives).collect();
+        let least = all.iter().position(|survives| *survives >= self.losses_min).map(|index| index + 1);
+        (least, all.into_iter().max().unwrap_or(0))
     }
 
     /// The members of an array of the given number of drives.
