@@ -91,12 +91,12 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     }
     let single = trial::single(wish);
     let trials = at_once(&candidates, tried, |candidate| trial::run(wish, candidate, &single));
-    let best = at_once(&best_strips(trials), &|_, _| (), |trial| trial::completed(wish, trial.clone(), &single));
+    let best = at_once(&best_strips(wish, trials), &|_, _| (), |trial| trial::completed(wish, trial.clone(), &single));
     let (mut ranking, mut unfit): (Vec<Trial>, Vec<Trial>) = best.into_iter().partition(|trial| wish.lack(trial).is_none());
-    rank(&mut ranking);
+    let alike = rank(&mut ranking);
     rank(&mut unfit);
     assert!(!ranking.is_empty(), "an array fits, and was tried");
-    let reasons = reasons(wish, &ranking, &unfit);
+    let reasons = reasons(wish, &ranking, alike, &unfit);
     Ok(Advice { ranking, unfit, single, reasons })
 }
 
@@ -138,39 +138,50 @@ fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
     )
 }
 
-/// Of each level and number of drives the fastest strip; of equally fast strips the one nearest to 64 KiB, which is the default
-/// of `stria create`.
-fn best_strips(trials: Vec<Trial>) -> Vec<Trial> {
-    let mut best: Vec<Trial> = Vec::new();
+/// Of each level and number of drives, of the arrays that fulfil the wish if any does, the strip nearest to 64 KiB, which is the default of
+/// `stria create`, among those as fast as the fastest.
+fn best_strips(wish: &Wish, trials: Vec<Trial>) -> Vec<Trial> {
+    let mut groups: Vec<Vec<Trial>> = Vec::new();
     for trial in trials {
-        let same = |other: &&mut Trial| {
-            other.candidate.level == trial.candidate.level && other.candidate.members == trial.candidate.members
-        };
-        let distance = |trial: &Trial| (trial.candidate.strip_kib as f64 / 64.0).log2().abs();
-        match best.iter_mut().find(same) {
-            None => best.push(trial),
-            Some(other) => {
-                let faster = trial.speed > other.speed * (1.0 + ALIKE);
-                let alike = trial.speed >= other.speed * (1.0 - ALIKE);
-                if faster || (alike && distance(&trial) < distance(other)) {
-                    *other = trial;
-                }
-            }
+        let Candidate { level, members, .. } = trial.candidate;
+        let same = |group: &&mut Vec<Trial>| (group[0].candidate.level, group[0].candidate.members) == (level, members);
+        match groups.iter_mut().find(same) {
+            None => groups.push(vec![trial]),
+            Some(group) => group.push(trial),
         }
     }
-    best
+    let distance = |trial: &Trial| (trial.candidate.strip_kib as f64 / 64.0).log2().abs();
+    let best = |mut group: Vec<Trial>| {
+        if group.iter().any(|trial| wish.lack(trial).is_none()) {
+            group.retain(|trial| wish.lack(trial).is_none());
+        }
+        let fastest = fastest(&group);
+        group.retain(|trial| is_alike(trial, fastest));
+        group.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)).then(b.speed.total_cmp(&a.speed)))
+    };
+    groups.into_iter().filter_map(best).collect()
+}
+
+fn fastest(trials: &[Trial]) -> f64 {
+    trials.iter().map(|trial| trial.speed).fold(0.0, f64::max)
+}
+
+/// True if an array counts as being as fast as the fastest.
+fn is_alike(trial: &Trial, fastest: f64) -> bool {
+    trial.speed >= fastest * (1.0 - ALIKE)
 }
 
 /// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss, then the one with the
-/// most space.
-fn rank(trials: &mut [Trial]) {
+/// most space. Returns how many are equally fast.
+fn rank(trials: &mut [Trial]) -> usize {
+    let fastest = fastest(trials);
     trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
-    let Some(fastest) = trials.first().map(|trial| trial.speed) else { return };
-    let alike = trials.iter().take_while(|trial| trial.speed >= fastest * (1.0 - ALIKE)).count();
-    let drives = |trial: &Trial| trial.candidate.members + trial.candidate.spares;
+    let alike = trials.partition_point(|trial| is_alike(trial, fastest));
     trials[..alike].sort_by(|a, b| {
+        let drives = |trial: &Trial| trial.candidate.drives();
         drives(a).cmp(&drives(b)).then(relevant_loss(a).total_cmp(&relevant_loss(b))).then(b.usable_bytes.cmp(&a.usable_bytes))
     });
+    alike
 }
 
 /// The probability of data loss within a year, as far as it can decide between two arrays.
@@ -183,7 +194,8 @@ fn failures(count: usize) -> String {
     if count == 1 { "1 failure".to_owned() } else { format!("{count} failures") }
 }
 
-fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
+/// Why the first array is first. `alike`: how many arrays count as equally fast, the first included.
+fn reasons(wish: &Wish, ranking: &[Trial], alike: usize, unfit: &[Trial]) -> Vec<String> {
     let first = &ranking[0];
     let speed = first.speed;
     let mut reasons = Vec::new();
@@ -198,10 +210,9 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         conditions.push(format!("costing at most {}", money(budget)));
     }
     let asked = if conditions.is_empty() { String::new() } else { format!(" {}", conditions.join(" and ")) };
-    let alike = ranking.iter().skip(1).filter(|trial| trial.speed >= speed * (1.0 - ALIKE)).count();
     reasons.push(match ranking.len() {
         1 => format!("{} is the only array{asked}: {speed:.2} times one drive.", first.candidate),
-        compared if alike == 0 => {
+        compared if alike == 1 => {
             format!("{} is the fastest of {compared} arrays{asked}: {speed:.2} times one drive.", first.candidate)
         }
         compared => format!(
@@ -210,7 +221,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
             ALIKE * 100.0
         ),
     });
-    for trial in &ranking[1..=alike.min(2)] {
+    for trial in &ranking[1..alike.min(3)] {
         let why = match first.candidate.drives().cmp(&trial.candidate.drives()) {
             std::cmp::Ordering::Less => "takes more drives",
             _ if relevant_loss(trial) > relevant_loss(first) => "is expected to lose data more often",
@@ -220,7 +231,7 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         reasons.push(format!("{} is as fast within {:.0} %, but {why}.", trial.candidate, ALIKE * 100.0));
     }
     let fastest = |trials: &mut dyn Iterator<Item = &Trial>| trials.max_by(|a, b| a.speed.total_cmp(&b.speed)).cloned();
-    if let Some(worst) = alone_why(wish, first, ranking) {
+    if let Some(worst) = alone_why(wish, first, &ranking[alike..]) {
         reasons.push(worst);
     }
     reasons.extend(recorded_rates(wish, first));
@@ -265,11 +276,11 @@ fn recorded_rates(wish: &Wish, first: &Trial) -> Option<String> {
     ))
 }
 
-/// The advantage of the first array over the fastest of another level: the load whose time is most below the other's.
-fn alone_why(wish: &Wish, first: &Trial, ranking: &[Trial]) -> Option<String> {
-    let other = ranking
+/// The advantage of the first array over the fastest of another level, of the arrays that are slower: the load whose time is most below the other's.
+fn alone_why(wish: &Wish, first: &Trial, slower: &[Trial]) -> Option<String> {
+    let other = slower
         .iter()
-        .filter(|trial| trial.candidate.level != first.candidate.level && trial.speed < first.speed * (1.0 - ALIKE))
+        .filter(|trial| trial.candidate.level != first.candidate.level)
         .max_by(|a, b| a.speed.total_cmp(&b.speed))?;
     let gain = |index: usize| first.parts[index].iops / other.parts[index].iops;
     let index = (0..first.parts.len()).max_by(|&a, &b| {
@@ -291,4 +302,95 @@ fn alone_why(wish: &Wish, first: &Trial, ranking: &[Trial]) -> Option<String> {
         "Its advantage is {}: {:.0} requests a second against {:.0} of {}{cause}.",
         own.name, own.iops, others.iops, other.candidate
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Level;
+    use crate::reliability::Frailty;
+
+    fn trial(level: Level, members: usize, strip_kib: u64, speed: f64) -> Trial {
+        Trial {
+            candidate: Candidate { level, members, spares: 0, strip_kib },
+            usable_bytes: 1 << 40,
+            survives: 1,
+            parts: Vec::new(),
+            speed,
+            degraded_speed: None,
+            rebuild_hours: None,
+            busy_rebuild: None,
+            repair_hours: 0.0,
+            frailty: Frailty { mtbf_hours: 1e6, unreadable_per_bit: 0.0, capacity_tb: 1.0 },
+            speed_spread: 0.0,
+            risk: None,
+            wear: None,
+            price: None,
+        }
+    }
+
+    fn wish() -> Wish {
+        Wish {
+            drive: crate::profile::catalogue_drive("s3500").expect("there is such a drive"),
+            counts: 2..=8,
+            spares: 0,
+            platform: crate::profile::platform("stria").expect("there is such a platform"),
+            purpose: Purpose::preset("vm").expect("there is such a purpose"),
+            capacity_bytes_min: 0,
+            losses_min: 1,
+            strips_kib: Vec::new(),
+            state: State::Used,
+            replace_hours: 24.0,
+            scrub_hours: 720.0,
+            written_tb_per_day: None,
+            price: None,
+            budget: None,
+            requests: 1_000,
+            calibration: None,
+        }
+    }
+
+    /// Steps of 2.5 % from 4 to 64 KiB: each strip was as fast as the one before, so the slowest of all was the best.
+    #[test]
+    fn a_strip_is_compared_with_the_fastest_and_not_with_the_last() {
+        let of = |speeds: &[(u64, f64)]| {
+            let trials = speeds.iter().map(|&(kib, speed)| trial(Level::Raid0, 4, kib, speed)).collect();
+            best_strips(&wish(), trials).iter().map(|trial| trial.candidate.strip_kib).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(4, 1.0), (8, 0.975), (16, 0.951), (32, 0.927), (64, 0.904)]), [8]);
+        assert_eq!(of(&[(16, 1.0), (64, 0.98), (256, 1.02)]), [256]);
+        assert_eq!(of(&[(32, 0.99), (128, 1.0)]), [128]);
+    }
+
+    /// A strip that leaves too little space is no choice where another leaves enough.
+    #[test]
+    fn the_best_strip_is_one_that_fulfils_the_wish() {
+        let small = Trial { usable_bytes: (1 << 40) - 1, ..trial(Level::Raid0, 4, 256, 2.0) };
+        let asked = Wish { capacity_bytes_min: 1 << 40, ..wish() };
+        let found = best_strips(&asked, vec![trial(Level::Raid0, 4, 64, 1.0), small]);
+        assert_eq!((found.len(), found[0].candidate.strip_kib), (1, 64));
+    }
+
+    /// The first array is 2.9 % slower than the fastest and has fewer drives; a third is 2 % slower than the first, and not alike.
+    #[test]
+    fn reasons_speak_of_the_arrays_that_the_ranking_took_as_alike() {
+        let part = |iops: f64| PartFigures {
+            name: "x".to_owned(),
+            iops,
+            iops_spread: 0.0,
+            bytes_per_s: iops,
+            mean_ns: 1.0,
+            read_p99_ns: None,
+            write_p99_ns: None,
+            written_share: None,
+        };
+        let with = |level, members, speed: f64| Trial { parts: vec![part(speed)], ..trial(level, members, 64, speed) };
+        let mut ranking =
+            vec![with(Level::Raid10, 8, 1.0), with(Level::Raid10, 4, 0.971), with(Level::Raid5 { spans: 1 }, 3, 0.952)];
+        let alike = rank(&mut ranking);
+        let told = reasons(&wish(), &ranking, alike, &[]);
+        assert_eq!((alike, ranking[0].candidate.members, ranking[2].candidate.members), (2, 4, 3));
+        assert!(told[1].starts_with("RAID 10 over 8 drives") && told[1].contains("takes more drives"), "{told:?}");
+        assert!(told[2].starts_with("Its advantage is") && told[2].contains("of RAID 5 over 3 drives"), "{told:?}");
+    }
 }
