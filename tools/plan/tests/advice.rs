@@ -7,6 +7,7 @@ use stria_plan::advice::wish::Wish;
 use stria_plan::advice::{Advice, AdviceError, Purpose, State, advise, page, trial, what_if};
 use stria_plan::array::Level;
 use stria_plan::backplane::DriveConfig;
+use stria_plan::calibration::Calibration;
 use stria_plan::load::Pattern;
 use stria_plan::profile;
 use stria_plan::ssd::map::Policy;
@@ -454,6 +455,10 @@ fn the_page_is_whole_and_every_figure_can_be_followed() {
     for parameter in asked.drive.parameters.iter().chain(&asked.platform.parameters) {
         assert!(html.contains(&parameter.name), "{}", parameter.name);
     }
+    assert!(html.contains("Nothing here was measured on drives"));
+    let calibration = Some(Calibration { source: "rack 7".to_owned(), ..Calibration::default() });
+    let corrected = page::html(&Wish { calibration, ..asked.clone() }, &found);
+    assert!(corrected.contains("corrected by measurements (rack 7)") && !corrected.contains("Nothing here was measured"));
     let dots = html.matches("<title>").count() - 1;
     assert_eq!(dots, found.ranking.len() + found.unfit.len());
     for (open, close) in

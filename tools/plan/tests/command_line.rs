@@ -390,6 +390,7 @@ fn models_are_corrected_by_what_was_measured_here() {
     );
     let kind = stria_plan::calibration::Kind {
         reads: true,
+        mixed: false,
         random: true,
         alone: false,
         redundancy: stria_plan::calibration::Redundancy::None,

@@ -122,11 +122,9 @@ impl Figures {
     }
 
     fn calibration(&mut self, wish: &Wish, trial: &Trial) {
-        let level = trial.candidate.level;
         if let Some(calibration) = &wish.calibration {
-            for part in &wish.purpose.parts {
-                let known = calibration.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
-                let value = known.map_or("none".to_owned(), |factor| format!("x {factor:.2}"));
+            for part in &trial.parts {
+                let value = part.calibration.map_or("none".to_owned(), |factor| format!("x {factor:.2}"));
                 self.add(
                     "CALIBRATION",
                     value,

@@ -239,9 +239,14 @@ pub fn html(wish: &Wish, advice: &Advice) -> String {
         page,
         "<p>Of {}. {}: docs/PLAN.md says how far the models can be trusted.</p>",
         first.candidate,
-        match &wish.purpose.measured {
-            Some(_) => "Only the purpose was measured; no array was",
-            None => "Nothing here was measured on drives",
+        match (&wish.calibration, &wish.purpose.measured) {
+            (Some(known), purpose) => format!(
+                "No array was measured; rates and latencies are corrected by measurements ({}){}",
+                escape(&known.source),
+                if purpose.is_some() { ", and the purpose was measured too" } else { "" }
+            ),
+            (None, Some(_)) => "Only the purpose was measured; no array was".to_owned(),
+            (None, None) => "Nothing here was measured on drives".to_owned(),
         }
     );
     page += "<div class=\"scroll\"><table><thead><tr><th>Figure</th><th class=\"words\">Value</th><th class=\"words\">Origin</th>\

@@ -72,6 +72,8 @@ pub struct PartFigures {
     pub write_p99_ns: Option<Nanos>,
     /// Bytes that SSDs took in for each byte that was written to the array; `None` for disks, and if nothing is written.
     pub written_share: Option<f64>,
+    /// The factor by which the figures were corrected, if measurements of this machine know one.
+    pub calibration: Option<f64>,
 }
 
 /// A rebuild while clients work as fast as they can. From the model.
@@ -214,8 +216,13 @@ fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nano
     let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
     let written_share = taken as f64 / written as f64;
     let level = rig.layout().level;
-    let measured = |known: &Calibration| known.of_mix(part.read_share, part.pattern, part.depth, level.redundancy());
-    let factor = wish.calibration.as_ref().and_then(measured).unwrap_or(1.0);
+    let time = |latencies: &load::Latencies| latencies.mean_ns() * latencies.count() as f64;
+    let (reading, writing) = (time(&outcome.reads), time(&outcome.writes));
+    let read_time_share = if reading > 0.0 { reading / (reading + writing) } else { 0.0 };
+    let measured =
+        |known: &Calibration| known.of_mix(part.read_share, read_time_share, part.pattern, part.depth, level.redundancy());
+    let calibration = wish.calibration.as_ref().and_then(measured);
+    let factor = calibration.unwrap_or(1.0);
     let p99 =
         |latencies: &load::Latencies| (latencies.count() > 0).then(|| (latencies.quantile_ns(0.99) as f64 / factor) as Nanos);
     let figures = PartFigures {
@@ -227,6 +234,7 @@ fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nano
         read_p99_ns: p99(&outcome.reads),
         write_p99_ns: p99(&outcome.writes),
         written_share: (taken > 0 && written > 0).then_some(written_share),
+        calibration,
     };
     (figures, outcome, end)
 }
@@ -395,8 +403,11 @@ fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64)
         rig.set_rebuild_speed(held);
         let (figures, outcome, end) = tried(&Wish { requests, ..wish.clone() }, &mut rig, part);
         let filled = (rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES) as f64;
+        // The machine's latencies are those of the model over the factor.
+        let factor = figures.calibration.unwrap_or(1.0);
         let late = |latencies: &load::Latencies| {
-            latencies.count() - latencies.sorted_ns().partition_point(|&latency| latency <= target.bound)
+            let is_kept = |&latency: &Nanos| latency as f64 <= target.bound as f64 * factor;
+            latencies.count() - latencies.sorted_ns().partition_point(is_kept)
         };
         let requests = (outcome.reads.count() + outcome.writes.count()) as f64;
         let share = (late(&outcome.reads) + late(&outcome.writes)) as f64 / requests;
@@ -462,6 +473,7 @@ fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::advice::Purpose;
+    use crate::calibration::{Kind, Pair, Redundancy};
     use crate::load::Pattern;
     use crate::profile;
 
@@ -475,6 +487,7 @@ mod tests {
             read_p99_ns: None,
             write_p99_ns: None,
             written_share: Some(written_share),
+            calibration: None,
         }
     }
 
@@ -514,6 +527,20 @@ mod tests {
             calibration: None,
         };
         (wish, Candidate { level, members: 4, spares: 0, strip_kib: 64 })
+    }
+
+    /// A machine that takes twenty times as long has no latency to spare for a rebuild; the target was judged on the model's own latencies.
+    #[test]
+    fn a_rebuild_leaves_clients_the_latency_that_the_machine_has() {
+        let (mut wish, candidate) =
+            asked("p4510", Level::Raid5 { spans: 1 }, Purpose::mix(4096, 1.0, 1, Pattern::Random).expect("a load"));
+        let rate = |wish: &Wish| beside(wish, &candidate, &wish.purpose.parts[0]).1;
+        let fast = rate(&wish);
+        let kind = Kind::of(1.0, Pattern::Random, 1, Redundancy::Parity);
+        let pairs = [Pair { kind, measured: 5.0, modelled: 100.0 }];
+        wish.calibration = Some(Calibration::of("p4510", "stria", "a slow machine", &pairs));
+        let slow = rate(&wish);
+        assert!(fast > 10.0 * slow && slow <= 1.05 * REBUILD_BYTES_PER_S_MIN as f64, "{fast:.3e} and {slow:.3e}");
     }
 
     /// Goal: the speed of a rebuild beside clients is the engine's. Method: the engine looks for it by itself for some virtual seconds, of which the last quarter is
