@@ -77,7 +77,7 @@ pub enum AdviceError {
 /// [`AdviceError`], in words.
 pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advice, AdviceError> {
     let candidates = wish.candidates().map_err(AdviceError::Wish)?;
-    if let Some(sentence) = wish.too_dear() {
+    if let Some(sentence) = wish.too_dear().or_else(|| wish.lifetime_refusal()) {
         return Err(AdviceError::Wish(sentence));
     }
     // Space and redundancy are known without a trial.
@@ -360,6 +360,17 @@ mod tests {
         assert_eq!(of(&[(4, 1.0), (8, 0.975), (16, 0.951), (32, 0.927), (64, 0.904)]), [8]);
         assert_eq!(of(&[(16, 1.0), (64, 0.98), (256, 1.02)]), [256]);
         assert_eq!(of(&[(32, 0.99), (128, 1.0)]), [128]);
+    }
+
+    /// The lifetime of a drive without an endurance rating was asked for, and no word said that there is none.
+    #[test]
+    fn a_lifetime_without_a_rating_is_refused() {
+        let mut asked = Wish { written_tb_per_day: Some(1.0), ..wish() };
+        assert_eq!(asked.lifetime_refusal(), None);
+        asked.drive.config.facts.tbw_tb = None;
+        assert!(asked.lifetime_refusal().is_some_and(|sentence| sentence.contains("no endurance rating (tbw_tb): leave it out")));
+        asked.written_tb_per_day = None;
+        assert_eq!(asked.lifetime_refusal(), None);
     }
 
     /// A strip that leaves too little space is no choice where another leaves enough.

@@ -100,6 +100,11 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
             "what-if --drives 3xp4510 --purpose vm --level 1 --platform p4510-md",
             "nothing is published about more than two copies",
         ),
+        ("advise --drives 8xp4510 --purpose vm --scrub-days 0", "--scrub-days is 0: use a number above 0, or 3650"),
+        ("calc rebuild --capacity-tb 4 --mb-per-s 500 --read-drives 0", "0 is not in 1"),
+        ("advise --drives 4xp4510 --purpose media --written-a-day 1TB", "as the purpose writes nothing: leave it out"),
+        ("advise --drives 4xsavvio10k5 --purpose vm --written-a-day 1TB", "as the wear of hard disks is not modelled"),
+        ("what-if --drives 4xp4510 --level 5 --purpose media --written-a-day 1TB", "as the purpose writes nothing: leave it out"),
         ("calc endurance --tbw=-1 --years 5", "--tbw"),
     ];
     for (line, sentence) in cases {
@@ -309,6 +314,13 @@ fn what_if_is_a_table_or_json() {
     let told: Value = serde_json::from_str(&out).expect("JSON");
     let variants = told["variants"].as_array().expect("a list");
     assert_eq!((code, variants.len(), variants[0]["against_this"].as_f64()), (0, 6, Some(1.0)), "{out}");
+    // What was asked for about costs was left out of the table.
+    let (code, words, error) = plan(&[&asked[..], &["--price", "449.5", "--written-a-day", "100GB"]].concat());
+    assert!(
+        code == 0 && ["WEAR", " y ", "PRICE", "1798", "until 100 GB a day"].iter().all(|word| words.contains(word)),
+        "{words}{error}"
+    );
+    assert!(words.contains("read by 1.35 GB an hour, whatever the purpose"), "{words}");
     // An array that lacks a drive had the risk and the wear of the whole one.
     let figures = |change: &str| &variants.iter().find(|variant| variant["change"] == change).expect("it is there")["figures"];
     for name in ["loss_per_year", "loss_per_year_by_law", "mttdl_years", "simulated_loss", "wear", "degraded_speed"] {

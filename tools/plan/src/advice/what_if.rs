@@ -22,7 +22,7 @@ pub struct Variant {
 pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<Variant>, String> {
     let (members, strip_kib) = (wish.members()?, wish.strips_kib.first().copied().unwrap_or(64));
     let this = Candidate { level, members, spares: wish.spares, strip_kib };
-    wish.refusal(&this).map_or(Ok(()), Err)?;
+    wish.refusal(&this).or_else(|| wish.lifetime_refusal()).map_or(Ok(()), Err)?;
     let single = trial::single(wish);
     let twice = wish.with_depth_times(2);
     let redundant = level.is_redundant();

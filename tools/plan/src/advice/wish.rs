@@ -157,6 +157,26 @@ impl Wish {
         self.budget.zip(self.cost(drives)).is_none_or(|(budget, cost)| cost <= budget * (1.0 + ROUNDING))
     }
 
+    /// The reason why the wear of the drives is not known, if it is not.
+    pub fn wear_unknown(&self) -> Option<String> {
+        let CatalogueDrive { config, facts } = &self.drive.config;
+        if config.is_rotational() {
+            Some("the wear of hard disks is not modelled".to_owned())
+        } else if self.purpose.parts.iter().all(|part| part.written_bytes_share() <= 0.0) {
+            Some("the purpose writes nothing".to_owned())
+        } else if facts.tbw_tb.is_none() {
+            Some(format!("the profile of {} has no endurance rating (tbw_tb)", self.drive.key))
+        } else {
+            None
+        }
+    }
+
+    /// The reason why the years cannot be told that the drives last, if that is asked for.
+    pub fn lifetime_refusal(&self) -> Option<String> {
+        let cause = self.written_tb_per_day.and(self.wear_unknown())?;
+        Some(format!("--written-a-day has no answer, as {cause}: leave it out"))
+    }
+
     /// The least number of drives with which an array survives the failures that are asked for; and the most that any array survives.
     pub fn survivable(&self) -> (Option<usize>, usize) {
         let survives = |count: usize| {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use stria_plan::advice::explain::{Explained, bytes, explain, hours, risk, time};
 use stria_plan::advice::{Advice, AdviceError, BusyRebuild, PartFigures, Trial, Wish, advise, page};
 use stria_plan::amount;
+use stria_plan::reliability::simulated::READ_BYTES_PER_HOUR;
 use stria_terminal::output::{paragraphs, print, print_json, table, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
@@ -170,13 +171,37 @@ pub fn row(trial: &Trial) -> Vec<String> {
     ]
 }
 
+/// The drives' lifetime, or what may be written in a day.
+pub fn wear(trial: &Trial) -> String {
+    trial.wear.map_or("-".to_owned(), |wear| match wear.used {
+        Some(used) => format!("{} y", amount::number(used.years)),
+        None => format!("{}/d", amount::space(wear.tb_per_day * 1e12)),
+    })
+}
+
+/// What the drives cost.
+pub fn price(trial: &Trial) -> String {
+    trial.price.map_or("-".to_owned(), amount::money)
+}
+
+/// The meaning of LOSS A YEAR and of WEAR, for the line below a table.
+pub fn explained_costs(wish: &Wish) -> String {
+    let wear = match (wish.wear_unknown(), wish.written_tb_per_day) {
+        (Some(cause), _) => format!("WEAR is empty, as {cause}."),
+        (None, Some(written)) => {
+            format!("WEAR: the years until {} a day have used up the drives' endurance.", amount::space(written * 1e12))
+        }
+        (None, None) => "WEAR: what clients may write a day for five years.".to_owned(),
+    };
+    format!(
+        "LOSS A YEAR takes every drive as read by {} an hour, whatever the purpose. {wear}",
+        amount::space(READ_BYTES_PER_HOUR)
+    )
+}
+
 /// The other columns of the table of advice: degraded, rebuild, loss, wear, price.
 fn costs(trial: &Trial) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let wear = trial.wear.map(|wear| match wear.used {
-        Some(used) => format!("{} y", amount::number(used.years)),
-        None => format!("{}/d", amount::space(wear.tb_per_day * 1e12)),
-    });
     let busy = trial.busy_rebuild.as_ref();
     vec![
         or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
@@ -186,8 +211,8 @@ fn costs(trial: &Trial) -> Vec<String> {
         or_dash(busy.and_then(BusyRebuild::p99_ns).map(|ns| time(ns as f64))),
         or_dash(trial.risk.map(|found| risk(found.loss.loss))),
         or_dash(trial.risk.map(|found| bytes(found.loss.bytes_per_tb))),
-        or_dash(wear),
-        or_dash(trial.price.map(amount::money)),
+        wear(trial),
+        price(trial),
     ]
 }
 
@@ -235,14 +260,11 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
         text += &paragraphs(110, explain(wish, first, &advice.single).into_iter().map(line).collect());
         text += "\n";
     }
-    let wear = match wish.written_tb_per_day {
-        Some(written) => format!("WEAR: the years until {written:.2} TB a day have used up the drives' endurance."),
-        None => "WEAR: what clients may write a day for five years.".to_owned(),
-    };
+    let costs = explained_costs(wish);
     text += &format!(
         "\nSPEED is against one drive, over all loads; IOPS, MB/S and MEAN are of the first load; DEGRADED is the speed with a drive missing. They come \
          from the engine on modelled drives, REBUILD as well, while clients are idle; BUSY is while clients work as fast as they can. USABLE, SURVIVES and WEAR are laws; LOSS A YEAR and NOMDL, the bytes \
-         lost of each TB in a year, are simulated. {wear} --explain says more, docs/PLAN.md how far to trust it.\n"
+         lost of each TB in a year, are simulated. {costs} --explain says more, docs/PLAN.md how far to trust it.\n"
     );
     text
 }

@@ -96,7 +96,7 @@ enum Calc {
         #[arg(long)]
         mb_per_s: f64,
         /// Number of drives that are read, for the risk
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         read_drives: u32,
         /// Bits read for each unreadable bit, as in data sheets
         #[arg(long, default_value_t = 1e15)]

@@ -1,6 +1,6 @@
 //! `stria plan what-if`: the command line of [`stria_plan::advice::what_if`].
 
-use crate::advise::{figures_json, purpose, row};
+use crate::advise::{explained_costs, figures_json, price, purpose, row, wear};
 use crate::level_name::LevelName;
 use crate::wish::WishArgs;
 use clap::Args;
@@ -86,24 +86,45 @@ pub fn told(wish: &Wish, variants: &[Variant]) -> Value {
 }
 
 fn shown(wish: &Wish, variants: &[Variant]) -> String {
-    const HEADER: [&str; 12] =
-        ["IF", "LEVEL", "DRIVES", "STRIP", "USABLE", "SURVIVES", "SPEED", "AGAINST THIS", "IOPS", "MEAN", "P99", "LOSS A YEAR"];
-    let right: Vec<usize> = (2..HEADER.len()).collect();
+    let mut header = vec![
+        "IF",
+        "LEVEL",
+        "DRIVES",
+        "STRIP",
+        "USABLE",
+        "SURVIVES",
+        "SPEED",
+        "AGAINST THIS",
+        "IOPS",
+        "MEAN",
+        "P99",
+        "LOSS A YEAR",
+    ];
+    header.extend(wish.written_tb_per_day.map(|_| "WEAR"));
+    header.extend(wish.price.map(|_| "PRICE"));
+    let right: Vec<usize> = (2..header.len()).collect();
     let rows = variants.iter().filter_map(|variant| {
         let trial = variant.outcome.as_ref().ok()?;
         let [level, drives, _, strip, usable, survives, speed, iops, _, mean, p99] = <[String; 11]>::try_from(row(trial)).ok()?;
         let change = against(variants, variant).map_or(String::new(), |share| format!("{:+.0} %", 100.0 * (share - 1.0)));
         let loss = trial.risk.map_or("-".to_owned(), |found| stria_plan::advice::explain::risk(found.loss.loss));
-        Some(vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss])
+        let mut cells =
+            vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss];
+        cells.extend(wish.written_tb_per_day.map(|_| wear(trial)));
+        cells.extend(wish.price.map(|_| price(trial)));
+        Some(cells)
     });
     let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, purpose(wish));
-    text += &table(&HEADER, &right, rows.collect());
+    text += &table(&header, &right, rows.collect());
     text += "\n";
     for variant in variants {
         if let Err(refusal) = &variant.outcome {
             text += &format!("{}: {refusal}.\n", variant.change);
         }
     }
-    text += "\nSPEED is against one drive under the load that was asked about. docs/PLAN.md says how far to trust the figures.\n";
+    text += &format!(
+        "\nSPEED is against one drive under the load that was asked about. {} docs/PLAN.md says how far to trust the figures.\n",
+        explained_costs(wish)
+    );
     text
 }

@@ -150,6 +150,16 @@ fn up_to(option: &str, value: f64, most: f64) -> Result<f64, Failure> {
     Err(Failure::Usage(format!("{option} is {}: use 0 to {most}", number(value))))
 }
 
+/// Days from one scrub to the next. 0 counted as a scrub that never ends, where people mean none.
+fn scrub_days(value: f64) -> Result<f64, Failure> {
+    match up_to("--scrub-days", value, DAYS_MAX)? {
+        0.0 => Err(Failure::Usage(format!(
+            "--scrub-days is 0: use a number above 0, or {DAYS_MAX} for an array that is never scrubbed"
+        ))),
+        days => Ok(days),
+    }
+}
+
 /// An amount of money.
 ///
 /// # Errors
@@ -223,7 +233,7 @@ impl WishArgs {
                 StateName::Deleted => State::Deleted,
             },
             replace_hours: up_to("--replace-hours", self.replace_hours, 24.0 * DAYS_MAX)?,
-            scrub_hours: 24.0 * up_to("--scrub-days", self.scrub_days, DAYS_MAX)?,
+            scrub_hours: 24.0 * scrub_days(self.scrub_days)?,
             written_tb_per_day: self.written_a_day.map(|bytes| bytes as f64 / 1e12),
             budget: None,
             requests: self.requests,
