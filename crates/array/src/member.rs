@@ -432,7 +432,7 @@ impl Members {
 
     /// Takes a member out of its slot.
     pub fn drop_member(&mut self, id: MemberId, reason: Option<String>) {
-        self.have_failed |= !self.may_lose(id);
+        let sufficed = self.suffices(|slot| self.is_in_sync(slot));
         for slot in &mut self.slots {
             if slot.replacement == Some(id) {
                 slot.replacement = None;
@@ -450,6 +450,8 @@ impl Members {
         let member = &mut self.all[id.0];
         member.state = MemberState::Failed;
         member.failure = reason;
+        // A replacement in sync does what the dropped one did.
+        self.have_failed |= sufficed && !self.suffices(|slot| self.is_in_sync(slot));
         self.look();
     }
 
@@ -567,6 +569,21 @@ mod tests {
         assert!(!members.is_optimal() && !members.state(true, Synced::All).optimal);
         members.drop_member(MemberId(1), None);
         assert_eq!(members.health(), Health::Degraded);
+    }
+
+    /// Another lane reports that the replaced member is out before this one has given its slot away.
+    #[test]
+    fn a_member_that_is_replaced_may_be_dropped_by_an_array_without_redundancy() {
+        let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 3]).expect("good");
+        for (recovered, health) in [(Synced::All, Health::Degraded), (Synced::up_to(256), Health::Failed)] {
+            let mut config = ArrayConfig::optimal("test", geometry.clone());
+            config.slots[2].member = None;
+            config.slots[0].member.as_mut().expect("it is there").id = MemberId(2);
+            config.slots[0].replacement = Some(MemberConfig { recovered, ..MemberConfig::in_sync(MemberId(0), 512) });
+            let mut members = Members::new(&config);
+            members.drop_member(MemberId(2), None);
+            assert_eq!(members.health(), health, "{recovered:?}");
+        }
     }
 
     #[test]
