@@ -337,7 +337,7 @@ mod tests {
             ("p4510@mars", "no such platform"),
             ("p4510:5", "write model:"),
             ("p4510:4:4", "RAID 4 is not modelled"),
-            ("p4510:5:2", "at least 3"),
+            ("p4510:5:2", "ask for 3 drives or more"),
             ("p4510:5:900", "1 to 64"),
             ("p4510:5:4:48K", "invalid strip"),
             ("p4510:5:4:x", "is not a size"),
