@@ -631,7 +631,7 @@ async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
         }
         let last_write = core.activity.last_write();
         core.metadata.bad_blocks_written(&core.ready).await;
-        let flushed = core.flush_volatile().await.and(core.bad_blocks_are_listed("flush")).and(core.redundancy_suffices("flush"));
+        let flushed = core.flush_volatile().await.and(core.bad_blocks_are_listed("flush"));
         // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
         if !is_busy() && core.activity.last_write() == last_write {
             break flushed;

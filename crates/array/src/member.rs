@@ -313,8 +313,8 @@ impl Members {
         self.optimal
     }
 
-    /// True if a write may have to wait for a list of bad blocks, or must be refused.
-    pub fn needs_care(&self) -> bool {
+    /// True if a write to copies must go by a task, which can wait for a list of bad blocks and can be refused.
+    pub fn need_tasks(&self) -> bool {
         self.have_bad_blocks | self.have_failed
     }
 
@@ -450,7 +450,7 @@ impl Members {
         let member = &mut self.all[id.0];
         member.state = MemberState::Failed;
         member.failure = reason;
-        // A replacement in sync does what the dropped one did.
+        // Judged after the drop, since a replacement in sync may have taken the slot.
         self.have_failed |= sufficed && !self.suffices(|slot| self.is_in_sync(slot));
         self.look();
     }
@@ -529,7 +529,7 @@ impl Members {
         old.state = MemberState::Failed;
         old.failure = Some("replaced".into());
         self.failed.push(before);
-        // The bad blocks of the old one are nobody's any more.
+        // The bad blocks of a member that has failed do not count.
         self.look();
         Some(before)
     }
@@ -571,7 +571,7 @@ mod tests {
         assert_eq!(members.health(), Health::Degraded);
     }
 
-    /// Another lane reports that the replaced member is out before this one has given its slot away.
+    /// Another lane may report the drop of a replaced member before this lane has given its slot to the replacement.
     #[test]
     fn a_member_that_is_replaced_may_be_dropped_by_an_array_without_redundancy() {
         let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 3]).expect("good");
@@ -593,8 +593,8 @@ mod tests {
         config.slots[0].member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::span(8..16)];
         config.slots[0].replacement = Some(MemberConfig::in_sync(MemberId(2), 512));
         let mut members = Members::new(&config);
-        assert!(members.needs_care());
+        assert!(members.need_tasks());
         assert_eq!(members.take_slot(MemberId(2)), Some(MemberId(0)));
-        assert!(!members.needs_care(), "writes are straight again");
+        assert!(!members.need_tasks(), "writes are straight again");
     }
 }

@@ -32,6 +32,7 @@ impl Core {
 
     /// Writes superblock updates, one at a time, each with the latest state.
     pub async fn record_states(&self) {
+        // The claims of the last durable update.
         let mut durable = self.members.borrow().state(self.metadata.is_clean(), self.consistency.synced());
         loop {
             let number = self.metadata.requested(&self.ready).await;
@@ -40,7 +41,7 @@ impl Core {
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
             let redundancy_is_known = || self.log.stage() >= StartStage::Replayed && !self.consistency.suspects_parity();
-            // What only dropped members took may be in flight for ever: a forced start must resync.
+            // A failed array stays dirty: a forced start must resync the writes that only dropped members took.
             let clean = || self.metadata.is_clean() && redundancy_is_known() && self.health() != Health::Failed;
             let state = || self.members.borrow().state(clean(), self.consistency.synced());
             let (lock, state) = loop {

@@ -129,7 +129,7 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<Array
 async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
     let guard = core.lock(sync_of_array(range), Mode::Exclusive).await;
     core.write_begin(&sync_of_array(range)).await?;
-    // A member under rebuild takes what the members that it is copied from should hold, and cannot be read alone.
+    // The only target on a failed array may be a member under rebuild. Data that it alone takes cannot be read.
     let has_failed = core.members.borrow().have_failed();
     if has_failed || runs(core, range.clone()).any(|(_, _, copies)| targets(core, &copies).is_empty()) {
         core.write_ended(&sync_of_array(range));

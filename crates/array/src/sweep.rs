@@ -196,7 +196,7 @@ impl Sweeper {
 
     /// True if the running sweep must end after its current windows.
     fn halts(&self, core: &Core, kind: SweepKind) -> bool {
-        // Another lane may have given up replay.
+        // An array becomes read-only when another lane gives up replay.
         let must_not_write = core.run.is_read_only() && kind != (SweepKind::Scrub { repair: false });
         self.paused.get() || self.cancelled.get() || core.run.is_stopping() || must_not_write || self.gives_way(core, kind)
     }

@@ -2,8 +2,8 @@
 //! overwritten.
 //!
 //! Knows the signatures that libblkid knows: RAID members (`firmware_raid` has those of mainboards), partition tables, volume
-//! managers, encryption, file systems, swap (most of them in `magics`). A drive that cannot be read counts as carrying something. Finding nothing is no
-//! proof: contents without a signature (a database on a raw drive) are not seen.
+//! managers, encryption, file systems, swap (most of them in `magics`). A drive that cannot be read counts as carrying something.
+//! Finding nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
 //!
 //! Sources: libblkid's list of magic numbers, and each format's own description.
 

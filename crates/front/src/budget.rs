@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// 1 MiB: the smallest loan if no other connection waits, so that a deep queue asks seldom.
 const LOAN_BYTES_MIN: usize = 1 << 20;
 
+/// 4 KiB: the memory of a request besides data: its entries in tables and queues, and an error message.
+pub const CHARGE_BYTES_MIN: usize = 4 << 10;
+
 /// The memory that is lent, and the connections that wait for a loan.
 #[derive(Debug)]
 pub struct Budget {

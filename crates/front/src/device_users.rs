@@ -19,7 +19,7 @@ const PROCESSES: &str = "/proc";
 type Number = (u32, u32);
 
 /// Describes the mounts, processes, loop devices and exports that use the block device or one of its partitions. udev, which opens every new
-/// device, is left out. Processes whose open files this one may not look at count as users: an empty list means that there is none.
+/// device, is left out. A process whose open files cannot be looked at counts as a user, so an empty list means that there is none.
 pub(crate) fn users(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     // Closed at once: this handle would otherwise count as a user.
@@ -49,7 +49,7 @@ fn numbers(path: &Path) -> Vec<Number> {
 
 /// The number of the block device that `node` is; `None`: it is something else.
 fn number_of(node: &Path) -> rustix::io::Result<Option<Number>> {
-    // A process may have files of a server that hangs: what is known of them is enough.
+    // The file's server may hang, so the attributes that the kernel has must do.
     let stat = statx(CWD, node, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
     let is_block = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
     Ok(is_block.then_some((stat.stx_rdev_major, stat.stx_rdev_minor)))
@@ -93,7 +93,7 @@ fn openers(processes: &Path, devices: &[Number]) -> Vec<String> {
 /// # Errors
 /// When some of its files cannot be looked at, and none of the others is such a device.
 fn opens(process: &Path, devices: &[Number]) -> io::Result<bool> {
-    // It ends, or closes files, meanwhile.
+    // The process may end, or close files, meanwhile.
     let is_gone = |error: Errno| matches!(error, Errno::NOENT | Errno::SRCH);
     let mut outcome = Ok(false);
     let files = match fs::read_dir(process.join("fd")) {

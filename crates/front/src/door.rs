@@ -181,7 +181,7 @@ impl Door {
             (Socket::Inherited(inherited), listener) => Ok(Closed::Inherited(inherited, listener)),
             // Its path is checked again when it is opened.
             (Socket::File(_), Listener::Unix(path)) => Ok(Closed::Unix(path)),
-            // Its clients would wait for an answer, and a listening socket cannot be made one that only has its address.
+            // A listening socket cannot go back to having an address only, so it is closed, and another one gets the address.
             (socket @ (Socket::Tcp(_) | Socket::File(_)), listener) => {
                 drop(socket);
                 Closed::prepare(&listener)

@@ -40,7 +40,7 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// 200 ms: the time after which Linux checks, for a request on a single connection, whether the connection is still the same. Linux
 /// checks once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be 2 s.
 const LOOK_AFTER_MS: u64 = 200;
-/// The pause between two looks at what another process does.
+/// The pause between two looks at a note that another process has moved aside.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// 30 s, as for other block devices: how long a request may take where there are several connections.
 const LOST_AFTER_S: u64 = 30;
@@ -163,7 +163,7 @@ impl NbdDevice {
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
-    /// Waits while the device is being detached. A detachment that broke off is forgotten after `patience`, and its note is back.
+    /// Waits while another process detaches the device. After `patience` the detachment counts as broken off, and the note is moved back.
     pub fn await_detachment(&self, patience: Duration) {
         let (note, aside) = (note_path(&self.options.notes, self.index), note_aside(&self.options.notes, self.index));
         let end = Instant::now() + patience;
@@ -177,8 +177,7 @@ impl NbdDevice {
         }
     }
 
-    /// Removes the note of a device that another program has detached: the number may become a disk of something else, which must not get the
-    /// array's names.
+    /// Removes the note of a device that another program has detached. Otherwise the next disk with this number would get the array's names.
     pub fn forget(self) {
         let path = note_path(&self.options.notes, self.index);
         if !self.is_attached() && is_at(&self.note, &path) {
@@ -315,8 +314,8 @@ pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceErro
     Ok(())
 }
 
-/// Disconnects a device with its note aside, where its watcher sees that. If that fails, the note is back, and it is the file that the watcher
-/// has.
+/// Moves a device's note aside, by which its watcher knows of the detachment, and disconnects the device. If the kernel refuses, the note is
+/// moved back: it stays the file that the watcher has open.
 fn without_note(notes: &Path, index: u32, disconnect: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let (note, aside) = (note_path(notes, index), note_aside(notes, index));
     // Without a note it has no watcher.
@@ -417,8 +416,8 @@ fn free() -> Vec<u32> {
     known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
 }
 
-/// Why the server's offer does not suit the device with these attributes, in words. A device that is read-only suits a writable server:
-/// `blockdev --setro` makes it so.
+/// Why the server's offer does not suit the device with these attributes, in words. A read-only device suits a writable server, because
+/// `blockdev --setro` may have made it read-only.
 fn difference(number: impl Fn(&'static str) -> Option<u64>, offer: &Offer) -> Option<String> {
     let is_read_only = offer.flags & transmission::READ_ONLY != 0;
     let differs = |name, unit, offered: u64| match number(name) {

@@ -88,7 +88,7 @@ impl Doors {
     /// Opens all addresses that are not open yet.
     ///
     /// # Errors
-    /// One of them cannot be listened on; then none is, and the next attempt has all of them again.
+    /// One of them cannot be listened on. Then none is open, and the next attempt begins with all of them.
     fn open(&mut self, access: SocketAccess) -> Result<Vec<Door>, FrontError> {
         let mut open = Vec::new();
         let mut closed = std::mem::take(&mut self.closed).into_iter();
@@ -128,7 +128,7 @@ impl ServerHandle {
         let mut doors = lock(&self.doors);
         if !doors.closed.is_empty() && !self.acceptor.stop.load(Ordering::SeqCst) {
             let open = doors.open(self.shared().options.socket_access)?;
-            // Given to the thread once it runs: if there is none, they are closed again.
+            // The thread gets the doors once it runs. If it cannot be started, they are closed again.
             let (given, taken) = channel();
             let thread = thread::Builder::new().name("nbd-accept".into()).spawn({
                 let acceptor = Arc::clone(&self.acceptor);

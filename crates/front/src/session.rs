@@ -17,7 +17,7 @@ mod examine;
 mod extents;
 mod outbox;
 
-use crate::budget::Lease;
+use crate::budget::{CHARGE_BYTES_MIN, Lease};
 use crate::export::Facts;
 use crate::handshake::Agreement;
 use crate::wire::{Errno, ReplyHead, RequestHeader, chunk, command};
@@ -237,7 +237,7 @@ impl Session {
                 false => examine(&header, &self.facts, self.structured, self.allocation),
                 true => Err(Refusal { errno: Errno::Shutdown, message: "the array was stopped" }),
             };
-            let charge_bytes = verdict.as_ref().map_or(Work::CHARGE_BYTES_MIN, |work| work.charge_bytes(&header, &self.facts));
+            let charge_bytes = verdict.as_ref().map_or(CHARGE_BYTES_MIN, |work| work.charge_bytes(&header, &self.facts));
             let bytes = self.bytes_in_flight + charge_bytes;
             let room =
                 self.requests_in_flight < self.caps.requests_max && (bytes <= self.caps.bytes_max || self.bytes_in_flight == 0);
@@ -397,7 +397,7 @@ impl Session {
             self.skip_bytes = u64::from(header.length_bytes);
             self.staging_bytes_max = STAGING_BYTES;
         }
-        self.reply_error(header, refusal.errno, refusal.message, Work::CHARGE_BYTES_MIN);
+        self.reply_error(header, refusal.errno, refusal.message, CHARGE_BYTES_MIN);
     }
 
     fn reply_error(&mut self, header: &RequestHeader, errno: Errno, message: &str, charge_bytes: usize) {

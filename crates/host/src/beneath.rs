@@ -66,8 +66,8 @@ impl Kernel<'static> {
 }
 
 impl Kernel<'_> {
-    /// As [`is_of_clients`]. An md array below a file system of this machine does not count, because this machine wrote the file. An export of Stria counts even then, because
-    /// an array with such a file as its member would wait for itself.
+    /// As [`is_of_clients`]. An md array below a file system of this machine does not count, because this machine wrote the file. An
+    /// export of Stria counts even then, because an array with such a file as its member would wait for itself.
     fn is_of_clients(&self, name: &str) -> bool {
         let begins = |name: &str, kinds: &[&str]| kinds.iter().any(|kind| name.starts_with(kind));
         let counts = |(name, by_file): (&String, &bool)| begins(name, &["nbd", "ublk"]) || !by_file && begins(name, &["md"]);

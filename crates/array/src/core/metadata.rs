@@ -63,23 +63,14 @@ impl Core {
     /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
     ///
     /// # Errors
-    /// No member takes a superblock update (R6), or the array has failed.
+    /// No member takes a superblock update (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
+    /// members that are left proves nothing of the data that only dropped ones took (R7).
     pub fn drops_are_recorded(&self) -> Result<(), IoError> {
-        self.redundancy_suffices("write")?;
+        if self.members.borrow().have_failed() {
+            return Err(lost("write", "more members have failed than redundancy replaces: `stria status` names them"));
+        }
         match self.metadata.refuses_acks() {
             true => Err(lost("write", "no member takes a superblock that says which ones were dropped")),
-            false => Ok(()),
-        }
-    }
-
-    /// What a write, a flush and a stop must say once the array has failed: a flush of the members that are left says nothing of what
-    /// only the dropped ones took. `what`: the request, for the error.
-    ///
-    /// # Errors
-    /// Lanes have together dropped more members than redundancy replaces (R7).
-    pub fn redundancy_suffices(&self, what: &str) -> Result<(), IoError> {
-        match self.members.borrow().have_failed() {
-            true => Err(lost(what, "more members have failed than redundancy replaces: `stria status` names them")),
             false => Ok(()),
         }
     }

@@ -18,8 +18,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, to_member: &mut impl FnM
     let range = ArraySector::new(request.start_sector).run(sectors);
     let sync = sync_of_array(&range);
     let (copies, run) = core.geometry.copies_of(range.start, sectors);
-    // Over bad blocks the end waits for their list, and on a failed array the task has the words.
-    if run < sectors || !core.may_write_directly(&sync) || core.members.borrow().needs_care() {
+    // A write over bad blocks waits for their list. A failed array refuses writes.
+    if run < sectors || !core.may_write_directly(&sync) || core.members.borrow().need_tasks() {
         return false;
     }
     let targets = targets(core, &copies);

@@ -155,7 +155,7 @@ fn swap(ends: &Ends, found: &mut Vec<Signature>) {
     }
 }
 
-/// DRBD keeps its metadata behind the data, and what lies on the device is visible at its usual place as well.
+/// DRBD keeps its metadata behind the data. The file system on the DRBD device is found as well.
 fn drbd(ends: &Ends, found: &mut Vec<Signature>) {
     let Some(block) = (ends.drive_sectors / 8).checked_sub(1).map(|block| block * 4096) else { return };
     for (last, version) in [(0x6b, "8"), (0x6c, "8"), (0x6d, "9")] {
@@ -216,7 +216,7 @@ fn mac(ends: &Ends, found: &mut Vec<Signature>) {
     }
 }
 
-/// It has no mark but the names of its partitions.
+/// The format has no mark but the names of its partitions.
 fn atari(ends: &Ends, found: &mut Vec<Signature>) {
     const NAMES: [&[u8]; 6] = [b"GEM", b"BGM", b"LNX", b"SWP", b"RAW", b"XGM"];
     let word = |offset: u64| u64::from(u32::from_be_bytes(ends.number(offset)));
@@ -234,7 +234,7 @@ fn atari(ends: &Ends, found: &mut Vec<Signature>) {
     }
 }
 
-/// A journal on a drive of its own begins anywhere in its ring.
+/// Records of a journal on a drive of its own: they may begin at any sector of the ring.
 fn xfs_journal(ends: &Ends, found: &mut Vec<Signature>) {
     let is_record =
         |offset: &u64| ends.has(*offset, b"\xfe\xed\xba\xbe") && (1..=3).contains(&u32::from_be_bytes(ends.number(offset + 8)));
@@ -247,44 +247,44 @@ mod tests {
     use super::super::{detect, wipes};
     use super::*;
 
-    /// What `detect` names on a drive of 4 MiB with these bytes.
-    fn found(offset: u64, bytes: &[u8], is_wiped: bool) -> Vec<Signature> {
+    fn bytes(sectors: u64) -> usize {
+        usize::try_from(sectors * 512).expect("within the drive")
+    }
+
+    /// A drive of 4 MiB with these bytes.
+    fn drive(offset: u64, mark: &[u8]) -> Vec<u8> {
         let mut drive = vec![0; 4 << 20];
-        let offset = usize::try_from(offset).expect("within the drive");
-        drive[offset..offset + bytes.len()].copy_from_slice(bytes);
-        let look = |drive: &[u8]| {
-            detect(drive.len() as u64 / 512, &mut |start, count| {
-                let bytes = |sectors: u64| usize::try_from(sectors * 512).expect("within the drive");
-                Ok(drive[bytes(start)..bytes(start + count)].to_vec())
-            })
-        };
-        let marks = look(&drive);
-        if !is_wiped {
-            return marks;
-        }
-        for (start, count) in wipes(&marks, 512) {
-            let bytes = |sectors: u64| usize::try_from(sectors * 512).expect("within the drive");
+        drive[usize::try_from(offset).expect("within the drive")..][..mark.len()].copy_from_slice(mark);
+        drive
+    }
+
+    fn look(drive: &[u8]) -> Vec<Signature> {
+        detect(drive.len() as u64 / 512, &mut |start, count| Ok(drive[bytes(start)..bytes(start + count)].to_vec()))
+    }
+
+    /// The mark has this name, and nothing is left of it after a wipe.
+    fn check(name: &str, offset: u64, mark: &[u8]) {
+        let mut drive = drive(offset, mark);
+        let found = look(&drive);
+        assert!(found.iter().any(|found| found.name == name), "{name} at {offset}: {found:?}");
+        for (start, count) in wipes(&found, 512) {
             drive[bytes(start)..bytes(start + count)].fill(0);
         }
-        look(&drive)
+        assert_eq!(look(&drive), [], "{name} at {offset}");
     }
 
     #[test]
     fn every_mark_is_found_where_it_is_and_can_be_wiped() {
         for known in MAGICS {
-            let marks = found(known.offset, known.magic, false);
-            assert!(marks.iter().any(|mark| mark.name == known.name), "{} at {}: {marks:?}", known.name, known.offset);
-            assert_eq!(found(known.offset, known.magic, true), [], "{} at {}", known.name, known.offset);
+            check(known.name, known.offset, known.magic);
         }
         for (name, magic) in SWAP {
             for page in PAGE_BYTES {
-                assert_eq!(found(page - 10, magic, false)[0].name, name, "pages of {page} bytes");
-                assert_eq!(found(page - 10, magic, true), [], "pages of {page} bytes");
+                check(name, page - 10, magic);
             }
         }
         for magic in [b"\x83\x74\x02\x6b", b"\x83\x74\x02\x6c", b"\x83\x74\x02\x6d"] {
-            assert_eq!(found((4 << 20) - 4096 + 60, magic, false)[0].name, "DRBD device");
-            assert_eq!(found((4 << 20) - 4096 + 60, magic, true), []);
+            check("DRBD device", (4 << 20) - 4096 + 60, magic);
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
             (0, b"ER"),
             (0, b"HM"),
         ] {
-            assert_eq!(found(offset, bytes, false), [], "{bytes:?} at {offset}");
+            assert_eq!(look(&drive(offset, bytes)), [], "{bytes:?} at {offset}");
         }
     }
 }

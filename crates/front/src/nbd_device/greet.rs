@@ -94,8 +94,8 @@ pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Offer
     Ok(Offer { size_bytes, flags, block_bytes })
 }
 
-/// Reads no bytes, which needs nothing of the array. A server that has no place left disconnects clients that never sent a request, and a
-/// device that nobody uses sends none. Returns the error of the answer, 0 for none; `None`: it is no answer to that.
+/// Sends a read of 0 bytes, which a server answers without the array. A server without free places disconnects clients that never sent a
+/// request, and an idle device sends none. Returns the reply's error, 0 for success; `None`: these bytes are no reply to this request.
 fn ask_for_nothing(stream: &mut (impl Read + Write)) -> io::Result<Option<u32>> {
     const COOKIE: u64 = 1;
     let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();

@@ -177,7 +177,7 @@ pub enum Lost {
     None,
     /// A connection of the device of this index.
     Of(u32),
-    /// Reports found no space, so any device may have lost one.
+    /// Reports found no space, so any device may have lost a connection.
     Unknown,
 }
 

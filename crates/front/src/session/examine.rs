@@ -1,5 +1,6 @@
 //! The operation of a request, or the reason for its refusal. A pure function of the request's header: no data is read.
 
+use crate::budget::CHARGE_BYTES_MIN;
 use crate::export::Facts;
 use crate::session::extents;
 use crate::wire::{Errno, RequestHeader, command, command_flag};
@@ -28,9 +29,6 @@ pub enum Work {
 }
 
 impl Work {
-    /// 4 KiB: the memory of a request besides data: its entries in tables and queues, and an error message.
-    pub const CHARGE_BYTES_MIN: usize = 4 << 10;
-
     /// The memory that the request holds while it is in flight.
     pub fn charge_bytes(self, header: &RequestHeader, facts: &Facts) -> usize {
         match self {
@@ -40,7 +38,7 @@ impl Work {
             }
             Work::Write { .. } => Pool::held_bytes(header.length_bytes as usize),
             Work::Status { .. } => extents::REPLY_BYTES_MAX,
-            Work::Nothing | Work::Flush | Work::WriteZeroes { .. } | Work::Disconnect => Self::CHARGE_BYTES_MIN,
+            Work::Nothing | Work::Flush | Work::WriteZeroes { .. } | Work::Disconnect => CHARGE_BYTES_MIN,
         }
     }
 }

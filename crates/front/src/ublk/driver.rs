@@ -60,14 +60,14 @@ pub(super) fn parameters(limits: &Limits, read_only: bool) -> Parameters {
     }
 }
 
-/// Why a server of an array with the parameters `array` cannot serve a device with those of `device`, in words. What else differs is advice, which
-/// follows the drives that are present: a discard that the array no longer has is answered as not supported.
+/// Why an array with the parameters `array` cannot serve a device with the parameters `device`, in words. Parameters that are not compared
+/// are advice, and change with the drives that are present. A discard that the array no longer has is answered as not supported.
 pub(super) fn difference(device: &Parameters, array: &Parameters) -> Option<String> {
     let bytes = |parameters: &Parameters| 1_u64 << parameters.logical_block_shift.min(63);
     if bytes(device) < bytes(array) {
         return Some(format!("its blocks have {} bytes, and those of the array {}", bytes(device), bytes(array)));
     }
-    // Whole blocks, of the device's size: an array that has lost its drives with large blocks has small ones.
+    // The device has whole blocks only. Those of the array are smaller once it has lost its drives with large blocks.
     let block_sectors = (bytes(device) / SECTOR_BYTES as u64).max(1);
     if device.sectors != array.sectors / block_sectors * block_sectors {
         return Some(format!("its size is {} sectors, and that of the array {}", device.sectors, array.sectors));

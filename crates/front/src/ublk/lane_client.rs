@@ -161,7 +161,7 @@ impl<D: Driver> QueueClient<D> {
         let worked = !ended.is_empty();
         let is_leaving = crew.is_leaving.load(Ordering::SeqCst);
         for completion in ended.drain(..) {
-            // The array has ended without it: the next server gets the request, as after a crash.
+            // The array has stopped before the request ended. The next server gets it, as after a crash.
             let is_left = is_leaving && completion.result.as_ref().is_err_and(|error| error.kind == ErrorKind::Gone);
             if is_left { queue.abandon(completion) } else { queue.complete(port, completion) }
         }

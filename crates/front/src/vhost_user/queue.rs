@@ -12,7 +12,7 @@ use super::command::{Command, Status, Work};
 use super::config::Facts;
 use super::inflight::InflightRing;
 use crate::apart::Wake;
-use crate::budget::{Budget, Lease};
+use crate::budget::{Budget, CHARGE_BYTES_MIN, Lease};
 use crate::talk::Talk;
 use log::Level;
 use smallvec::smallvec;
@@ -217,10 +217,8 @@ struct Slot {
     charge_bytes: usize,
 }
 
-/// 4 KiB, as for NBD: the least that a request is charged, and what each range to zero is. Its slot, and the array's work, take memory too.
-const CHARGE_BYTES_MIN: usize = 4 << 10;
-
-/// The memory that a request takes while the device has it: its buffer, and all of it with its chain.
+/// The memory that a request takes while the device has it: first that of its buffer, then its whole charge. Each range to zero is charged
+/// like a request.
 fn charge_of(command: &Command) -> (usize, usize) {
     let (held_bytes, others) = match &command.work {
         Ok(Work::Read { bytes, .. } | Work::Write { bytes, .. }) => (Pool::held_bytes(*bytes), 0),
@@ -249,7 +247,7 @@ pub(super) struct Run {
     pool: Pool,
     /// The rings lie in the memory that the front-end shares now.
     has_rings: bool,
-    /// What ended while the rings were not there.
+    /// Requests that ended while the rings were not there.
     unanswered: Vec<Completion>,
     is_broken: bool,
     has_used: bool,
@@ -375,8 +373,8 @@ impl Run {
         self.has_rings = has_rings;
     }
 
-    /// A turn while the rings' memory is not there: a front-end takes memory away and gives it back when it arranges it anew. What ends
-    /// meanwhile is answered then. If the queue is stopped before, the memory for requests in flight says that it is open.
+    /// A turn while the rings' memory is not there: a front-end removes and adds memory when it arranges it anew. Requests that end meanwhile
+    /// are answered once the rings are back. If the queue is stopped before, the memory for requests in flight still has them.
     fn await_rings(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         self.unanswered.append(ended);
         self.give_memory_back();
@@ -448,7 +446,7 @@ impl Run {
             charge_bytes,
         };
         let fua = self.common.writes_through.load(Ordering::SeqCst);
-        // For the buffer and those that are stored.
+        // For this request's buffer and the stored ones.
         let room_bytes = self.lease.bytes() - self.bytes_in_flight - (charge_bytes - held_bytes);
         if held_bytes == 0 {
             self.pool.shrink_to(room_bytes);
