@@ -128,7 +128,7 @@ struct Side<'a> {
 /// The records of a point in one run.
 struct OfRun<'a> {
     records: Vec<&'a Record>,
-    /// Their rounds are a change over time, and no repeats.
+    /// True if their rounds show a change over time, and so are no repeats.
     is_story: bool,
 }
 
@@ -146,16 +146,9 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The sample of a point: the rounds of one run, or the median of each of several, and of a story.
+/// The sample of a point: the rounds of one run; or one median for each run, if there are several or the rounds are a story.
 fn sample(runs: &[OfRun<'_>], by_run: bool, value: impl Fn(&Record) -> Option<f64> + Copy) -> Vec<f64> {
-    let of = |run: &OfRun<'_>| {
-        let values = select::known(&run.records, value);
-        match by_run || run.is_story {
-            true => stats::Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
-            false => values,
-        }
-    };
-    runs.iter().flat_map(of).collect()
+    runs.iter().flat_map(|run| select::repeats(&run.records, by_run || run.is_story, value)).collect()
 }
 
 /// Compares the runs of two sides.

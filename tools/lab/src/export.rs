@@ -228,8 +228,9 @@ fn summary(table: &mut Table, run: &Run) {
             ("latency_p99_ns", |record| record.total.latency.p99_ns),
             ("latency_p999_ns", |record| record.total.latency.p999_ns),
         ];
+        let is_story = select::is_story(run, &records);
         for (metric, value) in metrics {
-            let Some(summary) = Summary::of(&select::repeats(run, &records, value)) else { continue };
+            let Some(summary) = Summary::of(&select::repeats(&records, is_story, value)) else { continue };
             table.text("run", &run.manifest.id);
             table.text("scaled", if run.manifest.scaled.is_some() { "scaled" } else { "" });
             table.point(point);

@@ -2,6 +2,7 @@
 
 use crate::experiment::parse_split;
 use crate::lines;
+use crate::own::ENDS_WITHIN;
 use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample, inside};
 use crate::stage::Load;
 use crate::units::{show_seconds, show_size};
@@ -20,8 +21,6 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(50);
 /// The time beyond the asked one after which fio counts as stuck: opening, laying out, the last requests.
 const PATIENCE_SECONDS: f64 = 180.0;
-/// A killed process ends within this time, unless the kernel keeps it in a request that hangs.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A load that ran for a smaller part of its time was cut short.
 const SHORT_SHARE: f64 = 0.5;
 /// fio leaves out the incomplete request at the end of a thread's share.
@@ -554,7 +553,7 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
         if late || beside.stop.load(Ordering::Relaxed) {
             let seconds = show_seconds(begun.elapsed().as_secs_f64());
             if !end(&mut child) {
-                // Its number stays stored: resume waits for its end.
+                // The number of the process stays stored: resume waits for its end.
                 let words = format!(
                     "fio (process {}) was killed after {seconds} and does not end: a request hangs; see the kernel's log, and free or \
                      replace the drive",
@@ -741,8 +740,9 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     }
     if let Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }) = whole.all() {
         total.latency = Latency { min_ns, mean_ns, stddev_ns, max_ns, ..Latency::default() };
-        // What some parts do not report is unknown for all.
-        set_percentiles(&mut total.latency, bins.into_iter().filter(|_| all_have_bins).collect());
+        // A figure that some parts do not report is unknown for all.
+        let bins = if all_have_bins { bins.into_iter().collect() } else { Vec::new() };
+        set_percentiles(&mut total.latency, bins);
         let if_complete = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
         (total.submission, total.completion) = (if_complete(submission), if_complete(completion));
     }
@@ -797,7 +797,7 @@ impl Pool {
     }
 }
 
-/// Without a histogram they are unknown.
+/// Without a histogram the percentiles are unknown.
 fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
     let count = bins.iter().fold(0_u64, |sum, (_, requests)| sum.saturating_add(*requests));
     let at = |percent: f64| {
@@ -842,7 +842,6 @@ const FIGURE_MAX: f64 = 1e15;
 #[derive(Clone, Default)]
 struct Logged {
     sum: f64,
-    lines: u32,
     /// In the order of the jobs.
     values: Vec<f64>,
 }
@@ -868,17 +867,16 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
                 }
                 let logged = &mut buckets.entry(bucket).or_default()[kind][usize::from(direction != 0.0)];
                 logged.sum += value;
-                logged.lines += 1;
                 logged.values.push(value);
             });
         }
     }
     let mut all: Vec<(u64, [[Logged; 2]; 3])> = buckets.into_iter().collect();
     // fio always logs the latency of the last second, but not always its rates.
-    let rates = |logged: &[[Logged; 2]; 3]| logged[1][0].lines + logged[1][1].lines;
+    let rates = |logged: &[[Logged; 2]; 3]| logged[1][0].values.len() + logged[1][1].values.len();
     all.retain(|(_, logged)| logged[1][0].sum + logged[1][1].sum > 0.0);
     while let [before @ .., (_, last)] = &all[..] {
-        let mut lines: Vec<u32> = before.iter().map(|(_, logged)| rates(logged)).collect();
+        let mut lines: Vec<usize> = before.iter().map(|(_, logged)| rates(logged)).collect();
         lines.sort_unstable();
         match lines.get(lines.len() / 2) {
             Some(usual) if rates(last) < *usual => all.pop(),
@@ -887,13 +885,13 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
     }
     let sample = |(bucket, [bw, iops, lat]): (u64, [[Logged; 2]; 3])| {
         let rate = |logged: &Logged| logged.sum * share;
-        // Over the requests of all jobs, if each job logged both.
-        let mean = |lat: &Logged, iops: &Logged| match lat.lines == iops.lines && iops.sum > 0.0 {
+        // The mean over the requests of all jobs, if each job logged its latency and its rate.
+        let mean = |lat: &Logged, iops: &Logged| match lat.values.len() == iops.values.len() && iops.sum > 0.0 {
             true => lat.values.iter().zip(&iops.values).map(|(lat, iops)| lat * iops).sum::<f64>() / iops.sum,
-            false => lat.sum / f64::from(lat.lines.max(1)),
+            false => lat.sum / lat.values.len().max(1) as f64,
         };
         // A direction that logged no latency has no part in the mean.
-        let weight = |at: usize| if lat[at].lines > 0 { iops[at].sum } else { 0.0 };
+        let weight = |at: usize| if lat[at].values.is_empty() { 0.0 } else { iops[at].sum };
         Sample {
             at_ms: bucket * bucket_ms,
             read_iops: rate(&iops[0]),

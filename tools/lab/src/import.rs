@@ -138,8 +138,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
         writer.append(&[record], &series)?;
         if let Some(words) = &job.measured.failed {
             notes.push((NoteKind::Error, Some(index), format!("{}: no result: {words}", path.display())));
-        }
-        if job.measured.failed.is_none() && job.measured.total.latency.p50_ns.is_none() {
+        } else if job.measured.total.latency.p50_ns.is_none() {
             let words = format!("{}: no percentiles of latency: fio was told to measure none", path.display());
             notes.push((NoteKind::Fallback, Some(index), words));
         }

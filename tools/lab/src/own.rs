@@ -21,8 +21,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A killed process that is not kept in a request ends within this time.
-const LEFT_ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// A killed process ends within this time, unless the kernel keeps it in a request that hangs.
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(10);
 const PREFIX: &str = "stria-lab-";
 /// In the run's folder: the name of the private one.
 const POINTER: &str = "own";
@@ -208,10 +208,10 @@ impl Own {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             let killed = Instant::now();
             while fs::metadata(format!("/proc/{pid}/exe")).is_ok() {
-                if killed.elapsed() > LEFT_ENDS_WITHIN {
+                if killed.elapsed() > ENDS_WITHIN {
                     return Err(format!(
                         "fio (process {pid}) of this run was killed and does not end: a request hangs; see the kernel's log, free or \
-                         replace the drive, and resume then"
+                         replace the drive, then resume"
                     ));
                 }
                 std::thread::sleep(Duration::from_millis(20));

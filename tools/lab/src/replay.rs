@@ -195,7 +195,7 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// The first of them in words, where it is known.
+    /// The first of them in words, if it is known.
     #[serde(default)]
     pub first_error: Option<String>,
     /// Discards that were left out, as the target does not support them. They do not count as errors.

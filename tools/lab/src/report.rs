@@ -289,7 +289,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
     });
-    let asked: Vec<bool> = manifest.sections.iter().flat_map(|section| section.verdicts().map(|steady| steady.reached)).collect();
+    let asked: Vec<bool> = manifest.verdicts().map(|(_, steady)| steady.reached).collect();
     let reached = asked.iter().filter(|reached| **reached).count();
     if !asked.is_empty() {
         badges.push(match (reached, asked.len()) {
@@ -325,8 +325,7 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
         ),
         None => format!("{points} kinds of load were measured once each, so their scatter is unknown. Repeat the run to measure it."),
     });
-    let sections = report.run.manifest.sections.iter();
-    for (section, steady) in sections.flat_map(|section| section.verdicts().map(move |steady| (section, steady))) {
+    for (section, steady) in report.run.manifest.verdicts() {
         let title = format!("{}{}", section.title, timeline::of_several(section, steady));
         sentences.push(if steady.reached {
             format!(

@@ -446,7 +446,8 @@ impl<'a> Runner<'a> {
         // The server of an array on the same files has ended.
         let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request, Server::None);
         held.map_err(failed)?;
-        before::refuse_now(self.experiment, &self.request, spec, &self.own).map_err(failed)?;
+        // Hours may have passed since the run began: files have appeared, devices have been mounted.
+        before::allowed(self.experiment, &self.request, spec, Some(&self.own)).map_err(failed)?;
         let opening = Opening {
             scale: &self.scale,
             pool: &self.request.pool(),

@@ -1,7 +1,6 @@
 //! The records that count, and the names of their points: for report, comparison and export.
 //!
-//! A record with failed requests, one that ended long before its time, or one of a rebuild or scrub that ended within it, is evidence
-//! but not a result.
+//! A record is evidence but not a result if requests failed, if it ended long before its time, or if its rebuild or scrub did.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
 use crate::stats::Summary;
@@ -52,19 +51,19 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
 /// In a record's `extra`: the requests in flight over all threads.
 pub const OUTSTANDING: &str = "outstanding";
 
-/// In a record's `extra`: the seconds of a measurement until the rebuild or scrub ended that it is about.
+/// In a record's `extra`: the seconds from the start of a measurement to the end of the rebuild or scrub that it is about.
 pub const SWEPT: &str = "swept_seconds";
 
-/// The least part of a measurement of a rebuilding array in which the rebuild must run.
+/// The least part of such a measurement in which the rebuild or scrub must run.
 const SWEPT_SHARE: f64 = 0.9;
 
-/// False if a measurement beside a rebuild or scrub is mostly, or in part, one of an array without it.
+/// False if the rebuild or scrub that a measurement is about ended too early in it.
 pub fn is_swept(record: &Record) -> bool {
     record.extra.get(SWEPT).is_none_or(|swept| *swept >= SWEPT_SHARE * record.seconds)
 }
 
-/// True if the rounds of these records show a change over time, and so are not repeats: one run has one value of them. The minutes of a
-/// saturation that had a window are repeats, as they are half an hour apart in it.
+/// True if the rounds of these records show a change over time: together they are one repeat. The minutes in the window of a
+/// write saturation are repeats, as they lie half an hour apart.
 pub fn is_story(run: &Run, records: &[&Record]) -> bool {
     let section = |record: &Record| run.manifest.sections.iter().find(|section| section.id == record.section);
     records.iter().filter_map(|record| section(record)).any(|section| match section.kind {
@@ -74,10 +73,10 @@ pub fn is_story(run: &Run, records: &[&Record]) -> bool {
     })
 }
 
-/// One value of each repeat: of each record, or the median of a story.
-pub fn repeats(run: &Run, records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
+/// One value of each repeat: of each record, or the median if all records are one repeat.
+pub fn repeats(records: &[&Record], is_one: bool, value: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
     let values = known(records, value);
-    match is_story(run, records) {
+    match is_one {
         true => Summary::of(&values).map(|summary| summary.median).into_iter().collect(),
         false => values,
     }
@@ -95,10 +94,10 @@ pub fn values(records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
 
 pub use crate::units::show_size as size;
 
-/// Requests in flight at a time. A load on several drives has at least one on each, so the number that its name gives may be too small.
+/// Requests in flight at a time. A load on several drives has at least one on each, even if its depth times its threads is less.
 pub fn outstanding(point: &Point, records: &[&Record]) -> f64 {
     let stored = records.iter().filter_map(|record| record.extra.get(OUTSTANDING).copied()).find(|count| *count > 0.0);
-    stored.unwrap_or(f64::from(point.queue_depth) * f64::from(point.threads))
+    stored.unwrap_or(f64::from(point.outstanding()))
 }
 
 /// 100 for reads, 0 for writes, else the percentage of reads.

@@ -218,7 +218,8 @@ pub struct Watch {
     warmup: Option<Duration>,
     /// Progress of a sweep.
     pub sweep: Vec<SweepSample>,
-    /// The first of the last looks, all of which found no sweep: it has ended there, be it seen before or not.
+    /// The time of the first look that found no sweep, if no later look found one. It counts as the end of the sweep, even if no
+    /// look found that.
     pub sweep_ended: Option<Duration>,
 }
 

@@ -119,7 +119,7 @@ impl<'a> BareDrives<'a> {
         Self { targets: targets.collect(), points: points.collect() }
     }
 
-    /// True if a bare target is of the array's own drives, and was measured in the same run.
+    /// True if a bare target consists of the array's own drives, and was measured in the same run.
     fn is_of(&self, array: &Point, bare: &Point) -> bool {
         let found = |point: &Point| self.targets.get(point.target.as_str());
         let (Some((run, array)), Some((other_run, bare))) = (found(array), found(bare)) else { return false };

@@ -113,22 +113,18 @@ fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
         return format!("no array of {drives} survives {failures}: {remedy}");
     };
     let (asked, held) = amount::spaces(wish.capacity_bytes_min as f64, largest as f64);
+    let holds = (wish.capacity_bytes_min > 0).then(|| format!("holds {asked}"));
+    let survives = (wish.losses_min > 0).then(|| format!("survives {failures}"));
+    let conditions = [holds, survives].into_iter().flatten().collect::<Vec<String>>().join(" and ");
     if largest < wish.capacity_bytes_min {
-        return match wish.losses_min {
-            0 => format!("no array of {drives} holds {asked}: one holds {held} at most; take more drives, or larger ones"),
-            _ => format!(
-                "no array of {drives} holds {asked} and survives {failures}; of those that survive as many, one holds {held} at most: take more \
-                 drives, or larger ones"
-            ),
-        };
+        let as_safe = if wish.losses_min > 0 { " that survives as many" } else { "" };
+        return format!("no array of {drives} {conditions}: the largest{as_safe} holds {held}; take more drives, or larger ones");
     }
-    // All but the budget can be had.
-    let holds = safe.filter(|(_, (bytes, _))| *bytes >= wish.capacity_bytes_min);
-    let cheapest = holds.map(|(candidate, _)| *candidate).min_by_key(|candidate| candidate.drives());
+    // An array fulfils everything but the budget.
+    let large = safe.filter(|(_, (bytes, _))| *bytes >= wish.capacity_bytes_min);
+    let cheapest = large.map(|(candidate, _)| *candidate).min_by_key(|candidate| candidate.drives());
     let (cheapest, budget) = cheapest.zip(wish.budget).expect("only the budget is left");
-    let mut asked = if wish.capacity_bytes_min > 0 { vec![format!("holds {asked}")] } else { Vec::new() };
-    asked.extend((wish.losses_min > 0).then(|| format!("survives {failures}")));
-    let which = if asked.is_empty() { String::new() } else { format!(" that {}", asked.join(" and ")) };
+    let which = if conditions.is_empty() { String::new() } else { format!(" that {conditions}") };
     format!(
         "a budget of {} buys no array of {drives}{which}: the cheapest is {} over {} drives, which cost {}",
         money(budget),
@@ -138,8 +134,8 @@ fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
     )
 }
 
-/// Of each level and number of drives, of the arrays that fulfil the wish if any does, the strip nearest to 64 KiB, which is the default of
-/// `stria create`, among those as fast as the fastest.
+/// One array of each level and number of drives: among equally fast arrays, the one with the strip nearest to 64 KiB, the default of
+/// `stria create`. If some strips fulfil the wish, the others do not count.
 fn best_strips(wish: &Wish, trials: Vec<Trial>) -> Vec<Trial> {
     let mut groups: Vec<Vec<Trial>> = Vec::new();
     for trial in trials {
@@ -155,14 +151,14 @@ fn best_strips(wish: &Wish, trials: Vec<Trial>) -> Vec<Trial> {
         if group.iter().any(|trial| wish.lack(trial).is_none()) {
             group.retain(|trial| wish.lack(trial).is_none());
         }
-        let fastest = fastest(&group);
+        let fastest = speed_max(&group);
         group.retain(|trial| is_alike(trial, fastest));
         group.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)).then(b.speed.total_cmp(&a.speed)))
     };
     groups.into_iter().filter_map(best).collect()
 }
 
-fn fastest(trials: &[Trial]) -> f64 {
+fn speed_max(trials: &[Trial]) -> f64 {
     trials.iter().map(|trial| trial.speed).fold(0.0, f64::max)
 }
 
@@ -174,7 +170,7 @@ fn is_alike(trial: &Trial, fastest: f64) -> bool {
 /// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss, then the one with the
 /// most space. Returns how many are equally fast.
 fn rank(trials: &mut [Trial]) -> usize {
-    let fastest = fastest(trials);
+    let fastest = speed_max(trials);
     trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
     let alike = trials.partition_point(|trial| is_alike(trial, fastest));
     trials[..alike].sort_by(|a, b| {
@@ -276,7 +272,8 @@ fn recorded_rates(wish: &Wish, first: &Trial) -> Option<String> {
     ))
 }
 
-/// The advantage of the first array over the fastest of another level, of the arrays that are slower: the load whose time is most below the other's.
+/// The advantage of the first array over the fastest array of another level: the load that saves the most time. `slower`: the arrays that do not
+/// count as equally fast.
 fn alone_why(wish: &Wish, first: &Trial, slower: &[Trial]) -> Option<String> {
     let other = slower
         .iter()
@@ -350,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Steps of 2.5 % from 4 to 64 KiB: each strip was as fast as the one before, so the slowest of all was the best.
+    /// Steps of 2.5 % from 4 to 64 KiB. Each strip was compared with the one before it and counted as equally fast, so the slowest of all won.
     #[test]
     fn a_strip_is_compared_with_the_fastest_and_not_with_the_last() {
         let of = |speeds: &[(u64, f64)]| {
@@ -362,7 +359,7 @@ mod tests {
         assert_eq!(of(&[(32, 0.99), (128, 1.0)]), [128]);
     }
 
-    /// The lifetime of a drive without an endurance rating was asked for, and no word said that there is none.
+    /// The answer left out the lifetime of a drive without an endurance rating, and did not say why.
     #[test]
     fn a_lifetime_without_a_rating_is_refused() {
         let mut asked = Wish { written_tb_per_day: Some(1.0), ..wish() };

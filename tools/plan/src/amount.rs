@@ -1,6 +1,6 @@
 //! Amounts in words: with as many digits as they need, in a unit that fits.
 
-/// Digits with which two amounts that differ are told apart, at most.
+/// 9: the most digits of two amounts that are compared. Source: none; amounts that differ by less are shown as equal.
 const DIGITS_MAX: usize = 9;
 
 /// The power of ten of a number's first digit, after it was rounded to so many digits.
@@ -9,7 +9,7 @@ fn power(value: f64, digits: usize) -> i32 {
     text.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0)
 }
 
-/// A number in `digits` significant digits, and in all digits before its point.
+/// A number in `digits` significant digits. Digits before the point are never cut.
 fn in_digits(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
@@ -54,7 +54,7 @@ pub fn spaces(one: f64, other: f64) -> (String, String) {
     apart.unwrap_or_else(|| both(3))
 }
 
-/// Money as it was named, or a sum of it: all digits, without the last ones of binary fractions.
+/// Money as it was given, or a multiple of it: all digits, without the rounding errors of binary fractions.
 pub fn money(value: f64) -> String {
     let exact = format!("{value:.11e}").parse().unwrap_or(value);
     if exact == 0.0 || (1e-6..=1e15).contains(&f64::abs(exact)) { exact.to_string() } else { format!("{exact:e}") }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(words(2e12, 120e9), "2.00 TB, 0.120 TB");
     }
 
-    /// "a budget of at least 0.30000000000000004", and a price of 0 for 0.004.
+    /// Messages named "a budget of at least 0.30000000000000004", and a price of 0 for 0.004.
     #[test]
     fn money_is_what_was_named() {
         for (value, words) in [

@@ -127,8 +127,8 @@ impl Calibration {
         same_way.min_by_key(|factor| factor.kind.distance(kind))
     }
 
-    /// The factor for a load: of a mix that of measured mixes on such an array in such an order, else those of both directions, each by its part of the
-    /// modelled time. `read_time_share`: the part of the time in which the model's requests were under way that belongs to reads.
+    /// The factor for a load. A mix takes the factor of measured mixes of the same pattern and redundancy. If there is none, it takes those of reads
+    /// and writes, each weighted by its part of the modelled time. `read_time_share`: the reads' part of the sum of the modelled latencies.
     pub fn of_mix(
         &self,
         read_share: f64,

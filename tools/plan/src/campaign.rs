@@ -52,7 +52,7 @@ mod tests {
         let all_work = std::sync::Barrier::new(expected);
         let own = |_: &usize| current().id();
         let nested = |item: &usize| {
-            // A late thread has its share: nobody goes on without it.
+            // The threads wait for each other, so that a late one takes an item too.
             all_work.wait();
             (own(item), at_once(&[0; 4], &|_, _| (), own).into_iter().collect::<HashSet<ThreadId>>().len())
         };

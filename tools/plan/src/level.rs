@@ -39,7 +39,7 @@ impl Level {
 
     /// True if it keeps copies.
     pub fn is_mirrored(self) -> bool {
-        matches!(self, Self::Raid1 | Self::Raid10)
+        self.redundancy() == Redundancy::Copies
     }
 
     /// True if it keeps copies or parity.
@@ -84,17 +84,23 @@ impl Level {
         (1.0 - parities / members as f64) / self.copies(members) as f64
     }
 
-    /// The reason why Stria makes no array of so many members, if it makes none.
-    pub fn refusal(self, members: usize) -> Option<String> {
-        let (spans, most) = (self.spans(), Geometry::MEMBER_COUNT_MAX);
-        let level = match self {
-            Self::Single => return (members != 1).then(|| format!("{self} takes 1 member, not {members}")),
-            Self::Raid0 => stria_array::Level::Raid0,
+    /// The engine's level: that of each span, and RAID 0 for a single drive.
+    pub(crate) fn in_engine(self) -> stria_array::Level {
+        match self {
+            Self::Single | Self::Raid0 => stria_array::Level::Raid0,
             Self::Raid1 => stria_array::Level::Raid1,
             Self::Raid10 => stria_array::Level::Raid10,
             Self::Raid5 { .. } => stria_array::Level::Raid5,
             Self::Raid6 { .. } => stria_array::Level::Raid6,
-        };
+        }
+    }
+
+    /// The reason why Stria makes no array of so many members, if it makes none.
+    pub fn refusal(self, members: usize) -> Option<String> {
+        if self == Self::Single {
+            return (members != 1).then(|| format!("{self} takes 1 member, not {members}"));
+        }
+        let (level, spans, most) = (self.in_engine(), self.spans(), Geometry::MEMBER_COUNT_MAX);
         if spans == 0 {
             return Some(format!("{self} needs one span at least"));
         }
@@ -104,21 +110,19 @@ impl Level {
         if !members.is_multiple_of(spans) {
             return Some(format!("{self} takes a multiple of {spans} members, not {members}"));
         }
-        // Their sizes do not matter here. One member too many stands for every number beyond.
+        // One member too many stands for every larger number.
         let sizes = vec![MEMBER_SECTORS; (members / spans).min(most + 1)];
         match Geometry::new(level, level.default_layout(), STRIP_SECTORS, &sizes) {
             Ok(_) => None,
-            Err(GeometryError::MemberCount { takes, .. }) if spans == 1 => {
-                Some(format!("{self} takes {takes} members, not {members}"))
-            }
             Err(GeometryError::MemberCount { takes, .. }) => {
-                Some(format!("{self} takes {takes} members in each span, not {}", members / spans))
+                let each = if spans == 1 { "" } else { " in each span" };
+                Some(format!("{self} takes {takes} members{each}, not {}", members / spans))
             }
             Err(error) => Some(format!("{self}: {error}")),
         }
     }
 
-    /// The reason why an array of so many members is not modelled, if it is not: there is no such array, or it is one that few people make.
+    /// The reason why an array of so many members is not modelled, if it is not: Stria does not make it, or it is rare.
     pub fn model_refusal(self, members: usize) -> Option<String> {
         if let Some(refusal) = self.refusal(members) {
             return Some(refusal);
@@ -134,7 +138,7 @@ impl Level {
     }
 }
 
-/// 64 KiB and 1 GiB: an array of which only the number of members matters.
+/// Strips of 64 KiB on members of 1 GiB: sizes that every level accepts, so that only the number of members decides.
 const STRIP_SECTORS: u64 = 128;
 const MEMBER_SECTORS: u64 = 1 << 21;
 
@@ -162,17 +166,12 @@ mod tests {
         [Level::Raid0, Level::Raid1, Level::Raid10].into_iter().chain(spans).collect()
     }
 
-    /// Exactly the arrays that Stria makes are arrays: the planner denied RAID 1 of three and more, RAID 5 of two, and RAID 10 of two and of odd counts.
+    /// The planner refuses exactly the arrays that Stria does not make. It once refused RAID 1 of three and more, RAID 5 of two, and RAID 10 of two
+    /// and of odd counts.
     #[test]
     fn an_array_is_denied_if_stria_does_not_make_it() {
         for level in levels() {
-            let engine = match level {
-                Level::Raid0 => stria_array::Level::Raid0,
-                Level::Raid1 => stria_array::Level::Raid1,
-                Level::Raid10 => stria_array::Level::Raid10,
-                Level::Raid5 { .. } => stria_array::Level::Raid5,
-                _ => stria_array::Level::Raid6,
-            };
+            let engine = level.in_engine();
             for members in (0_usize..=8).chain([9, 12, 24, 256, 257, 258, 384, 385, 10_000]) {
                 let made = |count| Geometry::new(engine, engine.default_layout(), 128, &vec![1 << 20; count]).ok();
                 let each = members.is_multiple_of(level.spans()) && made(members / level.spans()).is_some();

@@ -171,14 +171,14 @@ impl PlatformConfig {
         self.levels.is_empty() || self.levels.contains(&name)
     }
 
-    /// Why there is no array of the level over so many members on the platform, if there is none; `name` is the platform's.
+    /// The reason why the level cannot be modelled over so many members on the platform, if it cannot; `name` is the platform's.
     pub fn level_refusal(&self, level: Level, members: usize, name: &str) -> Option<String> {
         if !self.allows(level) {
             return Some(format!(
                 "{level} cannot be modelled on {name}: the platform lacks it, or nothing is published about it"
             ));
         }
-        // Stria's arrays are those with its metadata.
+        // Only Stria's platforms have its metadata.
         (level == Level::Raid1 && members > 2 && !self.metadata).then(|| {
             format!(
                 "{level} over {members} drives cannot be modelled on {name}: nothing is published about more than two copies; ask for 2 drives, or for \

@@ -397,7 +397,7 @@ pub fn parse_platform(key: &str, text: &str) -> Result<Profile<PlatformConfig>, 
     };
     if let Some(table) = others.keys().next() {
         let problem = match &**table {
-            "ceilings" => "it has a table [ceilings], which would count for nothing: write [platform.ceilings]".to_owned(),
+            "ceilings" => "it has a table [ceilings], which has no effect: write [platform.ceilings]".to_owned(),
             other => format!("a platform has no table [{other}]: write its parameters into [platform], or take it out"),
         };
         return Err(ProfileError { key, problem });
@@ -487,7 +487,7 @@ mod tests {
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
     }
 
-    /// A table that nobody reads was accepted, with all its parameters.
+    /// A table that has no effect was accepted, with all its parameters.
     #[test]
     fn a_table_that_a_platform_does_not_have_is_refused() {
         let refusal = |more: &str| {

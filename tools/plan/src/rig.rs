@@ -434,7 +434,7 @@ impl Rig {
                 }
             }
         }
-        // Half of the cache waits for full stripes, or less of it if a write that is larger than the other half waits.
+        // Half of the cache waits for full stripes; less of it does while a write that needs more than the other half waits.
         let waits = self.cache.waiting.front().map_or(0, |&index| self.jobs[index].expect("a client's job").bytes());
         let size = self.platform.write_back_bytes;
         self.write_back_down_to((size / 2).min(size - waits), now);

@@ -228,7 +228,7 @@ fn wishes_that_nothing_fulfils_say_what_would() {
     assert!(
         error
             .to_string()
-            .contains("4 x s3500 holds 10.0 TB and survives 1 failure; of those that survive as many, one holds 1.44 TB")
+            .contains("4 x s3500 holds 10.0 TB and survives 1 failure: the largest that survives as many holds 1.44 TB;")
     );
     let error = told(Wish { losses_min: 4, ..small.clone() });
     assert!(error.to_string().ends_with("4 x s3500 survives 4 failures: take 5 drives, or let it survive fewer"), "{error}");
@@ -245,7 +245,7 @@ fn wishes_that_nothing_fulfils_say_what_would() {
         "a budget of 2000 buys no array of 2 to 8 x s3500 that holds 2.00 TB and survives 1 failure: the cheapest is RAID 5 over 6 drives, which cost 3000"
     );
     let error = told(Wish { capacity_bytes_min: 10_000_000_000_000, ..small.clone() });
-    assert!(error.to_string().contains("4 x s3500 holds 10.0 TB: one holds 1.92 TB at most"), "{error}");
+    assert!(error.to_string().contains("4 x s3500 holds 10.0 TB: the largest holds 1.92 TB;"), "{error}");
     let error = told(Wish { spares: 4, ..small.clone() });
     assert!(matches!(error, AdviceError::Wish(_)), "{error}");
     let error = told(Wish { strips_kib: vec![48], ..small.clone() });

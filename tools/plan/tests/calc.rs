@@ -20,7 +20,7 @@ fn a_hundred_terabytes_written_over_ten_years() {
     near(calc::written_per_day_gb(100.0, 10.0), 10_000.0 / 365.25, 1e-12);
 }
 
-/// One answer has one year: a day and the full drive writes a day were of 360 and of 365.25 days.
+/// One year for both figures: bytes a day counted 360 days, and full drive writes a day 365.25.
 #[test]
 fn a_day_and_the_drive_writes_of_a_day_are_of_one_year() {
     near(calc::written_per_day_gb(1380.0, 5.0) / 1000.0, calc::drive_writes_per_day(1380.0, 1000.0, 5.0), 1e-12);

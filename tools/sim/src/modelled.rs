@@ -69,13 +69,12 @@ pub struct Created {
 
 impl Created {
     fn create(&self) -> Result<Creation, String> {
-        // A byte would not tell 256 drives and more apart.
-        let uuid = |index: usize| (index as u128 + 1).to_be_bytes();
         let member = |index: usize| CreateMember {
             name: format!("drive{index}"),
             size_sectors: self.drive_sectors,
             logical_block_bytes: 512,
-            device_uuid: uuid(index),
+            // All 16 bytes count: a single one cannot tell more than 255 drives apart.
+            device_uuid: (index as u128 + 1).to_be_bytes(),
         };
         let create = Create {
             name: "modelled".into(),

@@ -26,7 +26,7 @@ fn json_may_be_asked_for_before_and_after_the_commands() {
     }
 }
 
-/// Numbers that made a panic, one UUID for two drives, or memory without end.
+/// Such numbers led to a panic, to one UUID of two drives, or to memory without end.
 #[test]
 fn numbers_beyond_what_is_simulated_are_refused() {
     let place = Place::new();

@@ -13,7 +13,7 @@ const NO_ZEROES: u16 = 1 << 1;
 const READ_ONLY: u16 = 1 << 1;
 const CAN_TRIM: u16 = 1 << 5;
 
-/// The time for the handshake, and for a part of a request: a server that hangs must not hang the laboratory.
+/// The most time for a read or write of the handshake, and of a request: a server that hangs must not hang the laboratory.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -34,7 +34,7 @@ impl Stream for TcpStream {
     }
 }
 
-/// The kernel's error of a limit that passed, in words.
+/// An error in words if it is the kernel's for a time limit that has passed; any other as it is.
 fn in_words(error: Error, limit: Duration) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -62,7 +62,7 @@ pub struct Client {
     size_bytes: u64,
     flags: u16,
     cookie: u64,
-    /// A request failed on the way: what comes next from the server is not the answer to the next request.
+    /// True if a request broke off: the server's next bytes may belong to it and not to the next request.
     is_lost: bool,
 }
 

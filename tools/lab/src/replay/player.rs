@@ -153,11 +153,8 @@ impl Tally {
         self.late.merge(&other.late);
         self.flushes += other.flushes;
         self.errors += other.errors;
-        if let Some(first) = &other.first_error
-            && self.first_error.as_ref().is_none_or(|own| first.0 < own.0)
-        {
-            self.first_error = Some(first.clone());
-        }
+        let first_errors = [self.first_error.take(), other.first_error.clone()];
+        self.first_error = first_errors.into_iter().flatten().min_by_key(|(at_ns, _)| *at_ns);
         self.left_out += other.left_out;
         self.ended_ns = self.ended_ns.max(other.ended_ns);
     }

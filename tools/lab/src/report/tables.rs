@@ -131,9 +131,10 @@ pub fn figures(report: &Report<'_>) -> String {
             continue;
         }
         let rows = points.iter().filter_map(|(point, records)| {
-            let rate = Summary::of(&select::repeats(report.run, records, |record| Some(select::rate(record))))?;
+            let is_story = report.is_story(records);
+            let rate = Summary::of(&select::repeats(records, is_story, |record| Some(select::rate(record))))?;
             let latency = |value: fn(&Record) -> Option<f64>| {
-                let summary = Summary::of(&select::repeats(report.run, records, value));
+                let summary = Summary::of(&select::repeats(records, is_story, value));
                 summary.map_or("<td>–</td>".into(), |summary| {
                     let spread =
                         if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".into() };

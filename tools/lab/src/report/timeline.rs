@@ -17,8 +17,7 @@ const SAMPLES_MAX: usize = 300;
 pub fn convergence(report: &Report<'_>) -> String {
     let mut charts = String::new();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    let sections = report.run.manifest.sections.iter();
-    for (section, steady) in sections.flat_map(|section| section.verdicts().map(move |steady| (section, steady))) {
+    for (section, steady) in report.run.manifest.verdicts() {
         charts += &report.draw(convergence_chart(section, steady));
         let cell = |text: String| format!("<td>{text}</td>");
         let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
@@ -82,7 +81,7 @@ fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
     chart.figure(&format!("{}: {}{}", section.title, section.target, of_several(section, steady)), &remark, false)
 }
 
-/// What a verdict is on, if its section has several.
+/// The tracked figure of a verdict, if its section has several verdicts.
 pub fn of_several(section: &Section, steady: &SteadyVerdict) -> String {
     if section.steady_before.is_empty() { String::new() } else { format!(", {}", steady.tracked) }
 }
@@ -277,7 +276,7 @@ fn load(record: &Record) -> String {
     select::load(&Point { array_state: ArrayState::Optimal, ..record.point.clone() })
 }
 
-/// The rate of a record; if its rebuild or scrub ended within it, that of the seconds until then.
+/// The rate of a record. If its rebuild or scrub ended too early in it, the mean rate of the seconds until then.
 fn rate_in_state(report: &Report<'_>, record: &Record) -> Option<f64> {
     if select::is_swept(record) {
         return Some(select::rate(record));

@@ -133,10 +133,7 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Resul
         return Err(content(within, "is not a folder of this run's own".into()));
     }
     let write = || {
-        let mut file = tempfile::Builder::new()
-            .prefix(".new-")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(within)?;
+        let mut file = new_file(within)?;
         file.write_all(bytes)?;
         file.as_file().sync_data()?;
         file.persist(&path).map(|_| ()).map_err(|error| error.error)
@@ -144,16 +141,22 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Resul
     write().map_err(io_error(&path))
 }
 
-/// Writes a page, table or chart. Near a run's manifest it replaces what has its name, be that a link or a pipe, and no folder of the run
-/// may be a link. Elsewhere it writes to the name that the user gave, which may be a pipe.
+/// A temporary file that is renamed when it is complete.
+fn new_file(within: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(".new-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644)).tempfile_in(within)
+}
+
+/// The folder of a path; `.` for a bare name.
+fn folder_of(path: &Path) -> Option<&Path> {
+    path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+}
+
+/// Writes a page, table or chart. In a run's folder, and in a folder of that, it replaces a file, link or pipe of its name; the
+/// inner folder must not be a link. Elsewhere the user gave the name: it is followed, and may be a pipe.
 pub(crate) fn output(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let within = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let within = folder_of(path).unwrap_or(Path::new("."));
     let is_run = |folder: &Path| fs::symlink_metadata(folder.join("manifest.json")).is_ok();
-    let above = within.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-    let in_folder_of_run = above.is_some_and(is_run);
+    let in_folder_of_run = folder_of(within).is_some_and(is_run);
     if !is_run(within) && !in_folder_of_run {
         return write(&mut File::create(path)?);
     }
@@ -162,10 +165,7 @@ pub(crate) fn output(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()
             format!("{} is a link in a run's folder, and may lead anywhere: remove it, or name another folder", within.display());
         return Err(io::Error::other(words));
     }
-    let mut file = tempfile::Builder::new()
-        .prefix(".new-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(within)?;
+    let mut file = new_file(within)?;
     write(file.as_file_mut())?;
     file.persist(path).map(|_| ()).map_err(|error| error.error)
 }

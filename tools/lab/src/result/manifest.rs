@@ -1,6 +1,6 @@
 //! A run's experiment, targets and end.
 
-use super::{DriveInfo, Environment, Section, TargetInfo};
+use super::{DriveInfo, Environment, Section, SteadyVerdict, TargetInfo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -45,6 +45,13 @@ pub struct Manifest {
     pub sections: Vec<Section>,
     /// Drives after the run, if they answer: wear and writes to compare with [`TargetInfo::drives`].
     pub drives_after: Vec<DriveInfo>,
+}
+
+impl Manifest {
+    /// All verdicts on steadiness, each with its section.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&Section, &SteadyVerdict)> {
+        self.sections.iter().flat_map(|section| section.verdicts().map(move |steady| (section, steady)))
+    }
 }
 
 /// The state of a run.

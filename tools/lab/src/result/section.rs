@@ -24,7 +24,7 @@ pub struct Section {
     pub rounds: u32,
     /// The verdict on steadiness, where the section asks for it.
     pub steady: Option<SteadyVerdict>,
-    /// Those of its earlier series of rounds with results: Throughput has one for each block size.
+    /// The verdicts on its earlier series of rounds: Throughput has a series for each block size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steady_before: Vec<SteadyVerdict>,
     /// The reason why it was given up, if it was: its preparation failed, or nothing could be measured.

@@ -32,11 +32,7 @@ pub(super) fn refuse(
     let scale = request.scale(experiment);
     let mut written = Vec::new();
     for spec in specs {
-        let steps = steps_on(experiment, spec, &scale);
-        spec.allow(&steps, &request.destroy, own, request.site())?;
-        if request.hosts.is_empty() {
-            spec.allow_size(&request.destroy, own)?;
-        }
+        let steps = allowed(experiment, request, spec, own)?;
         if request.hosts.is_empty() && spec.is_overwritten(&steps) {
             written.push(spec);
         }
@@ -53,14 +49,19 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// Checks again what the user allowed, when a target's turn comes: hours may lie between, in which files appear and devices are mounted.
-pub(super) fn refuse_now(experiment: &Experiment, request: &Request, spec: &TargetSpec, own: &Own) -> Result<(), TargetError> {
+/// The steps on a target, if the user allowed them.
+pub(super) fn allowed(
+    experiment: &Experiment,
+    request: &Request,
+    spec: &TargetSpec,
+    own: Option<&Own>,
+) -> Result<Vec<Step>, TargetError> {
     let steps = steps_on(experiment, spec, &request.scale(experiment));
-    spec.allow(&steps, &request.destroy, Some(own), request.site())?;
+    spec.allow(&steps, &request.destroy, own, request.site())?;
     if request.hosts.is_empty() {
-        spec.allow_size(&request.destroy, Some(own))?;
+        spec.allow_size(&request.destroy, own)?;
     }
-    Ok(())
+    Ok(steps)
 }
 
 /// Whether the array of a target is served at this moment.

@@ -107,6 +107,7 @@ impl Runner<'_> {
         let running = |pid| self.own.tell(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
         let mut measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
+        // The sweep may have ended since the last look.
         let sweeps = sweeps && (during.is_none() || acted.is_some());
         if sweeps {
             watch.look_now(began.elapsed(), target.array.as_ref(), sweeps);
@@ -167,11 +168,10 @@ impl Runner<'_> {
             }
             (None, _) => {}
         }
-        if let (Some(ended_at), Some(sweep)) = (ended_at, self.sweep_begun) {
-            self.sweep_begun = None;
-            self.sweep_done(sweep, ended_at, target)?;
+        match ended_at {
+            Some(ended_at) => self.sweep_done(ended_at, target),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Stores the measurement of each host, and first the sum if there are several. `like`: the record without figures.

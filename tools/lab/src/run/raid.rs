@@ -89,10 +89,11 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// True while a sweep runs or waits. Afterwards its duration is stored, if the lab began it.
     pub(super) fn sweep_runs(&mut self, target: &Target) -> Result<bool, Broken> {
         let runs = matches!(self.sweep(target)?, Sweep::Runs | Sweep::Waits);
-        if !runs && let Some(begun) = self.sweep_begun.take() {
-            self.sweep_done(begun, Instant::now(), target)?;
+        if !runs {
+            self.sweep_done(Instant::now(), target)?;
         }
         Ok(runs)
     }
@@ -105,7 +106,7 @@ impl Runner<'_> {
                 Ok(sweep) => return Ok(sweep),
                 Err(words) if asked.elapsed() > ANSWERS_WITHIN => {
                     let name = &target.info.name;
-                    let words = format!("{name} does not tell whether it is rebuilt or scrubbed: {words}: measure again");
+                    let words = format!("{name} does not report whether it is rebuilt or scrubbed: {words}: measure again");
                     return Err(Broken::Section(words));
                 }
                 Err(_) => self.sleep(0.5)?,
@@ -138,15 +139,12 @@ impl Runner<'_> {
             self.moment.words = format!("waiting for the {what} to end");
             self.sleep(0.1)?;
         }
-        if let Some(begun) = self.sweep_begun.take() {
-            self.sweep_done(begun, Instant::now(), target)?;
-        }
-        Ok(())
+        self.sweep_done(Instant::now(), target)
     }
 
-    /// Stores the duration of a sweep with the record under whose load it began, else with the next record.
-    pub(super) fn sweep_done(&mut self, sweep: SweepBegun, ended: Instant, target: &Target) -> Result<(), Broken> {
-        let SweepBegun { action, begun, under } = sweep;
+    /// Stores the duration of a sweep that the lab began with the record under whose load it began, else with the next record.
+    pub(super) fn sweep_done(&mut self, ended: Instant, target: &Target) -> Result<(), Broken> {
+        let Some(SweepBegun { action, begun, under }) = self.sweep_begun.take() else { return Ok(()) };
         let seconds = ended.saturating_duration_since(begun).as_secs_f64();
         let key = if action == RaidAction::Scrub { "scrub" } else { "rebuild" };
         let (suffix, words) = if under.is_some() { ("", "under load") } else { ("_alone", "without load") };
@@ -159,14 +157,12 @@ impl Runner<'_> {
         if let Some(sectors) = found {
             found_then.insert("mismatch_sectors".into(), sectors as f64);
         }
-        let mut is_stored = false;
-        for record in self.records.iter_mut().filter(|record| Some(record.index) == under) {
-            record.extra.extend(found_then.clone());
-            is_stored = true;
-        }
-        match is_stored {
-            true => self.writer.rewrite_records(&self.records)?,
-            false => self.extra.extend(found_then),
+        match self.records.iter_mut().find(|record| Some(record.index) == under) {
+            Some(record) => {
+                record.extra.extend(found_then);
+                self.writer.rewrite_records(&self.records)?;
+            }
+            None => self.extra.extend(found_then),
         }
         let mismatches = found.map_or(String::new(), |sectors| format!("; mismatches in {sectors} sectors"));
         Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{mismatches}", show_seconds(seconds)))?)

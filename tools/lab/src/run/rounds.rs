@@ -138,8 +138,7 @@ impl Runner<'_> {
         if section.kind == SectionKind::Throughput {
             section.steady_before.extend(section.steady.take().filter(|old| old.steps != Some(placed.steps)));
         }
-        let steady = &mut section.steady;
-        *steady = match (steady.take(), now) {
+        section.steady = match (section.steady.take(), now) {
             (Some(old), Some(now)) if !old.reached && placed.is_result() => {
                 let tracked = format!("{}, after a preparation that was not steady", now.tracked);
                 Some(SteadyVerdict { reached: false, tracked, ..now })

@@ -87,6 +87,7 @@ fn the_minutes_of_a_story_are_no_repeats() {
         let tables = stria_lab::export::csv(&[a.path().join("run")], &a.path().join("tables")).expect("tables");
         let summary = std::fs::read_to_string(&tables[1]).expect("a table");
         assert!(summary.lines().skip(1).all(|line| line.contains(",1,")) && !summary.contains(",40,"), "{summary}");
+        assert!(summary.contains(",iops,1,"), "metric and count: {summary}");
     }
     let (a, b) = (story("a", SectionKind::Sweep, 1.0), story("b", SectionKind::Sweep, 0.8));
     assert_eq!(compared(&a, &b).outcome(), Outcome::Worse);

@@ -72,7 +72,7 @@ pub struct PartFigures {
     pub write_p99_ns: Option<Nanos>,
     /// Bytes that SSDs took in for each byte that was written to the array; `None` for disks, and if nothing is written.
     pub written_share: Option<f64>,
-    /// The factor by which the figures were corrected, if measurements of this machine know one.
+    /// The factor by which the figures were corrected, if this machine's measurements yield one.
     pub calibration: Option<f64>,
 }
 
@@ -140,8 +140,8 @@ pub struct Trial {
 }
 
 /// The drive, with a buffer of one program for each die: in the long run the size of the buffer does not matter, and a small one
-/// is full sooner. Fewer of its pages are tracked for the same reason. Clients read what they wrote, so no read is answered without the flash, in
-/// whichever state the drive is.
+/// is full sooner. Fewer of its pages are tracked for the same reason. Clients read what they wrote, so every read takes the flash, whatever the
+/// state of the drive.
 fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {

@@ -27,10 +27,10 @@ pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync))
     let twice = wish.with_depth_times(2);
     let redundant = level.is_redundant();
     let refusal = |members: usize| wish.refusal(&Candidate { members, ..this });
-    let grown =
-        (members + 1..=DRIVES_MAX - wish.spares.min(DRIVES_MAX)).find(|&count| refusal(count).is_none()).ok_or_else(|| {
-            refusal(members + 1).unwrap_or_else(|| format!("{DRIVES_MAX} drives are the most that are modelled, spares included"))
-        });
+    let members_max = DRIVES_MAX.saturating_sub(wish.spares);
+    let grown = (members + 1..=members_max).find(|&count| refusal(count).is_none()).ok_or_else(|| {
+        refusal(members + 1).unwrap_or_else(|| format!("{DRIVES_MAX} drives are the most that are modelled, spares included"))
+    });
     let of = |strip_kib: u64| Candidate { strip_kib, ..this };
     let mut asked: Vec<(String, &Wish, Result<Candidate, String>)> = vec![("this array".to_owned(), wish, Ok(this))];
     let more = match &grown {

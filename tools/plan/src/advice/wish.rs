@@ -14,10 +14,10 @@ use std::ops::RangeInclusive;
 /// 64: the most drives of an advice. Source: none; beyond this number trials take minutes.
 pub const DRIVES_MAX: usize = 64;
 
-/// 4: the most copies that are tried, unless more failures have to be survived. Source: none; with the drives of further copies other levels are faster.
+/// 4: the most copies that are tried, unless more failures must be survived. Source: none; further copies add no space.
 const COPIES_MAX: usize = 4;
 
-/// 1e-12: three times 0.1 is no more than 0.3.
+/// 1e-12: a relative difference of two amounts of money that is a rounding error, as in 3 * 0.1 > 0.3.
 const ROUNDING: f64 = 1e-12;
 
 /// All strips: KiB.
@@ -157,7 +157,7 @@ impl Wish {
         self.budget.zip(self.cost(drives)).is_none_or(|(budget, cost)| cost <= budget * (1.0 + ROUNDING))
     }
 
-    /// The reason why the wear of the drives is not known, if it is not.
+    /// The reason why the wear of the drives is unknown, if it is.
     pub fn wear_unknown(&self) -> Option<String> {
         let CatalogueDrive { config, facts } = &self.drive.config;
         if config.is_rotational() {
@@ -171,13 +171,13 @@ impl Wish {
         }
     }
 
-    /// The reason why the years cannot be told that the drives last, if that is asked for.
+    /// The reason why the drives' lifetime is unknown, if it is asked for.
     pub fn lifetime_refusal(&self) -> Option<String> {
         let cause = self.written_tb_per_day.and(self.wear_unknown())?;
         Some(format!("--written-a-day has no answer, as {cause}: leave it out"))
     }
 
-    /// The least number of drives with which an array survives the failures that are asked for; and the most that any array survives.
+    /// The least number of drives of which an array survives the failures that are asked for, and the most failures that any array survives.
     pub fn survivable(&self) -> (Option<usize>, usize) {
         let survives = |count: usize| {
             let found = Self { counts: count..=count, ..self.clone() }.candidates().unwrap_or_default();
@@ -208,12 +208,17 @@ impl Wish {
         wish
     }
 
+    /// The reason why the level cannot be modelled over so many members on the platform, if it cannot.
+    fn level_refusal(&self, level: Level, members: usize) -> Option<String> {
+        let on_platform = || self.platform.config.level_refusal(level, members, &self.platform.name);
+        level.model_refusal(members).or_else(on_platform)
+    }
+
     /// The reason why there is no such array on the platform, if there is none.
     pub fn refusal(&self, candidate: &Candidate) -> Option<String> {
         let Candidate { level, members, spares, strip_kib } = *candidate;
         let platform = &self.platform;
-        let lacking = || platform.config.level_refusal(level, members, &platform.name);
-        if let Some(refusal) = level.model_refusal(members).or_else(lacking) {
+        if let Some(refusal) = self.level_refusal(level, members) {
             Some(refusal)
         } else if !level.is_redundant() && spares > 0 {
             Some(format!("spares are of no use to {level}"))
@@ -292,9 +297,7 @@ impl Wish {
                 let useless = (level == Level::Raid0 && members == 1)
                     || (!level.is_redundant() && self.spares > 0)
                     || (level == Level::Raid1 && members > COPIES_MAX.max(self.losses_min.saturating_add(1)));
-                let is_possible = level.model_refusal(members).is_none()
-                    && platform.level_refusal(level, members, &self.platform.name).is_none();
-                if useless || !is_possible {
+                if useless || self.level_refusal(level, members).is_some() {
                     continue;
                 }
                 let one = [strips[0]];

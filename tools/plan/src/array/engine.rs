@@ -183,13 +183,7 @@ impl EngineArray {
             Box::new(Modelled::new(slot, drive.has_volatile_cache(), drive.is_rotational())) as Box<dyn BlockDevice>
         };
         let mut members: Vec<Box<dyn BlockDevice>> = drives.iter().enumerate().map(member).collect();
-        let level = match layout.level {
-            Level::Single | Level::Raid0 => stria_array::Level::Raid0,
-            Level::Raid1 => stria_array::Level::Raid1,
-            Level::Raid10 => stria_array::Level::Raid10,
-            Level::Raid5 { .. } => stria_array::Level::Raid5,
-            Level::Raid6 { .. } => stria_array::Level::Raid6,
-        };
+        let level = layout.level.in_engine();
         let (pool, completions, members_ended) = (Pool::default(), Vec::new(), Vec::new());
         let made = |device, first| Self {
             shared: Rc::clone(&shared),

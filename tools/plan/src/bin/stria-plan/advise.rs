@@ -151,11 +151,14 @@ pub fn purpose(wish: &Wish) -> String {
     }
 }
 
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Level, drives, spares, strip, usable, survives, speed, IOPS, MB/s, mean, p99.
 pub fn row(trial: &Trial) -> Vec<String> {
     let main = &trial.parts[0];
     let slowest = trial.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max();
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     vec![
         trial.candidate.level.to_string(),
         trial.candidate.members.to_string(),
@@ -173,35 +176,36 @@ pub fn row(trial: &Trial) -> Vec<String> {
 
 /// The drives' lifetime, or what may be written in a day.
 pub fn wear(trial: &Trial) -> String {
-    trial.wear.map_or("-".to_owned(), |wear| match wear.used {
+    or_dash(trial.wear.map(|wear| match wear.used {
         Some(used) => format!("{} y", amount::number(used.years)),
         None => format!("{}/d", amount::space(wear.tb_per_day * 1e12)),
-    })
+    }))
 }
 
 /// What the drives cost.
 pub fn price(trial: &Trial) -> String {
-    trial.price.map_or("-".to_owned(), amount::money)
+    or_dash(trial.price.map(amount::money))
 }
 
-/// The meaning of LOSS A YEAR and of WEAR, for the line below a table.
-pub fn explained_costs(wish: &Wish) -> String {
-    let wear = match (wish.wear_unknown(), wish.written_tb_per_day) {
+/// The meaning of LOSS A YEAR, for the line below a table.
+pub fn explained_loss() -> String {
+    let rate = amount::space(READ_BYTES_PER_HOUR);
+    format!("LOSS A YEAR assumes that each drive is read at {rate} an hour, whatever the purpose.")
+}
+
+/// The meaning of WEAR, for the line below a table.
+pub fn explained_wear(wish: &Wish) -> String {
+    match (wish.wear_unknown(), wish.written_tb_per_day) {
         (Some(cause), _) => format!("WEAR is empty, as {cause}."),
         (None, Some(written)) => {
             format!("WEAR: the years until {} a day have used up the drives' endurance.", amount::space(written * 1e12))
         }
         (None, None) => "WEAR: what clients may write a day for five years.".to_owned(),
-    };
-    format!(
-        "LOSS A YEAR takes every drive as read by {} an hour, whatever the purpose. {wear}",
-        amount::space(READ_BYTES_PER_HOUR)
-    )
+    }
 }
 
 /// The other columns of the table of advice: degraded, rebuild, loss, wear, price.
 fn costs(trial: &Trial) -> Vec<String> {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let busy = trial.busy_rebuild.as_ref();
     vec![
         or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
@@ -260,11 +264,11 @@ fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
         text += &paragraphs(110, explain(wish, first, &advice.single).into_iter().map(line).collect());
         text += "\n";
     }
-    let costs = explained_costs(wish);
+    let (loss, wear) = (explained_loss(), explained_wear(wish));
     text += &format!(
         "\nSPEED is against one drive, over all loads; IOPS, MB/S and MEAN are of the first load; DEGRADED is the speed with a drive missing. They come \
          from the engine on modelled drives, REBUILD as well, while clients are idle; BUSY is while clients work as fast as they can. USABLE, SURVIVES and WEAR are laws; LOSS A YEAR and NOMDL, the bytes \
-         lost of each TB in a year, are simulated. {costs} --explain says more, docs/PLAN.md how far to trust it.\n"
+         lost of each TB in a year, are simulated. {loss} {wear} --explain says more, docs/PLAN.md how far to trust it.\n"
     );
     text
 }

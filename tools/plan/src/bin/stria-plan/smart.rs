@@ -17,13 +17,13 @@ fn ask(arguments: &[&str]) -> Result<Value, Failure> {
     serde_json::from_slice(&output.stdout).map_err(not_understood)
 }
 
-/// What `smartctl` says went wrong, if it says so.
+/// The error that `smartctl` reports, if any.
 fn error(answer: &Value) -> Option<&str> {
     let messages = answer["smartctl"]["messages"].as_array()?;
     messages.iter().find(|message| message["severity"] == "error")?["string"].as_str()
 }
 
-/// The model of a device as `--scan` found it, or why it cannot be told.
+/// The model of a device that `--scan` found, or the reason why it is unknown.
 fn model(device: &Value, name: &str) -> Result<Result<String, String>, Failure> {
     // Drives behind a controller share a name; the type tells them apart.
     let kind = device["type"].as_str().map_or(Vec::new(), |kind| vec!["--device", kind]);
@@ -32,7 +32,7 @@ fn model(device: &Value, name: &str) -> Result<Result<String, String>, Failure> 
     Ok(found.map(str::to_owned).ok_or_else(|| error(&told).unwrap_or("smartctl names no model").to_owned()))
 }
 
-/// "4xs3500": the drives of this machine, which are all of one model of the catalogue. Says on standard error which drives are left out.
+/// "4xs3500": the drives of this machine, which are all of one model of the catalogue. Standard error names the drives that are left out.
 ///
 /// # Errors
 /// Usage, if there is no smartctl, no known drive, or drives of several models.
@@ -58,7 +58,7 @@ pub fn drives() -> Result<String, Failure> {
         [one] => {
             let left_out: Vec<String> = unknown.into_iter().chain(unread).collect();
             if !left_out.is_empty() {
-                tell(&format!("planned with {one}; not in the catalogue or not readable, and left out: {}", left_out.join(", ")));
+                tell(&format!("planned with {one}; left out, unreadable or not in the catalogue: {}", left_out.join(", ")));
             }
             Ok(one.clone())
         }

@@ -1,6 +1,6 @@
 //! `stria plan what-if`: the command line of [`stria_plan::advice::what_if`].
 
-use crate::advise::{explained_costs, figures_json, price, purpose, row, wear};
+use crate::advise::{explained_loss, explained_wear, figures_json, price, purpose, row, wear};
 use crate::level_name::LevelName;
 use crate::wish::WishArgs;
 use clap::Args;
@@ -86,20 +86,9 @@ pub fn told(wish: &Wish, variants: &[Variant]) -> Value {
 }
 
 fn shown(wish: &Wish, variants: &[Variant]) -> String {
-    let mut header = vec![
-        "IF",
-        "LEVEL",
-        "DRIVES",
-        "STRIP",
-        "USABLE",
-        "SURVIVES",
-        "SPEED",
-        "AGAINST THIS",
-        "IOPS",
-        "MEAN",
-        "P99",
-        "LOSS A YEAR",
-    ];
+    const HEADER: [&str; 12] =
+        ["IF", "LEVEL", "DRIVES", "STRIP", "USABLE", "SURVIVES", "SPEED", "AGAINST THIS", "IOPS", "MEAN", "P99", "LOSS A YEAR"];
+    let mut header = HEADER.to_vec();
     header.extend(wish.written_tb_per_day.map(|_| "WEAR"));
     header.extend(wish.price.map(|_| "PRICE"));
     let right: Vec<usize> = (2..header.len()).collect();
@@ -122,9 +111,10 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
             text += &format!("{}: {refusal}.\n", variant.change);
         }
     }
+    let of_wear = wish.written_tb_per_day.map_or(String::new(), |_| format!(" {}", explained_wear(wish)));
     text += &format!(
-        "\nSPEED is against one drive under the load that was asked about. {} docs/PLAN.md says how far to trust the figures.\n",
-        explained_costs(wish)
+        "\nSPEED is against one drive under the load that was asked about. {}{of_wear} docs/PLAN.md says how far to trust the figures.\n",
+        explained_loss()
     );
     text
 }

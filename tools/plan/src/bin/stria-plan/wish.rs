@@ -150,7 +150,7 @@ fn up_to(option: &str, value: f64, most: f64) -> Result<f64, Failure> {
     Err(Failure::Usage(format!("{option} is {}: use 0 to {most}", number(value))))
 }
 
-/// Days from one scrub to the next. 0 counted as a scrub that never ends, where people mean none.
+/// Days from one scrub to the next. 0 is refused: it would mean a scrub without end, where users mean none.
 fn scrub_days(value: f64) -> Result<f64, Failure> {
     match up_to("--scrub-days", value, DAYS_MAX)? {
         0.0 => Err(Failure::Usage(format!(

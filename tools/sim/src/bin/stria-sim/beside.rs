@@ -40,7 +40,7 @@ pub struct Rebuild {
     no_processor: bool,
 }
 
-/// Up to a minute: every request of it is kept.
+/// 1 minute: the longest time to measure. The latency of every request is kept in memory.
 const LONGEST: Duration = Duration::from_secs(60);
 
 fn latency(text: &str) -> Result<Duration, String> {
