@@ -27,7 +27,8 @@ export function Activity() {
   const [orders, set_orders] = useState(false);
   const [limit, set_limit] = useState(PAGE);
   const newest = events.value.at(-1)?.time_ms;
-  const load = (by_itself: boolean) => (orders ? server.audit(limit, by_itself) : server.events({ array, text, limit }, by_itself));
+  const load = (is_unattended: boolean) =>
+    orders ? server.audit(limit, is_unattended) : server.events({ array, text, limit }, is_unattended);
   const { value, error } = useLoaded(load, [array, text, orders, limit], [newest]);
   const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && event.text.includes(text))).reverse();
   return (

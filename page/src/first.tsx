@@ -77,7 +77,7 @@ export function First() {
 function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const worst = all[0];
   const count = served.reduce((sum, array) => sum + (array.view ? drives_of(array.view).length : 0), 0);
-  // They serve nobody, as somebody wanted it: no matter, and not "all" either.
+  // An administrator stopped them, so they are no matter. But they serve no clients, so "All is well" would be wrong.
   const stopped = arrays.value.filter((array) => array.state === "stopped");
   const kind = worst?.severity ?? (stopped.length > 0 ? "notice" : "good");
   return (

@@ -21,7 +21,7 @@ export const about = signal<About | null>(null);
 /** The server's time zone, in which schedules are. */
 export const server_zone = () => (about.value ? zone(about.value.zone) : "");
 export const drives = signal<Drive[] | null>(null);
-/** Why the last look at the drives had no list; null: it had one. */
+/** The fault of the last look at the drives; null: it succeeded. */
 export const drives_fault = signal<server.Refusal | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);
@@ -139,11 +139,14 @@ function take(next: State) {
 let questions = 0;
 let answered = 0;
 
-/** Returns false if there was no answer. An answer that a later question has overtaken is left out. `by_itself`: without the reader. */
-export async function look_at_drives(refresh = false, by_itself = false): Promise<boolean> {
+/**
+ * Returns false if there was no answer. An answer that a later question has overtaken is left out. `is_unattended`: the page asks
+ * without the reader.
+ */
+export async function look_at_drives(refresh = false, is_unattended = false): Promise<boolean> {
   const question = ++questions;
   try {
-    const found = await server.drives(refresh, by_itself);
+    const found = await server.drives(refresh, is_unattended);
     if (question > answered) {
       answered = question;
       drives.value = found;
@@ -151,7 +154,7 @@ export async function look_at_drives(refresh = false, by_itself = false): Promis
     }
     return true;
   } catch (reason) {
-    // What was known stays, and whoever chooses from it sees the fault.
+    // The earlier list stays on the page. Every screen that offers its drives shows the fault beside it.
     if (question > answered && reason instanceof server.Refusal) drives_fault.value = reason;
     return false;
   }
@@ -184,7 +187,7 @@ function connect() {
       events.value = [...events.value, event].slice(-EVENTS_MAX);
     },
     reset: () => void load_events(),
-    // A refusal is told by the stream itself.
+    // The reader's role may have changed. A refusal is not handled here: the stream is refused, too.
     opened: () => void server.session(true).catch(() => undefined),
     broken: (refused) => {
       if (refused) setTimeout(() => void begin(), TRY_AGAIN_MS);
@@ -192,10 +195,10 @@ function connect() {
   });
 }
 
-/** Asks who the reader is, and listens. `by_itself`: without the reader. */
-export async function begin(by_itself = true) {
+/** Asks for the reader's session, and opens the stream. `is_unattended`: the page asks without the reader. */
+export async function begin(is_unattended = true) {
   try {
-    await server.session(by_itself);
+    await server.session(is_unattended);
     batch(() => {
       if (login_needed.value) logins.value += 1;
       login_needed.value = false;
@@ -211,7 +214,7 @@ export async function begin(by_itself = true) {
   connect();
   void load_events();
   try {
-    about.value = await server.about(by_itself);
+    about.value = await server.about(is_unattended);
   } catch {
     // The stream tells of the silence.
   }

@@ -89,7 +89,7 @@ function Page() {
     if (!is_locked && logins.value > 0) main.current?.focus({ preventScroll: true });
   }, [is_locked]);
   const open = found.value.filter(needs_reader).length;
-  // Under the login the page stays as it is: what is being done, and what was typed.
+  // The page stays rendered under the login, so that jobs are still followed and typed text is not lost.
   return (
     <>
     {is_locked && <Login />}

@@ -240,7 +240,7 @@ export function Silence() {
         <p class="silence">
           <Sign name="critical" />
           <span>
-            {/* The seconds count on: a screen reader that said each of them would say nothing else. */}
+            {/* The seconds count on. A screen reader must not read out each of them. */}
             <strong aria-live="off">{t("no_answer_since", { time: time(since), ago: duration((now.value - since) / 1000) })}</strong>{" "}
             <span role="alert">{t(state.value ? "no_answer_means" : "no_answer_yet")}</span>
           </span>
@@ -260,7 +260,7 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
       if (before instanceof HTMLElement) before.focus({ preventScroll: true });
     };
   }, []);
-  // It would lie over the login.
+  // An open dialog would lie over the login.
   useEffect(() => {
     if (login_needed.value) box.current?.close();
     else if (!box.current?.open) box.current?.showModal();
@@ -279,13 +279,13 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
   );
 }
 
-/** The server's "no", or its silence (`kind` says whether the request would have changed something). */
+/** A refusal of the server, or the lack of an answer: see `server.Refusal`. */
 export type Fault = { message: string; status: number; kind: string };
 
 const SILENCES: Record<string, Key> = { silent_order: "no_answer_now", no_access: "cockpit_no_access", no_daemon: "cockpit_no_daemon" };
 const silence_word = ({ kind }: { kind: string }) => SILENCES[kind] ?? "no_answer_read";
 
-/** A fault, where it was asked. */
+/** A fault, shown where the request was made. */
 export const Refused = ({ error }: { error: Fault | null }) =>
   error && (
     <p class="refused" role="alert">
@@ -293,7 +293,10 @@ export const Refused = ({ error }: { error: Fault | null }) =>
     </p>
   );
 
-/** Why there is no list of the machine's drives, or none of now: it is being asked for, or the server's "no". Nothing once the list is here. */
+/**
+ * Says why the list of the machine's drives is missing or old: the server has not answered yet, or the last request failed. Shows
+ * nothing if the list is current.
+ */
 export const NoDrives = () =>
   drives_fault.value ? (
     <div>
@@ -333,14 +336,24 @@ export function useFocus<T extends HTMLElement>(on: unknown) {
   return part;
 }
 
-/** Calls `clear` when a job of this action on this array is done: what was chosen for it is no wish any more, whoever has given the order. */
+/**
+ * Calls `clear` when a job of this action on this array is done, also one of another reader: the values chosen for the action are
+ * outdated then.
+ */
 export function useDone(action: Action["action"], array: string, clear: () => void) {
   const done = jobs.value.findLast((job) => job.action.action === action && "array" in job.action && job.action.array === array && job.state === "done")?.id;
   useEffect(clear, [done]);
 }
 
-/** Something that is loaded when it is shown, again by `reload`, when the reader changes one of `on`, and when one of `news` changes by itself. */
-export function useLoaded<T>(load: (by_itself: boolean) => Promise<T>, on: unknown[], news: unknown[] = []): { value: T | null; error: Fault | null; reload: () => void } {
+/**
+ * Loads something when it is first shown, by `reload`, and when a value of `on` or `news` changes. The reader changes the values
+ * of `on`. Those of `news` change without the reader, so `load` is then called with `is_unattended`.
+ */
+export function useLoaded<T>(
+  load: (is_unattended: boolean) => Promise<T>,
+  on: unknown[],
+  news: unknown[] = [],
+): { value: T | null; error: Fault | null; reload: () => void } {
   const [value, set_value] = useState<T | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const [round, set_round] = useState(0);
@@ -348,9 +361,9 @@ export function useLoaded<T>(load: (by_itself: boolean) => Promise<T>, on: unkno
   useEffect(() => {
     let is_current = true;
     const wish = JSON.stringify([on, round]);
-    const by_itself = wished.current === wish;
+    const is_unattended = wished.current === wish;
     wished.current = wish;
-    load(by_itself).then(
+    load(is_unattended).then(
       (loaded) => is_current && (set_value(loaded), set_error(null)),
       (reason) => is_current && set_error(reason),
     );
@@ -358,7 +371,7 @@ export function useLoaded<T>(load: (by_itself: boolean) => Promise<T>, on: unkno
       is_current = false;
     };
   }, [...on, ...news, round]);
-  // What was refused for lack of a session is asked again; what is here stays, as something may have been typed into it.
+  // After a login a load that was refused is repeated. A value that is here stays: the reader may have edited it.
   useEffect(() => {
     if (error) set_round(round + 1);
   }, [logins.value]);

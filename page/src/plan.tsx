@@ -76,7 +76,7 @@ function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: st
   };
 
   useEffect(() => {
-    // What is being done is not planned again, whoever logs in meanwhile.
+    // A plan that is being carried out is not made anew after a login.
     if (chooses || job) return;
     let is_current = true;
     set_offer(null);
@@ -245,7 +245,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   const ready = !is_over && !busy && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
   const go = async () => {
     set_busy(true);
-    // Once it is removed, nothing tells how it was.
+    // The state of the drive is read now: after the removal it is no longer known.
     const { action } = plan;
     const view = action.action === "remove" ? array_of(action.array)?.view : null;
     const is_failed = !!view && drives_of(view).some((member) => action.action === "remove" && member.path === action.drive && member.role === "failed");

@@ -9,12 +9,12 @@ const PATIENCE_MS = 30_000;
 /** What measures or plans takes its time. */
 const MEASURES_MS = 90_000;
 
-/** They change nothing that has to be looked at after a silence. */
+/** Requests that change nothing, although they are no GET. After a silence the reader may simply try again. */
 const QUESTIONS = ["/plans", "/config/check", "/forecast", "/session"];
 
 /**
- * The server's "no", or the lack of an answer (`status` 0): of the kind `silent_order` if nobody knows whether something was done, `no_access` and
- * `no_daemon` if the server was not reached.
+ * A refusal of the server, or the lack of an answer (`status` 0). Kinds of a lack: `silent` for a question, `silent_order` for an
+ * order that may have been carried out, `no_access` and `no_daemon` if the server was not reached.
  */
 export class Refusal extends Error {
   readonly status: number;
@@ -29,7 +29,7 @@ export class Refusal extends Error {
 /** The reader, as the server knows him; null: not yet asked, or to be asked to log in. */
 export const who = signal<Who | null>(null);
 
-/** The reader as he was known last: while the login is asked for, his page lies under it. */
+/** The last value of `who` that was not null. The page under the login is still this reader's. */
 export const known = signal<Who | null>(null);
 effect(() => {
   if (who.value) known.value = who.value;
@@ -48,10 +48,10 @@ async function ask<T>(method: string, path: string, body?: unknown, patience_ms 
   }
 }
 
-/** `by_itself`: the page asks, not the reader, whose session grows idle all the same. */
-async function ask_once<T>(method: string, path: string, body: unknown, patience_ms: number, by_itself = false): Promise<T> {
+/** Sends one request. `is_unattended`: the page asks without the reader, so the request does not keep the session alive. */
+async function ask_once<T>(method: string, path: string, body: unknown, patience_ms: number, is_unattended = false): Promise<T> {
   const headers: Record<string, string> = { accept: "application/json" };
-  if (by_itself) headers["x-stria-unattended"] = "1";
+  if (is_unattended) headers["x-stria-unattended"] = "1";
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && who.value?.csrf) headers["x-stria-csrf"] = who.value.csrf;
   let answer: Answer;
@@ -82,27 +82,30 @@ const query = (values: Record<string, string | number | undefined>) => {
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}`;
 };
 
-/** A question that the page may ask by itself. */
-const look = <T>(path: string, by_itself: boolean) => ask_once<T>("GET", path, undefined, PATIENCE_MS, by_itself);
+/** A question that the page asks for the reader, or (`is_unattended`) without. */
+const look = <T>(path: string, is_unattended: boolean) => ask_once<T>("GET", path, undefined, PATIENCE_MS, is_unattended);
 
-export const about = (by_itself: boolean) => look<About>("", by_itself);
-export const session = async (by_itself = false) => (who.value = await look<Who>("/session", by_itself));
+export const about = (is_unattended: boolean) => look<About>("", is_unattended);
+/** Asks for the reader's session, and stores it in `who`. `is_unattended`: as for `ask_once`. */
+export const session = async (is_unattended = false) =>
+  (who.value = await look<Who>("/session", is_unattended));
 export const login_ways = () => ask<LoginWays>("GET", "/login");
 export const log_in = async (proof: Login) => (who.value = await ask<Who>("POST", "/session", proof));
 export const log_out = async () => {
   await ask("DELETE", "/session");
   who.value = null;
 };
-export const drives = (refresh: boolean, by_itself: boolean) => look<Drive[]>(`/drives${query({ refresh: refresh ? "true" : undefined })}`, by_itself);
-export const spares = (by_itself: boolean) => look<SparePool>("/spares", by_itself);
+export const drives = (refresh: boolean, is_unattended: boolean) =>
+  look<Drive[]>(`/drives${query({ refresh: refresh ? "true" : undefined })}`, is_unattended);
+export const spares = (is_unattended: boolean) => look<SparePool>("/spares", is_unattended);
 export const foreign = () => ask<Foreign>("GET", "/foreign");
 export const plan = (action: Action) => ask<PlanOffer>("POST", "/plans", action);
 export const carry_out = (token: string, confirm?: string) => ask<Job>("POST", "/jobs", { token, confirm: confirm ?? null });
 export const cancel = (job: number) => ask<Message>("DELETE", `/jobs/${job}`);
 export const act = (action: Action) => ask<Job>("POST", "/actions", action);
-export const events = (wanted: { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number }, by_itself: boolean) =>
-  look<EventPage>(`/events${query(wanted)}`, by_itself);
-export const audit = (limit: number, by_itself: boolean) => look<EventPage>(`/audit${query({ limit })}`, by_itself);
+type Wanted = { array?: string; kind?: string; text?: string; before_ms?: number; limit?: number };
+export const events = (wanted: Wanted, is_unattended: boolean) => look<EventPage>(`/events${query(wanted)}`, is_unattended);
+export const audit = (limit: number, is_unattended: boolean) => look<EventPage>(`/audit${query({ limit })}`, is_unattended);
 export const alarms = () => ask<Alarm[]>("GET", "/alarms");
 export const test_alarms = () => ask<Outcome[]>("POST", "/alarms/test");
 export const config = () => ask<ConfigText>("GET", "/config");

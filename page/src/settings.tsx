@@ -324,12 +324,12 @@ function Configuration() {
   const [is_refused, set_refused] = useState(false);
   const [said, set_said] = useState("");
   const [fault, set_fault] = useState<Fault | null>(null);
-  /** The text from which the reader's begins. */
+  /** The file's text on which the reader's edit is based. */
   const [base, set_base] = useState("");
   const [beside, set_beside] = useState<string | null>(null);
   useEffect(() => {
     if (!value) return;
-    // What was typed is not lost: the file as it is now stands beside it.
+    // The reader's edit stays. The file as it is now is shown beside it.
     if (text !== base && value.text !== text) return set_beside(value.text === base ? null : value.text);
     set_base(value.text);
     set_text(value.text);

@@ -33,7 +33,8 @@ const browser: Way = {
     let source: EventSource | null = null;
     let timer = 0;
     let opened = 0;
-    // An EventSource only receives: it does not notice that its other end is gone without a word, so silence counts as an end.
+    // An EventSource only receives, so it does not notice that the server is gone if the connection was not closed. A silence
+    // counts as its end.
     const wait = (ms: number) => {
       clearTimeout(timer);
       timer = window.setTimeout(open, ms);
@@ -65,12 +66,12 @@ const browser: Way = {
   },
 };
 
-/** What cockpit.js tells of a request that failed: the server's status, or why the channel has none. */
+/** The error of cockpit.js for a failed request: the server's status, or the problem of the channel. */
 type Told = { status?: number; problem?: string };
-/** Problems of a channel that are no silence: the socket lets this user not in, or nobody listens there. */
+/** Problems of a channel for which waiting does not help: the socket refuses this user, or no daemon listens on it. */
 const CLOSED: Partial<Record<string, Closed["kind"]>> = { "access-denied": "no_access", "not-found": "no_daemon" };
 
-/** The way is closed, and the server was not reached. */
+/** The request did not reach the server. */
 export class Closed extends Error {
   readonly kind: "no_access" | "no_daemon";
   constructor(kind: Closed["kind"]) {
@@ -124,7 +125,7 @@ export function in_cockpit(cockpit: Cockpit): Way {
           (text) => (clearTimeout(timer), resolve({ status: status || 200, text })),
           (error: unknown, text?: string) => {
             clearTimeout(timer);
-            // A refusal of the server is an answer; anything else is silence, or a socket that Cockpit cannot reach.
+            // A refusal of the server is an answer. Anything else is a silence, or a socket that Cockpit cannot reach.
             const { status: refused, problem } = error as Told;
             const told = refused ?? status;
             if (told) resolve({ status: told, text: text ?? "" });

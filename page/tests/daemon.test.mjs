@@ -157,7 +157,8 @@ test("the price of a scrub that the page shows is what a client measures", async
     machine.stria("scrub", "tank");
     await page.getByRole("link", { name: "tank" }).click();
     let found;
-    // What else runs on this machine may slow down one side's count and not the other's. One of three measurements is without.
+    // Other programs on this machine may disturb the count of the page or of the client alone. One measurement of three must
+    // agree.
     for (let left = 2, agree = false; !agree; left -= 1) {
       const [answer] = await Promise.all([page.waitForResponse(/\/price$/, { timeout: PATIENCE }), press(page, "Measure what it costs clients")]);
       const ended_ms = Date.now();

@@ -319,7 +319,7 @@ export async function mock(scene_name, port = 0) {
       scene = next;
       for (const stream of streams) stream.send();
     },
-    /** The streams that are open say nothing any more, and are not closed: as behind a router that forgot them. */
+    /** Silences the open streams without closing them, as a router does that has forgotten the connection. */
     mute() {
       for (const stream of streams) stream.mute();
     },

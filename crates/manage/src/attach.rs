@@ -29,7 +29,7 @@ const WATCHER: &str = "STRIA_ATTACH_WATCHER";
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause between two attempts of a watcher to connect its device again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
-/// The time that a `detach` may take. After that a watcher counts it as broken off.
+/// The time that a `detach` may take. After that a watcher takes it for aborted, and connects the device again.
 const DETACHED_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between two attempts to find an array that is not served yet.
 const FIND_EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     };
     let asked = command.device.as_deref().map(nbd_device::index_of).transpose().map_err(failure)?;
     let watch = NbdWatch::open().map_err(failure)?;
-    // Until the device is there, and is found by the next one.
+    // Held until the device exists, so that another `attach` finds it.
     let lock = lock_attachment(&notes(), &array.uuid)?;
     let (device, is_adopted) = match nbd_device::devices_of(&array.uuid).first() {
         None => (NbdDevice::attach(asked, &array, &target(&view)?, &options).map_err(failure)?, false),
@@ -95,7 +95,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     watcher.run(is_adopted)
 }
 
-/// Waits for any other `attach` of this array, which may be about to make the device: two devices of one array would have two page caches.
+/// Waits until no other `attach` of this array is making a device. Two devices of one array would have two page caches.
 fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
     let path = folder.join(format!("attach-{:032x}", u128::from_be_bytes(*uuid)));
     let lock = || {
@@ -104,7 +104,8 @@ fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
         file.lock().map(|()| file)
     };
     lock().map_err(|error| {
-        Failure::Failed(format!("{}: {error}, so another `attach` of the array cannot be excluded", path.display()))
+        let path = path.display();
+        Failure::Failed(format!("{path}, the lock against two devices of one array: {error}; see that its folder can be written"))
     })
 }
 

@@ -50,6 +50,8 @@ const LOOK_AT_POOL_EVERY: Duration = Duration::from_secs(3600);
 const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
 /// The time in which a drive shows whether it is in use.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// The time that the thread may take for an order. A start may replay a log, and wait for many drives.
+const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 
 type Answer = Result<String, ApiError>;
 
@@ -77,16 +79,13 @@ enum Wish {
 /// The keeper, for those who ask it.
 pub struct Keeper {
     wishes: Mutex<Sender<(Wish, Sender<Answer>)>>,
-    /// The configuration that holds.
+    /// The configuration in force.
     config: Arc<Mutex<Arc<Config>>>,
     shown: Arc<Mutex<Vec<AdoptedView>>>,
     service: Arc<Service>,
     ending: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
-
-/// The time that the thread may take for what it is asked. A start may replay a log, and wait for many drives.
-const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,11 +107,11 @@ impl Keeper {
         let shown = Arc::new(Mutex::new(arrays.iter().map(Entry::view).collect()));
         let ending = Arc::<AtomicBool>::default();
         let (listening, reported) = (false, Vec::new());
-        let held = Arc::new(Mutex::new(Arc::new(config.clone())));
+        let shared_config = Arc::new(Mutex::new(Arc::new(config.clone())));
         let mut work = Work {
             config_path,
             config,
-            told: Arc::clone(&held),
+            shared_config: Arc::clone(&shared_config),
             service: Arc::clone(&service),
             drives: Drives::default(),
             arrays,
@@ -145,7 +144,7 @@ impl Keeper {
             work.run(&asked);
         });
         let thread = Mutex::new(Some(thread.expect("a process that starts has room for a thread")));
-        Arc::new(Self { wishes: Mutex::new(wishes), config: held, shown, service, ending, thread })
+        Arc::new(Self { wishes: Mutex::new(wishes), config: shared_config, shown, service, ending, thread })
     }
 
     /// The arrays of the configuration, as they were when the thread last looked, except that one may have stopped since.
@@ -160,7 +159,7 @@ impl Keeper {
         shown
     }
 
-    /// Returns the configuration that holds, also while its file is damaged or not read yet.
+    /// Returns the configuration in force. A change of its file shows here only after a reload has accepted it.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&lock(&self.config))
     }
@@ -176,13 +175,13 @@ impl Keeper {
         let sent = lock(&self.wishes).send((wish, answer));
         let over = || ApiError::new(ApiErrorKind::Refused, "the daemon is stopping");
         sent.map_err(|_| over())?;
-        // The thread may wait for a drive or a lane that hangs.
+        // The thread may be waiting for a drive or a lane that hangs.
         answered.recv_timeout(ANSWER_WITHIN).map_err(|error| match error {
             RecvTimeoutError::Disconnected => over(),
             RecvTimeoutError::Timeout => {
                 let text = format!(
-                    "the daemon has not done this within {} s, as a drive or an array does not answer: it goes on in the background, and `stria status` \
-                     shows what came of it",
+                    "the daemon has not finished this within {} s: a drive or an array may not answer, or a start may take long. \
+                     It goes on in the background, and `stria status` shows the result",
                     ANSWER_WITHIN.as_secs()
                 );
                 ApiError::new(ApiErrorKind::Failed, text)
@@ -351,8 +350,8 @@ impl Entry {
 struct Work {
     config_path: PathBuf,
     config: Config,
-    /// The same, for [`Keeper::config`].
-    told: Arc<Mutex<Arc<Config>>>,
+    /// The copy of `config` that [`Keeper::config`] returns.
+    shared_config: Arc<Mutex<Arc<Config>>>,
     service: Arc<Service>,
     drives: Drives,
     arrays: Vec<Entry>,
@@ -1047,7 +1046,7 @@ impl Work {
         }
         self.released = old;
         (self.reloaded)(&config);
-        *lock(&self.told) = Arc::new(config.clone());
+        *lock(&self.shared_config) = Arc::new(config.clone());
         self.config = config;
         self.scan();
         self.consider_all();

@@ -382,7 +382,8 @@ fn the_pool_of_spares_is_shown_with_the_arrays_it_serves() {
     assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("not in the pool"), "{refused:?}");
 }
 
-/// A file that somebody damaged is read by nobody: what was read before holds, so a failed drive can still be replaced.
+/// While the file of the configuration is damaged, the configuration read before stays in force, so a failed drive can still be
+/// replaced.
 #[test]
 fn a_damaged_configuration_hides_no_drive_and_stops_no_replacement() {
     let (place, drives) = machine("");
@@ -399,7 +400,7 @@ fn a_damaged_configuration_hides_no_drive_and_stops_no_replacement() {
     assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[1]}))["state"], "done");
     let job = do_it(&place, json!({"action": "add", "array": "tank", "drive": drives[3]}));
     assert_eq!(job["state"], "done", "{job:#}");
-    // What writes the file still refuses in words.
+    // An action that writes the file is refused, and the refusal names the fault.
     let refused = ask(&place, "/plans", Some(json!({"action": "spare_remove", "drives": [drives[4]]})));
     assert!(refused.status >= 400 && format!("{refused:?}").contains("daemn"), "{refused:?}");
 }
@@ -800,7 +801,7 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     assert_eq!(at("/api/v1/jobs", &["--header", &admin, "--json", &confirm]).kind(), (409, "plan_changed"));
     assert_eq!(at("/api/v1/jobs", &["--header", &operator, "--json", &confirm]).kind(), (403, "forbidden"));
 
-    // A damaged line is told with its place, and stands as a fault until it is repaired.
+    // The refusal names the damaged line by its number. The fault is a matter until the line is repaired.
     let tokens = fs::read_to_string(place.path("tokens")).expect("a file");
     fs::write(place.path("tokens"), format!("{tokens}eve king 12\n")).expect("a file");
     let line = format!("tokens:{}:", tokens.lines().count() + 1);
@@ -847,7 +848,7 @@ fn other_machines_come_by_tls_and_show_who_they_are() {
     );
     assert_eq!(foreign.kind(), (403, "forbidden"));
     assert_eq!(at("/api/v1/actions", &["--header", &cookie, "--header", &csrf, "--json", &pause]).status, 202);
-    // A viewer who logs in without end is refused, fills no record, and ends nobody's session but its own.
+    // A viewer logs in 400 times: most logins are refused, at most three have an event, and the operator's session lives on.
     let login = json!({"token": viewer.rsplit_once(' ').expect("a token").1}).to_string();
     let many = format!("{base}/api/v1/session?[1-400]");
     let output = Command::new("curl")

@@ -34,11 +34,13 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const LASTS: Duration = Duration::from_secs(12 * 3600);
 /// Sessions at a time; the one that was silent for longest gives way.
 const SESSIONS_MAX: usize = 256;
-/// Those of one token or account; another one takes the place of its own that was silent for longest, and of nobody else's.
+/// Sessions of one token or account at a time. A further one ends the least recently used of them, never one of another token or
+/// account.
 const SESSIONS_OF_ONE_MAX: usize = 16;
-/// Sessions that one token or account may begin within [`COUNTED_FOR`], and those of them that have an event: a loop must not drive orders out of the
-/// record.
+/// Sessions that one token or account may begin within [`COUNTED_FOR`].
 const LOGINS_MAX: u32 = 30;
+/// The number of sessions of one token or account within [`COUNTED_FOR`] that have an event. Logins in a loop would push orders
+/// out of the record.
 pub const LOGINS_SHOWN: u32 = 3;
 /// The time for which requests of one origin are counted.
 pub const COUNTED_FOR: Duration = Duration::from_secs(60);
@@ -150,7 +152,7 @@ enum Bought {
 }
 
 impl Bought {
-    /// Its token or account, in a word.
+    /// The token or account, as a message names it.
     fn holder(&self) -> String {
         match self {
             Self::Token(line) => format!("token {}", line.name),
@@ -365,13 +367,13 @@ impl Guard {
             .map_err(|fault| ApiError::new(ApiErrorKind::Failed, format!("no token counts until its file is repaired: {fault}")))
     }
 
-    /// The caller. A request that the page makes `by_itself` is no use of its session.
+    /// The caller. `is_unattended`: the page sent the request without its user, so it does not keep the session alive.
     ///
     /// # Errors
     /// That nobody is known, or that too many wrong tokens came from there.
-    pub fn caller(&self, peer: &Peer, shown: &Shown, by_itself: bool) -> Result<Caller, ApiError> {
+    pub fn caller(&self, peer: &Peer, shown: &Shown, is_unattended: bool) -> Result<Caller, ApiError> {
         let caller = self.find(peer, shown)?;
-        if let (false, Some(key)) = (by_itself, &caller.session)
+        if let (false, Some(key)) = (is_unattended, &caller.session)
             && let Some(session) = lock(&self.sessions).get_mut(key)
         {
             session.seen = Instant::now();
@@ -452,7 +454,8 @@ impl Guard {
         Ok(role.map(|role| (format!("{name} (user {uid})"), role)))
     }
 
-    /// True if the machine's directory is asked who this is. It may not answer; those who need no answer must not wait behind those who do.
+    /// True if the caller can be identified only by asking the machine's directory, which may hang. Such requests wait on threads
+    /// of their own, so that all other requests are answered meanwhile.
     pub fn asks_directory(&self, peer: &Peer, shown: &Shown) -> bool {
         match peer {
             _ if shown.token.is_some() => false,
@@ -504,7 +507,7 @@ impl Guard {
     /// Begins a session.
     ///
     /// # Errors
-    /// When the token is wrong, or has begun too many.
+    /// When the token is wrong or has begun too many sessions within a minute, or the file of tokens is damaged.
     pub fn begin(&self, peer: &Peer, token: &str) -> Result<Begun, ApiError> {
         let line = self.line_of(peer, token)?;
         let begun = self.open(peer, Bought::Token(line))?;
@@ -514,7 +517,7 @@ impl Guard {
     /// Begins a session of an account whose password was right. `None`: it has no role.
     ///
     /// # Errors
-    /// When it has begun too many.
+    /// When it has begun too many sessions within a minute, or the name service does not answer.
     pub fn begin_account(&self, peer: &Peer, name: &str) -> Result<Option<Begun>, ApiError> {
         let asked = name.to_owned();
         let Some(user) = self.users.ask(move || User::from_name(&asked).ok().flatten()) else {
@@ -532,7 +535,7 @@ impl Guard {
         let holder = by.holder();
         let Some(count) = lock(&self.logins).count(holder.clone(), LOGINS_MAX) else {
             let text = format!(
-                "{holder} began more than {LOGINS_MAX} sessions within a minute: use the one that it has, or wait a minute"
+                "{holder} began more than {LOGINS_MAX} sessions within a minute: use a session that is open, or wait a minute"
             );
             return Err(ApiError::new(ApiErrorKind::TooMany, text));
         };
@@ -540,12 +543,12 @@ impl Guard {
         let session = Session { by, csrf: secret(), begun: now, expires_ms: now_ms() + LASTS.as_millis() as u64, seen: now };
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, session| is_alive(session));
-        let is_own = |session: &Session| session.by.holder() == holder;
-        let is_full = sessions.values().filter(|session| is_own(session)).count() >= SESSIONS_OF_ONE_MAX;
+        let is_of_holder = |session: &Session| session.by.holder() == holder;
+        let is_full = sessions.values().filter(|session| is_of_holder(session)).count() >= SESSIONS_OF_ONE_MAX;
         if (is_full || sessions.len() >= SESSIONS_MAX)
             && let Some(oldest) = sessions
                 .iter()
-                .filter(|(_, session)| !is_full || is_own(session))
+                .filter(|(_, session)| !is_full || is_of_holder(session))
                 .min_by_key(|(_, session)| session.seen)
                 .map(|(number, _)| number.clone())
         {
@@ -662,7 +665,7 @@ mod tests {
         assert!(guard.caller(&peer(1), &cookie, false).is_ok() && seen() < left, "a request is a use");
     }
 
-    /// The holder's own oldest session gives way, and nobody else's.
+    /// A holder with too many sessions loses its least recently used one. Sessions of other holders stay.
     #[test]
     fn a_holder_of_many_sessions_ends_only_its_own() {
         let (_folder, guard) = guard(&format!("ada admin {}\neve view {}\n", sha256(b"a"), sha256(b"e")));
@@ -726,7 +729,7 @@ mod tests {
         assert_eq!((counts.0.len(), counts.count("new".into(), 1)), (ORIGINS_MAX, None));
     }
 
-    /// Goal: a directory that hangs keeps nobody out who needs no answer of it.
+    /// Goal: while the directory hangs, root and tokens are still let in. Only a user whose groups must be looked up is refused.
     #[test]
     fn a_directory_that_hangs_shuts_out_only_those_who_need_it() {
         fn hangs(_: u32) -> super::super::users::Entry {
@@ -750,7 +753,7 @@ mod tests {
     #[test]
     fn a_damaged_file_lets_nobody_in() {
         let (_folder, guard) = guard(&format!("alice admin {}\nbob king 12\n", sha256(b"t0ken")));
-        // It is the server's fault, and is counted against nobody.
+        // The fault is the server's, so it does not count as a wrong token of this peer.
         for _ in 0..2 * WRONG_MAX {
             let refused = guard.caller(&peer(1), &token("t0ken"), false).expect_err("no line counts");
             assert!(refused.kind == ApiErrorKind::Failed && refused.message.contains("tokens:2:"), "{}", refused.message);

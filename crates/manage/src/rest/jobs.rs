@@ -36,9 +36,10 @@ use stria_terminal::Failure;
 
 /// Jobs that are remembered.
 const KEPT_MAX: usize = 100;
-/// Jobs of one [`Kind`] that may run at a time, without those that only follow a sweep.
+/// Erasures that may run at a time, and jobs of [`Kind::Other`]. Jobs that only follow a sweep do not count.
 const RUNNING_MAX: usize = 16;
-/// As many harmless ones: a pause must be resumed whatever else runs.
+/// Harmless jobs that may run at a time. They have a bound of their own, because a paused array must be resumed whatever else
+/// runs.
 const HARMLESS_MAX: usize = 64;
 /// Jobs of all kinds that may run at a time, as each has a thread.
 const ALL_MAX: usize = 256;
@@ -97,9 +98,9 @@ fn failed(failure: Failure) -> ApiError {
 /// Jobs that share a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Undone by another action, and soon over.
+    /// A short job, which another action undoes.
     Harmless,
-    /// The drive erases itself, which may take hours.
+    /// A drive erases itself, which may take hours.
     Erasure,
     Other,
 }
@@ -120,16 +121,17 @@ impl Kept {
         let kind = Kind::of(action);
         let running: Vec<&Job> = self.jobs.iter().filter(|job| job.state == JobState::Running).collect();
         let alike = running.iter().filter(|job| Kind::of(&job.action) == kind && !self.following.contains(&job.id)).count();
-        let (most, words) = match kind {
-            Kind::Harmless => (HARMLESS_MAX, "short jobs are"),
-            Kind::Erasure => (RUNNING_MAX, "erasures are"),
-            Kind::Other => (RUNNING_MAX, "jobs are"),
+        let (most, jobs) = match kind {
+            Kind::Harmless => (HARMLESS_MAX, "short jobs"),
+            Kind::Erasure => (RUNNING_MAX, "erasures"),
+            Kind::Other => (RUNNING_MAX, "jobs"),
         };
-        if alike < most && running.len() < ALL_MAX {
-            return Ok(());
-        }
-        let count = if alike < most { ALL_MAX } else { most };
-        Err(ApiError::new(ApiErrorKind::TooMany, format!("{count} {words} running already: wait until one has ended")))
+        let (count, jobs) = match (alike < most, running.len() < ALL_MAX) {
+            (true, true) => return Ok(()),
+            (true, false) => (ALL_MAX, "jobs"),
+            (false, _) => (most, jobs),
+        };
+        Err(ApiError::new(ApiErrorKind::TooMany, format!("{count} {jobs} are running already: wait until one has ended")))
     }
 
     fn add_earlier(&mut self, jobs: VecDeque<Job>) {
@@ -685,7 +687,7 @@ mod tests {
         let refused = kept.check_place(&fail).expect_err("as many run");
         assert!(refused.kind == ApiErrorKind::TooMany && refused.message.starts_with("16 jobs"), "{}", refused.message);
         assert!(kept.check_place(&read(erase)).expect_err("as many run").message.starts_with("16 erasures"));
-        // Rebuilds that are only followed leave their places.
+        // A job that only follows a rebuild does not count.
         kept.following = (1..=kept.last).collect();
         assert!(kept.check_place(&fail).is_ok() && kept.check_place(&read(add)).is_ok());
         while kept.jobs.len() < ALL_MAX {

@@ -38,7 +38,8 @@ fn refused(text: impl Into<String>) -> ApiError {
 }
 
 impl Machine {
-    /// Reads the configuration's file, for what changes it. What only looks uses [`Keeper::config`], which a damaged file does not stop.
+    /// Reads the configuration from its file, for actions that change the file. Others use [`Keeper::config`], which a damaged
+    /// file does not affect.
     ///
     /// # Errors
     /// When it cannot be read or is invalid.

@@ -268,10 +268,11 @@ fn carry_out(call: Call<Body<JobRequest>>) -> Result<Job, ApiError> {
     call.rest.jobs.begin(&call.rest.machine, now, &call.caller)
 }
 
-/// A file that is so much behind does not follow: its file system is full, or hangs.
+/// An event that is not in the file after this time counts as unstored: the file system is full, or hangs.
 const STORED_WITHIN_MS: u64 = 10_000;
 
-/// The events of the file, and those of this run that it lacks. Returns also how many it has lacked for too long.
+/// Joins the events of the file with those of this run that it lacks. Returns also the number that it has lacked for longer than
+/// [`STORED_WITHIN_MS`].
 fn joined(mut stored: Vec<EventView>, run: Vec<EventView>, now_ms: u64) -> (Vec<EventView>, usize) {
     let known: HashSet<(u64, u64)> = stored.iter().map(|event| (event.sequence, event.time_ms)).collect();
     let missing = run.into_iter().filter(|event| !known.contains(&(event.sequence, event.time_ms))).collect::<Vec<_>>();
@@ -281,7 +282,8 @@ fn joined(mut stored: Vec<EventView>, run: Vec<EventView>, now_ms: u64) -> (Vec<
 }
 
 fn events(machine: &Machine, query: EventQuery) -> Result<EventPage, ApiError> {
-    // The run first: what is stored meanwhile is known twice, and not missed.
+    // This run's events are read first. An event that is stored in between is then found twice, which `joined` expects, and never
+    // missed.
     let run = machine.service.events().since(0);
     let stored = stored(&machine.state).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     let (mut events, unstored) = joined(stored, run, now_ms());

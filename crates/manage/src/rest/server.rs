@@ -62,8 +62,8 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// Requests that are worked on at a time; others wait.
 const BLOCKING_MAX: usize = 16;
-/// Requests whose callers are looked up at a time, on threads of their own: work that takes long must not keep anybody out. As many more wait for the
-/// machine's directory, which may not answer.
+/// Threads that look up callers. They do no other work, so that long work delays no lookup. As many more threads are for lookups
+/// in the machine's directory, which may hang.
 const CALLERS_MAX: usize = 4;
 /// The part of an order's body, path and refusal that the record has, in bytes each.
 const SHOWN_BYTES_MAX: usize = 512;
@@ -106,13 +106,14 @@ struct Server {
     hosts: Vec<String>,
     /// The last look; only streams receive it.
     seen: watch::Sender<Seen>,
-    /// Refusals that have an event: one tells of requests without the right, so that they cannot drive orders out of the record.
+    /// Refusals that may have an event, by origin. Requests without the right have one event within
+    /// [`COUNTED_FOR`](super::auth::COUNTED_FOR): more would push orders out of the record.
     refusals: Mutex<Counts>,
     /// Orders, by user: each is an event, and may take a lane's time.
     orders: Mutex<Counts>,
     /// The threads on which callers are looked up.
     callers: Handle,
-    /// Those that may wait for the machine's directory.
+    /// The threads on which callers are looked up in the machine's directory, which may hang.
     directory: Handle,
     /// Answers that clients have yet to read.
     waiting: Waiting,
@@ -388,7 +389,8 @@ fn shown(headers: &HeaderMap) -> Shown {
     Shown { token, session: session.map(|(_, value)| value.to_owned()) }
 }
 
-/// True if the page asks by itself: that is no use of its session. A stream is opened again by the browser.
+/// True if the page sent the request without its user, so that it does not keep the session alive. The stream counts as such: the
+/// browser opens it again by itself.
 fn is_unattended(path: &str, headers: &HeaderMap) -> bool {
     path == "/api/v1/stream" || headers.contains_key("x-stria-unattended")
 }
@@ -469,9 +471,9 @@ impl Server {
             return to_the_end(self.begin_session(peer, body)).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
-        let by_itself = is_unattended(&path, &head.headers);
+        let unattended = is_unattended(&path, &head.headers);
         let callers = if self.rest.guard.asks_directory(&peer, &credentials) { &self.directory } else { &self.callers }.clone();
-        let caller = blocking_on(&callers, move || server.rest.guard.caller(&asked, &shown, by_itself)).await;
+        let caller = blocking_on(&callers, move || server.rest.guard.caller(&asked, &shown, unattended)).await;
         let caller = match caller {
             Ok(caller) => caller,
             Err(error) => {
@@ -725,7 +727,8 @@ mod tests {
         assert!(!is_unattended("/api/v1/drives", &none));
     }
 
-    /// HSTS is for a whole host: a browser would reach no other port of it by plain HTTP for as long, and this one speaks TLS alone anyway.
+    /// HSTS covers every port of a host: a browser would refuse plain HTTP on the others for as long. This port speaks TLS alone,
+    /// and needs no HSTS.
     #[test]
     fn no_answer_binds_other_ports_of_the_host() {
         let answer = guarded(Response::new(Body::empty()));

@@ -59,7 +59,7 @@ impl Tcp {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Why no token counts.
+    /// The fault of the file of tokens, if it has one. No token counts then.
     pub fn tokens_fault(&self) -> Option<String> {
         self.tokens.as_deref().and_then(|path| read_tokens(path).err())
     }

@@ -1,5 +1,5 @@
-//! The users of this machine, as its directory (files, LDAP …) knows them. It may not answer: then a user's groups are those of a minute ago, and nobody
-//! else waits for it.
+//! The users of this machine, as its directory (files, LDAP …) knows them. The directory may hang. A user's last known entry then
+//! holds for a minute, and the number of waiting questions is bounded.
 
 use crate::api::{ApiError, ApiErrorKind};
 use crate::directory::Directory;
@@ -7,14 +7,15 @@ use nix::unistd::{Uid, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time that the directory may take.
 const WITHIN: Duration = Duration::from_secs(2);
-/// Questions that wait for it at a time; each has a thread.
+/// Questions that wait for the directory at a time. Each has a thread.
 const ASKED_MAX: usize = 8;
-/// What was known so long ago holds while the directory does not answer. A name needs no second question for as long.
+/// The time for which a user's last known entry holds while the directory does not answer. A name is taken from it for as long
+/// without a question.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// Users that are remembered.
 const KNOWN_MAX: usize = 1024;
@@ -45,39 +46,53 @@ fn find(uid: u32) -> Entry {
     Entry { name: Some(user.name), groups }
 }
 
+/// The place of a question among the [`ASKED_MAX`] that may wait. It is given back also if the question panics, or if no thread
+/// could be made for it.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// `None`: [`ASKED_MAX`] questions wait already.
+    fn take(asked: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(asked));
+        (asked.fetch_add(1, Ordering::SeqCst) < ASKED_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Users {
-    /// Those of `find`, which may hang.
+    /// The users that `find` looks up. `find` may hang.
     pub fn new(find: fn(u32) -> Entry) -> Arc<Self> {
         Arc::new(Self { directory: Directory::default(), known: Mutex::default(), asked: Arc::default(), find })
     }
 
-    /// Those of this machine.
+    /// The users of this machine's directory.
     pub fn of_this_machine() -> Arc<Self> {
         Arc::clone(&USERS)
     }
 
     /// The answer to a question; `None`: there is none in time, or too many questions wait.
     pub fn ask<T: Send + 'static>(&self, question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let asked = Arc::clone(&self.asked);
-        if asked.fetch_add(1, Ordering::SeqCst) >= ASKED_MAX {
-            asked.fetch_sub(1, Ordering::SeqCst);
-            return None;
-        }
+        let place = Place::take(&self.asked)?;
         self.directory.ask(WITHIN, move || {
             let answer = question();
-            asked.fetch_sub(1, Ordering::SeqCst);
+            drop(place);
             answer
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, (Instant, Entry)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, (Instant, Entry)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entry of a user as it is now, or as it was within the last minute if the directory does not answer.
     ///
     /// # Errors
-    /// When it does not, and nothing is known.
+    /// When the directory does not answer, and no entry of the last minute is known.
     pub fn entry(&self, uid: u32) -> Result<Entry, ApiError> {
         let find = self.find;
         let Some(found) = self.ask(move || find(uid)) else {
@@ -106,7 +121,7 @@ impl Users {
 
 /// `alice (user 1000)`, or `user 1000` if the directory does not say.
 pub fn user_name(uid: u32) -> String {
-    // No directory decides what root is called.
+    // The name of root needs no directory.
     if uid == 0 {
         return "root (user 0)".into();
     }
@@ -117,6 +132,19 @@ pub fn user_name(uid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bug: each question that broke off took one of the places for ever, and after eight of them no user was looked up any more.
+    #[test]
+    fn a_question_that_panics_gives_its_place_back() {
+        fn breaks(_: u32) -> Entry {
+            panic!("a fault of the name service");
+        }
+        let users = Users::new(breaks);
+        for _ in 0..2 * ASKED_MAX {
+            users.entry(1000).expect_err("there is no answer");
+        }
+        assert_eq!(users.asked.load(Ordering::SeqCst), 0);
+    }
 
     #[test]
     fn a_directory_that_hangs_is_answered_from_memory_and_costs_few_threads() {
