@@ -256,9 +256,9 @@ export const catalogue = of({
   ],
   case_superblock_refused: ["Array {array} cannot be written.", "Verbund {array} kann nicht beschrieben werden.", "На массив {array} нельзя писать."],
   case_superblock_refused_means: [
-    "No drive takes a superblock update. Writes of clients fail; reads go on.",
-    "Kein Laufwerk nimmt eine Aktualisierung des Superblocks an. Schreibzugriffe von Clients schlagen fehl; Lesezugriffe gehen weiter.",
-    "Ни один накопитель не принимает обновление суперблока. Запись клиентов завершается ошибкой; чтение продолжается.",
+    "Superblocks cannot be written. Writes of clients fail; reads go on.",
+    "Superblöcke lassen sich nicht schreiben. Schreibzugriffe von Clients schlagen fehl; Lesezugriffe gehen weiter.",
+    "Суперблоки не записываются. Запись клиентов завершается ошибкой; чтение продолжается.",
   ],
   case_mismatch: ["The last scrub of {array} found redundancy that does not match.", "Die letzte Prüfung von {array} fand Redundanz, die nicht stimmt.", "Последняя проверка {array} нашла несогласованную избыточность."],
   case_mismatch_means: [

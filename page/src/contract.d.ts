@@ -1466,7 +1466,7 @@ export interface components {
             strip_bytes: number | null;
             /** @description Why the strip has this size. */
             strip_reason: string | null;
-            /** @description No member takes a superblock update, for this reason: writes and flushes fail until one does. */
+            /** @description Superblocks cannot be written, for this reason: writes and flushes fail until they can. */
             superblock_refused?: string | null;
             /** @description The sweep that runs. */
             sweep: components["schemas"]["SweepView"] | null;

@@ -56,7 +56,7 @@ pub enum Event {
     Unreadable,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
-    /// No member takes a superblock update, so writes and flushes fail.
+    /// Superblocks cannot be written, so writes and flushes fail.
     SuperblockRefused,
     /// A member is far slower than the others.
     SlowMember,

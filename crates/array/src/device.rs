@@ -87,6 +87,8 @@ struct RunningUpdate {
     /// Writes to members that are not in sync, where none that is took the update before: they follow once one has taken this one (R27).
     followers: Vec<MetadataWrite>,
     failures: IoFailures,
+    /// Its end as the steps so far decide it.
+    end: UpdateEnd,
 }
 
 /// The next step of a metadata update.
@@ -381,7 +383,9 @@ impl<R: Recorder> Driver<R> {
             MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::RewriteLast,
             MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => UpdateStep::Write,
         };
-        let before = self.update.replace(RunningUpdate { update, next, writes: 0, followers: Vec::new(), failures: Vec::new() });
+        let running =
+            RunningUpdate { update, next, writes: 0, followers: Vec::new(), failures: Vec::new(), end: UpdateEnd::Durable };
+        let before = self.update.replace(running);
         assert!(before.is_none(), "two metadata updates at once");
         self.go_on_with_update();
     }
@@ -392,19 +396,29 @@ impl<R: Recorder> Driver<R> {
         let recorder = self.recorder.as_mut().expect("the coordinator records");
         let running = self.update.as_mut().expect("an update runs");
         let mut followers = std::mem::take(&mut running.followers);
-        if !running.failures.is_empty() && self.engine.refuses_state(&running.failures) {
+        let rewrites = matches!(running.next, UpdateStep::RewriteLast);
+        if !running.failures.is_empty()
+            && (self.engine.refuses_state(&running.failures) || rewrites && self.engine.must_not_miss_another(&running.failures))
+        {
             followers.drain(..).for_each(|write| recorder.write_failed(write.member));
             running.next = UpdateStep::End;
+            if rewrites {
+                running.end = UpdateEnd::Unwritten;
+            }
         }
         followers.retain(|write| !self.engine.has_dropped(write.member));
         let (mut writes, end) = loop {
             let writes = match running.next {
-                _ if !followers.is_empty() => break (followers, UpdateEnd::Durable),
+                _ if !followers.is_empty() => break (followers, running.end),
                 UpdateStep::RewriteLast => {
-                    let writes = recorder.rewrite_last_update();
+                    let mut writes = recorder.rewrite_last_update();
                     if writes.is_empty() {
                         running.next = UpdateStep::Write;
                     }
+                    // Whoever failed to take it is dropped at the end of this update, or gets it before the next.
+                    writes.retain(|write| {
+                        !self.engine.has_dropped(write.member) && !running.failures.iter().any(|(failed, _)| *failed == write.member)
+                    });
                     writes
                 }
                 UpdateStep::Write => {
@@ -421,10 +435,10 @@ impl<R: Recorder> Driver<R> {
                         MetadataUpdate::ResetLog => recorder.reset_log(),
                     }
                 }
-                UpdateStep::End => break (Vec::new(), UpdateEnd::Durable),
+                UpdateStep::End => break (Vec::new(), running.end),
             };
             if !writes.is_empty() {
-                break (writes, UpdateEnd::Durable);
+                break (writes, running.end);
             }
         };
         if !writes.is_empty() {

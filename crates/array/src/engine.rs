@@ -362,7 +362,8 @@ impl Engine {
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
         let dropped = self.drop_unrecorded(failures);
         let is_of_state = self.core.metadata.is_of_state();
-        let is_unwritten = if is_of_state { self.refuses_state(failures) } else { dropped.len() < failures.len() };
+        let is_refused = if is_of_state { self.refuses_state(failures) } else { dropped.len() < failures.len() };
+        let is_unwritten = is_refused || end == UpdateEnd::Unwritten;
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
         if is_unwritten && is_of_state {
             let (member, error) = failures.last().expect("some failed");
@@ -388,6 +389,14 @@ impl Engine {
     /// True if no member in sync took a superblock update. After a crash one that was taken outvotes those of the others.
     pub(crate) fn refuses_state(&self, failures: &IoFailures) -> bool {
         self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member))
+    }
+
+    /// R27: true if one of these members must stay, and so must not miss another superblock update. One whose file system is full may:
+    /// the next start asks before it takes that member, as its list of bad blocks had no space either.
+    pub(crate) fn must_not_miss_another(&self, failures: &IoFailures) -> bool {
+        let failed: Vec<MemberId> = failures.iter().filter(|(_, error)| !is_no_space(error)).map(|(member, _)| *member).collect();
+        let members = self.core.members.borrow();
+        failed.iter().any(|&member| members.is_member_in_sync(member)) && !members.may_lose_all(&failed)
     }
 
     /// An append to a member's log has ended.

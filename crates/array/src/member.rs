@@ -412,6 +412,12 @@ impl Members {
         in_sync.peek().is_some() && in_sync.all(what)
     }
 
+    /// True if the array's data is complete without all of these members.
+    pub fn may_lose_all(&self, lost: &[MemberId]) -> bool {
+        let holds = |slot: usize| self.is_in_sync(slot) && !self.slots[slot].member.is_some_and(|member| lost.contains(&member));
+        self.suffices(holds)
+    }
+
     /// True if the array's data is complete without this member.
     pub fn may_lose(&self, id: MemberId) -> bool {
         let holder = self.slots.iter().position(|slot| slot.member == Some(id));

@@ -15,9 +15,9 @@ pub(crate) struct MetadataUpdates {
     durable: Cell<u64>,
     /// Nothing is acknowledged before this update is durable (R6).
     barrier: Cell<u64>,
-    /// No member took the last superblock update. It is made again after a pause.
+    /// The last superblock update could not be written (R6, R27). It is made again after a pause.
     is_refused: Cell<bool>,
-    /// Why, until a member takes one.
+    /// Why, until one can be written.
     refusal: RefCell<Option<String>>,
     /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
@@ -127,22 +127,22 @@ impl MetadataUpdates {
         self.durable.get() < self.barrier.get()
     }
 
-    /// True if acknowledgements are held, and no member takes the update that they wait for.
+    /// True if acknowledgements are held, and the update that they wait for cannot be written.
     pub fn refuses_acks(&self) -> bool {
         self.is_refused.get() && self.holds_acks()
     }
 
-    /// True if no member took the last superblock update.
+    /// True if the last superblock update could not be written.
     pub fn is_refused(&self) -> bool {
         self.is_refused.get()
     }
 
-    /// Notes why no member takes superblock updates. Returns `false` if that is known already.
+    /// Notes why superblocks cannot be written. Returns `false` if that is known already.
     pub fn note_refusal(&self, reason: &str) -> bool {
         self.refusal.borrow_mut().replace(reason.to_owned()).is_none()
     }
 
-    /// Why no member took the last superblock update, if none did.
+    /// Why the last superblock update could not be written, if so.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.borrow().clone()
     }
@@ -153,7 +153,7 @@ impl MetadataUpdates {
         self.is_durable(number)
     }
 
-    /// Waits until acknowledgements are not held any more, or no member takes the update that they wait for, or `enough` is true.
+    /// Waits until acknowledgements are not held any more, or the update that they wait for cannot be written, or `enough` is true.
     pub async fn barrier_or(&self, ready: &Ready, enough: impl Fn() -> bool) {
         self.durable_or(ready, self.barrier.get(), || self.is_refused() || enough()).await;
     }
@@ -180,7 +180,7 @@ impl MetadataUpdates {
         self.durable.get() >= self.dirty.get()
     }
 
-    /// Waits for that. Returns `false` if no member takes it.
+    /// Waits for that. Returns `false` if it cannot be written.
     pub async fn dirty(&self, ready: &Ready) -> bool {
         self.durable_or(ready, self.dirty.get(), || self.is_refused()).await
     }
@@ -200,7 +200,7 @@ impl MetadataUpdates {
         self.state_waiters.wake_all(ready);
     }
 
-    /// No member took the update.
+    /// The update could not be written.
     pub fn refuse(&self, ready: &Ready) {
         self.is_refused.set(true);
         self.state_waiters.wake_all(ready);

@@ -151,7 +151,13 @@ impl Core {
                 self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
             }
             let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
-            let is_outdated = !flushed || end == UpdateEnd::Unwritten;
+            // R7: a list without space may leave an older one that still names rows which were written.
+            let names_good_rows = || {
+                let mut either = blocks.clone();
+                self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut either, rows));
+                either != blocks
+            };
+            let is_outdated = !flushed || end == UpdateEnd::Unwritten || end == UpdateEnd::NoSpace && names_good_rows();
             self.metadata.end_bad_blocks(&self.ready, member, blocks, end);
             drop(lock);
             if is_outdated && self.members.borrow().get(member).state != MemberState::Failed {

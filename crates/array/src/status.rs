@@ -113,7 +113,7 @@ pub struct ArrayStatus {
     pub read_only: bool,
     /// Writes are refused for this: what the log holds of the last run could not be replayed.
     pub unreplayed: Option<String>,
-    /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
+    /// Superblocks cannot be written, for this reason: writes and flushes fail until they can.
     pub superblock_refused: Option<String>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
@@ -274,7 +274,8 @@ pub enum Event {
         /// Its own words.
         reason: String,
     },
-    /// No member takes a superblock update, this one the last of them: writes and flushes fail until one does.
+    /// Superblocks cannot be written: no member in sync takes them, or this one, which must stay, missed one already. Writes and flushes fail
+    /// until they can.
     SuperblockRefused {
         /// The member.
         member: MemberId,

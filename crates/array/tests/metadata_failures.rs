@@ -4,6 +4,7 @@
 mod support;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
@@ -75,6 +76,11 @@ struct OneSector {
     members: usize,
     bits: Rc<RefCell<Vec<u64>>>,
     lists: Rc<RefCell<Vec<Vec<Range<MemberSector>>>>>,
+    /// There is no space for lists.
+    full: Rc<Cell<bool>>,
+    /// Members that missed the last update get it before the next.
+    rewrites: Rc<Cell<bool>>,
+    missed: BTreeSet<usize>,
 }
 
 impl OneSector {
@@ -92,6 +98,12 @@ impl Recorder for OneSector {
     type Log = NoMetadata;
     type Newcomer = ();
 
+    fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
+        std::mem::take(&mut self.missed).into_iter().filter(|_| self.rewrites.get()).map(Self::write).collect()
+    }
+    fn write_failed(&mut self, member: MemberId) {
+        self.missed.insert(member.0);
+    }
     fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
         self.writes()
     }
@@ -105,6 +117,9 @@ impl Recorder for OneSector {
         blocks: &[Range<MemberSector>],
         _unix_seconds: u64,
     ) -> Option<Vec<MetadataWrite>> {
+        if self.full.get() {
+            return None;
+        }
         self.lists.borrow_mut().push(blocks.to_vec());
         Some(vec![Self::write(member.0)])
     }
@@ -133,18 +148,22 @@ impl World {
 
     /// With what differs of the second member.
     fn with(level: Level, change: impl FnOnce(&mut MemberConfig)) -> Self {
-        let geometry = Geometry::new(level, level.default_layout(), 16, &[512; 2]).expect("good");
+        Self::with_members(level, 2, change)
+    }
+
+    fn with_members(level: Level, count: usize, change: impl FnOnce(&mut MemberConfig)) -> Self {
+        let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; count]).expect("good");
         let intent = level.is_redundant().then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
         change(config.slots[1].member.as_mut().expect("it is there"));
-        let faults: Vec<Rc<Cell<Fault>>> = (0..2).map(|_| Rc::new(Cell::new(Fault::None))).collect();
+        let faults: Vec<Rc<Cell<Fault>>> = (0..count).map(|_| Rc::new(Cell::new(Fault::None))).collect();
         let updates = Rc::<Cell<u64>>::default();
         let device = |fault: &Rc<Cell<Fault>>| {
             let (ram, fault) = (RamDevice::new(METADATA + 8), Rc::clone(fault));
             let updates = Rc::clone(&updates);
             Box::new(Drive { ram, fault, held: Vec::new(), ended: Vec::new(), updates }) as Box<dyn BlockDevice>
         };
-        let recorder = OneSector { members: 2, ..OneSector::default() };
+        let recorder = OneSector { members: count, ..OneSector::default() };
         let array = ArrayDevice::new(&config, faults.iter().map(device).collect(), recorder.clone(), 0);
         Self { array, recorder, faults, updates, now: 0, ended: Vec::new() }
     }
@@ -303,6 +322,31 @@ fn a_member_under_rebuild_is_at_most_one_update_ahead_of_those_in_sync() {
     world.write(0, 1000).expect("it ends").expect("all is well again");
 }
 
+/// R27: a member two updates behind would count as away. The update that it must not miss is not made.
+#[test]
+fn writes_fail_while_a_member_that_must_stay_would_miss_a_second_update() {
+    let mut world = World::with_members(Level::Raid5, 3, |_| ());
+    world.recorder.rewrites.set(true);
+    let fail = Command::Fail(MemberId(2));
+    support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("two are left");
+    world.write(0, 1000).expect("it ends").expect("all is well");
+    world.faults[1].set(Fault::Refuses);
+    // The array becomes clean: the first member takes that.
+    (0..10_000).for_each(|_| world.turn());
+    assert_eq!(world.array.status().superblock_refused, None);
+    world.write(0, 1000).expect("it ends").expect_err("the second one is an update behind");
+    let before = world.updates.get();
+    world.write(0, 1000).expect("it ends").expect_err("still");
+    assert_eq!((world.updates.get(), world.array.status().superblock_refused.as_deref()), (before, Some("refused")));
+    let refusals: Vec<Event> = world.array.take_events();
+    let is_of_second = |event: &&Event| matches!(event, Event::SuperblockRefused { member: MemberId(1), .. });
+    assert_eq!(refusals.iter().filter(is_of_second).count(), 1);
+    world.faults[1].set(Fault::None);
+    (0..10_000).for_each(|_| world.turn());
+    assert_eq!(world.array.status().superblock_refused, None);
+    world.write(0, 1000).expect("it ends").expect("all is well again");
+}
+
 #[test]
 fn a_stop_says_that_superblocks_are_not_clean() {
     let stop = |world: &mut World| {
@@ -317,6 +361,24 @@ fn a_stop_says_that_superblocks_are_not_clean() {
     world.write(0, 1000).expect("it ends").expect("all is well");
     stop(&mut world).expect("clean");
     assert!(world.array.has_stopped() && world.array.stop_refusal().is_none());
+}
+
+/// R7: the list on the drive still names rows that were written, as the new one has no space.
+#[test]
+fn flushes_fail_while_a_list_without_space_names_what_was_written() {
+    let mut world = World::of(Level::Raid0, vec![MemberSector::new(32)..MemberSector::new(48)]);
+    world.recorder.full.set(true);
+    let flush = |world: &mut World| world.ask(0, 0, Operation::Flush, 1000).expect("it ends");
+    world.write(0, 1000).expect("it ends").expect("nothing bad there");
+    flush(&mut world).expect("the list is the one on the drive");
+    world.write(80, 1000).expect("it ends").expect("a flush will tell");
+    flush(&mut world).expect_err("after a crash the old list would make it unreadable");
+    let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+    world.ask(80, 8, Operation::Write { from, fua: true }, 1000).expect("it ends").expect_err("FUA promises what a flush does");
+    world.recorder.full.set(false);
+    (0..5000).for_each(|_| world.turn());
+    flush(&mut world).expect("it is listed");
+    assert_eq!(world.recorder.lists.borrow().last().map(|list| list.as_slice()), Some(&[MemberSector::new(40)..MemberSector::new(48)][..]));
 }
 
 #[test]

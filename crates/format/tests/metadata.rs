@@ -312,6 +312,47 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
 }
 
+/// R27: one superblock write to a member that must stay fails, and later the power is cut within the next update, wherever.
+#[test]
+fn a_member_that_missed_an_update_gets_it_before_the_next() {
+    for late in 0..2 {
+        let mut drives = created(Level::Raid5, 3, 0);
+        drives.pop();
+        let mut start = started(&drives, &Options::default());
+        complete_last_update(&mut drives, &mut start);
+        let (state, mut recorder) = (state_of(&start.config, true), start.recorder);
+        apply(&mut drives, &recorder.record_state(&state, NOW));
+        let update = recorder.record_state(&state, NOW);
+        apply(&mut drives, &update.into_iter().filter(|write| write.member != MemberId(late)).collect::<Vec<_>>());
+        recorder.write_failed(MemberId(late));
+        let starts = |drives: &[MemoryDrive], what: &str| {
+            assert_eq!(holders(&started(drives, &Options::default())), [Some(0), Some(1), None], "{what}, member {late}");
+        };
+        starts(&drives, "before the next update");
+        let events = recorder.description().events;
+        let mut batches = Vec::new();
+        loop {
+            let again = recorder.rewrite_last_update();
+            if again.is_empty() {
+                break;
+            }
+            assert_eq!(recorder.description().events, events, "the same update");
+            batches.push(again);
+        }
+        batches.push(recorder.record_state(&state, NOW));
+        for batch in batches {
+            for taken in 0..1_u32 << batch.len() {
+                let mut cut = drives.clone();
+                let writes = batch.iter().enumerate().filter(|(index, _)| taken >> index & 1 == 1).map(|(_, write)| write.clone());
+                apply(&mut cut, &writes.collect::<Vec<_>>());
+                starts(&cut, &format!("writes {taken:b}"));
+            }
+            apply(&mut drives, &batch);
+        }
+        starts(&drives, "after it");
+    }
+}
+
 /// A full file system costs one member its slot, and another one superblock updates only, since the array cannot do without it. The one
 /// that was dropped was taken instead, and lacked what had been written since.
 #[test]
@@ -431,6 +472,65 @@ fn members_that_were_run_apart_are_not_put_together() {
     let Verdict::Away { obstacle: Some(obstacle), .. } = &assembly.drives[1].verdict else { panic!("{:?}", assembly.drives[1]) };
     assert_eq!(obstacle, "it was run without members that the array has now");
     assert_eq!(holders(&assembly.outcome.expect("one is enough")), vec![Some(0), None]);
+}
+
+/// Two machines each had a half of the mirror, and gave it a new drive. What one half took meanwhile is in no bitmap of the other.
+#[test]
+fn a_member_that_ran_elsewhere_with_a_substitute_does_not_return_by_the_bitmap() {
+    let drives = created(Level::Raid1, 2, 0);
+    let run_alone = |drive: usize, records: usize| {
+        let mut drives = drives.clone();
+        let mut start = started(&drives, &Options::default());
+        let mut state = state_of(&start.config, true);
+        apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        let device_uuid = [90 + drive as u8; 16];
+        let adopt = Adopt { name: "new".into(), size_sectors: DRIVE_SECTORS, logical_block_bytes: 512, device_uuid };
+        drives.push(MemoryDrive::new(8 + drive, DRIVE_SECTORS));
+        let (_, writes) = start.recorder.adopt(MemberId(2), &adopt).expect("large enough");
+        apply(&mut drives, &writes);
+        state.failed.push((MemberId(1 - drive), Some(1 - drive)));
+        state.slots[1 - drive].member = Some(MemberProgress { member: MemberId(2), recovered: Synced::All, by_bitmap: false });
+        for _ in 0..records {
+            apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        }
+        drives.remove(1 - drive);
+        drives
+    };
+    // Here the new drive is lost again, and the other half is offered.
+    let (mut drives, theirs) = (run_alone(0, 3), run_alone(1, 9));
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, true);
+    (state.slots[1].member, state.optimal) = (None, false);
+    for _ in 0..20 {
+        apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    }
+    let found = candidates(&theirs).remove(0).found.expect("readable").superblock;
+    let obstacle = start.recorder.returnable(&found).expect_err("it holds what no bitmap names").to_string();
+    assert!(obstacle.contains("it was run with other drives in place of the members"), "{obstacle}");
+}
+
+/// More roles than fit in a sector would let one power cut tear the superblocks of all members.
+#[test]
+fn a_superblock_stays_in_one_sector_however_many_drives_are_replaced() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    for replaced in 0..140_u8 {
+        let mut start = started(&drives, &Options::default());
+        complete_last_update(&mut drives, &mut start);
+        let mut state = state_of(&start.config, true);
+        let device_uuid = [replaced.wrapping_add(100); 16];
+        let adopt = Adopt { name: "new".into(), size_sectors: DRIVE_SECTORS, logical_block_bytes: 512, device_uuid };
+        drives.push(MemoryDrive::new(2, DRIVE_SECTORS));
+        let (_, writes) = start.recorder.adopt(MemberId(2), &adopt).expect("large enough");
+        apply(&mut drives, &writes);
+        state.failed.push((MemberId(0), Some(0)));
+        let slot = (0..2).find(|&slot| state.slots[slot].member.as_ref().is_some_and(|member| member.member == MemberId(0)));
+        state.slots[slot.expect("it held one")].member =
+            Some(MemberProgress { member: MemberId(2), recovered: Synced::All, by_bitmap: false });
+        (0..2).for_each(|_| apply(&mut drives, &start.recorder.record_state(&state, NOW)));
+        let bytes = start.recorder.superblock().encode().len();
+        assert!(bytes <= 512, "{bytes} bytes after {replaced} replacements");
+        drives.remove(0);
+    }
 }
 
 /// Seed 6859: a crash tore a superblock update that only the member lost with it has; the others made another update with the

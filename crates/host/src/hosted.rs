@@ -437,8 +437,8 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
             name(member)
         ),
         Event::SuperblockRefused { member, reason } => format!(
-            "{} takes no superblock, and no other member does: writes and flushes fail until one does ({reason}); copy off what you need and \
-             replace this drive",
+            "{} takes no superblock updates, and the array cannot do without it: writes and flushes fail until it does ({reason}); copy off what \
+             you need and replace this drive",
             name(member)
         ),
         Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),

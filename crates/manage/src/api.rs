@@ -167,7 +167,7 @@ pub struct ArrayView {
     /// Writes are refused for this: what was in flight at the last crash could not be replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreplayed: Option<String>,
-    /// No member takes a superblock update, for this reason: writes and flushes fail until one does.
+    /// Superblocks cannot be written, for this reason: writes and flushes fail until they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superblock_refused: Option<String>,
     /// Drives that came back while it was served, and were left as they are.

@@ -51,7 +51,7 @@ pub enum MatterKind {
     Paused,
     /// The replay after a crash ended early, so the array takes no writes.
     ReadOnly,
-    /// No member takes a superblock update, so writes fail.
+    /// Superblocks cannot be written, so writes fail.
     SuperblockRefused,
     /// A member leaves requests unanswered.
     MemberSilent,
@@ -480,10 +480,10 @@ impl Collector<'_> {
         self.push(
             MatterKind::SuperblockRefused,
             Vec::new(),
-            format!("writes fail: no member takes a superblock update ({reason})"),
+            format!("writes fail: superblocks cannot be written ({reason})"),
             "clients can read, and their writes and flushes fail",
-            "remove the cause that is named; the update is tried again every second, and writes go on once a drive takes it. If none does: \
-             copy off what you need, and replace the drives"
+            "remove the cause that is named; the update is tried again every second, and writes go on once the drives take it. If they do not: \
+             copy off what you need, and replace the drive that refuses"
                 .into(),
             "do not stop the array or restart the machine meanwhile: the superblocks are older than the array's state",
         );

@@ -267,7 +267,7 @@ fn headline(view: &ArrayView) -> String {
             "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop the array and serve it again"
         ));
     } else if let Some(reason) = &view.superblock_refused {
-        parts.push(format!("WRITES FAIL: no member takes a superblock update ({reason})"));
+        parts.push(format!("WRITES FAIL: superblocks cannot be written ({reason})"));
     } else if !without_room.is_empty() {
         parts.push(format!("NO SPACE on {}: writes that need space there fail until some is freed", without_room.join(", ")));
     }

@@ -226,7 +226,7 @@ fn members_that_take_no_superblock_are_told_until_one_takes_one() {
     sink.wait_for_alarm("raised SuperblockRefused -");
     assert!(client.read(0, 65536).expect("it answers").iter().all(|&byte| byte == 0), "reads go on");
     let status = place.run(&["status", "tank"]);
-    assert!(status.stdout.contains("WRITES FAIL: no member takes a superblock update"), "{}", status.stdout);
+    assert!(status.stdout.contains("WRITES FAIL: superblocks cannot be written"), "{}", status.stdout);
     let explained = place.run(&["explain", "tank"]);
     assert_eq!(explained.code, 3, "{}", explained.stdout);
     assert!(

@@ -32,25 +32,25 @@ impl Core {
         self.recorded(self.metadata.wanted()).await;
     }
 
-    /// Waits until the superblock update of this number is durable, or no member takes it. In the second case nothing is acknowledged
+    /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is acknowledged
     /// (R6), and lanes must not wait for each other: one answers for a member in sync only together with the others.
     pub async fn recorded(&self, number: u64) {
         self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await;
     }
 
-    /// As [`Core::recorded`], where nothing must follow an update that no member took.
+    /// As [`Core::recorded`], where nothing must follow an update that could not be written.
     ///
     /// # Errors
-    /// No member takes the update.
+    /// The update cannot be written.
     pub async fn try_record(&self, what: &str, number: u64) -> Result<(), IoError> {
         self.recorded(number).await;
         match self.metadata.is_durable(number) {
             true => Ok(()),
-            false => Err(lost(what, "no member takes a superblock update")),
+            false => Err(lost(what, "superblocks cannot be written")),
         }
     }
 
-    /// Waits until the superblocks name every dropped member as failed (R6), or no member takes this.
+    /// Waits until the superblocks name every dropped member as failed (R6), or cannot be written.
     pub async fn wait_for_ack_barrier(&self) {
         self.wait_for_ack_barrier_or(|| false).await;
     }
@@ -63,14 +63,14 @@ impl Core {
     /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
     ///
     /// # Errors
-    /// No member takes a superblock update (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
+    /// Superblocks cannot be written (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
     /// members that are left proves nothing of the data that only dropped ones took (R7).
     pub fn drops_are_recorded(&self) -> Result<(), IoError> {
         if self.members.borrow().have_failed() {
             return Err(lost("write", "more members have failed than redundancy replaces: `stria status` names them"));
         }
         match self.metadata.refuses_acks() {
-            true => Err(lost("write", "no member takes a superblock that says which ones were dropped")),
+            true => Err(lost("write", "superblocks that name the dropped members cannot be written")),
             false => Ok(()),
         }
     }
@@ -153,13 +153,13 @@ impl Core {
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
     ///
     /// # Errors
-    /// No member takes the superblock, or one that the array cannot do without does not take the bits. The write has not begun.
+    /// The superblocks cannot be written, or a member that the array cannot do without does not take the bits. The write has not begun.
     pub async fn write_begin(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.is_dirty_durable() && !self.metadata.dirty(&self.ready).await {
             self.activity.end_write(self.now());
-            return Err(lost("write", "no member takes a superblock that says \"dirty\""));
+            return Err(lost("write", "superblocks that say \"dirty\" cannot be written"));
         }
         let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {

@@ -199,7 +199,7 @@ impl<R: Recorder> Driver<R> {
         }
         let instructions = lane.coordinator.drop_members(0, &dropped);
         self.give(instructions);
-        let is_taken = !self.engine.refuses_state(failures);
+        let is_taken = end != UpdateEnd::Unwritten && !self.engine.refuses_state(failures);
         let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All && is_taken);
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();

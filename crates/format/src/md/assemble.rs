@@ -1108,11 +1108,13 @@ impl Sorter<'_> {
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
-        let is_complete = !logs.iter().flatten().any(|log| log.is_damaged());
         if logs.iter().flatten().any(|log| log.is_excessive) {
             return LastLog { off, excess: Some(format!("more than {RECORDS_MAX} records")), ..LastLog::default() };
         }
+        let is_complete = !logs.iter().flatten().any(|log| log.is_damaged());
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
+        // A log that was not read is none without records.
+        let is_complete = is_complete && of_session.iter().all(|log| !log.parts.is_empty());
         // R18: rebuilding members have log records too, which count as far as the member is filled.
         let being_rebuilt = found.iter().filter(|found| match self.verdicts[&found.drive] {
             Verdict::Rebuilding { .. } => true,

@@ -341,7 +341,8 @@ impl FoundLog {
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
         let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
         let tag = superblock.utime_micros();
-        let may_lack_its_tag = tag == 0 && !superblock.clean();
+        // Its superblock is older than the session, or says nothing of it yet.
+        let may_lack_its_tag = session.number > header.events || tag == 0 && !superblock.clean();
         if found.off || !(found.speaks_for(tag) || may_lack_its_tag) {
             return Some(found);
         }

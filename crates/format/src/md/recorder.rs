@@ -22,7 +22,7 @@ use super::log::{LogSpace, Session, encode_head, salt_of};
 use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
-use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
+use super::superblock::{CLEAN, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -131,6 +131,8 @@ pub struct MdRecorder {
     common: Superblock,
     /// Members that missed the last superblock update of the run before.
     one_event_behind: Vec<MemberId>,
+    /// Members that did not take all of an update of this run, and are not dropped.
+    missed: BTreeSet<MemberId>,
     /// Members that get that update again, with one more event (R27): a missing member may hold an update that no other member
     /// has, torn by the crash that took the member. It must not pass for the first update of this run.
     to_rewrite: Vec<MemberId>,
@@ -196,6 +198,7 @@ impl MdRecorder {
             keepers,
             common,
             one_event_behind,
+            missed: BTreeSet::new(),
             to_rewrite,
             bitmap,
             page_bytes,
@@ -393,7 +396,8 @@ impl MdRecorder {
         let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
         let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
         let mut numbers = self.common.header.raid_disks..roles_max as u32;
-        let mut beyond = numbers.clone();
+        // A new number is no stale member's. But more roles than fit in a sector would let a power cut tear the superblocks of all members at once.
+        let mut beyond = numbers.start..numbers.end.min(ROLES_IN_SECTOR);
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
 
@@ -599,6 +603,19 @@ impl MdRecorder {
         let holds = |member: &&MemberId| matches!(self.keepers[*member].superblock.role(), Role::Slot(_));
         let locations: Vec<_> = self.keepers.keys().filter(holds).filter_map(|&member| self.bitmap_location(member)).collect();
         Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), locations.into_iter())
+    }
+
+    /// R27: the last update of this run again, for members that did not take it: none of them is ever two behind.
+    fn rewrite_missed(&mut self) -> Vec<MetadataWrite> {
+        let mut writes = Vec::new();
+        for member in std::mem::take(&mut self.missed) {
+            let Some(keeper) = self.keepers.get(&member) else { continue };
+            if self.takes_part(member) || self.spares.contains(&member) {
+                writes.push(keeper.superblock_write(member));
+                writes.extend(self.log_head(member));
+            }
+        }
+        writes
     }
 
     /// R27: the last update again, for members that missed it, and then with one more event if a slot is empty. Nothing: that is done.
@@ -815,9 +832,23 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
         return Err("its rebuild had not ended when it left".into());
     }
     // A member that ran without some of the others may have written data that their bitmap does not name.
-    let fills = |superblock: &Superblock, slot: u32| superblock.roles.contains(&Role::Slot(slot as u16));
-    if (0..ours.raid_disks).any(|slot| fills(common, slot) && !fills(away, slot)) {
-        return Err("it was run without members that the array has now".into());
+    let holders = |superblock: &Superblock, slot: u32| {
+        let roles = superblock.roles.iter().enumerate();
+        roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()
+    };
+    let (mut same, mut others) = (0, 0);
+    for held in (0..ours.raid_disks).filter(|&other| other != u32::from(slot)) {
+        let (now, then) = (holders(common, held), holders(away, held));
+        match (now.is_empty(), then.is_empty()) {
+            (true, _) => {}
+            (false, true) => return Err("it was run without members that the array has now".into()),
+            (false, false) if now.is_disjoint(&then) => others += 1,
+            (false, false) => same += 1,
+        }
+    }
+    // Where it ran with other drives in their place, as on another machine, most are others.
+    if others > 0 && same <= others {
+        return Err("it was run with other drives in place of the members that the array has now".into());
     }
     let Some(bitmap) = bitmap else {
         return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
@@ -862,7 +893,8 @@ impl Recorder for MdRecorder {
                 return later;
             }
         }
-        self.rewrite_superblocks()
+        let missed = self.rewrite_missed();
+        if missed.is_empty() { self.rewrite_superblocks() } else { missed }
     }
 
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
@@ -884,6 +916,7 @@ impl Recorder for MdRecorder {
     fn write_failed(&mut self, member: MemberId) {
         if let Some(keeper) = self.keepers.get_mut(&member) {
             (keeper.bitmap_current, keeper.log_current) = (false, false);
+            self.missed.insert(member);
         }
     }
 

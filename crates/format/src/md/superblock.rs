@@ -21,6 +21,9 @@ pub const MAGIC: u32 = 0xa92b_4efc;
 /// 1920: the roles that fit into the 4 KiB reserved for a superblock.
 pub const ROLES_MAX: usize = (SUPERBLOCK_BYTES - Header::SIZE_BYTES) / 2;
 
+/// 128: the roles of a superblock that fits into one sector, so that no power cut tears it.
+pub(crate) const ROLES_IN_SECTOR: u32 = (512 - Header::SIZE_BYTES as u32) / 2;
+
 /// The space of a superblock, and the size of the read to parse one.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 

@@ -66,7 +66,7 @@ fn array(families: &mut Families, view: &ArrayView) {
     );
     families.gauge("stria_array_read_only", "1 if writes are refused.", of, flag(view.read_only || view.unreplayed.is_some()));
     let refused = flag(view.superblock_refused.is_some());
-    families.gauge("stria_array_superblock_refused", "1 if no member takes a superblock update: writes fail.", of, refused);
+    families.gauge("stria_array_superblock_refused", "1 if superblocks cannot be written: writes fail.", of, refused);
     families.gauge(
         "stria_array_silent_seconds",
         "How long the array has not answered; its other figures are those before that.",

@@ -488,7 +488,7 @@ fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition
     }
     if let Some(reason) = &view.superblock_refused {
         let text = format!(
-            "writes to array \"{name}\" fail: no member takes a superblock update ({reason}); `stria explain` says what to do"
+            "writes to array \"{name}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do"
         );
         so(Event::SuperblockRefused, None, text);
     }
