@@ -325,8 +325,8 @@ pub struct FoundPart {
 }
 
 impl FoundLog {
-    /// Reads the log of a member, and the ring only if its session is the superblock's, or that of the update after it, which
-    /// the member may have missed (R27). `None`: there is no log, or it is another member's.
+    /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member may
+    /// have missed the update that does (R27). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
         let head_start = space.head_start;
         let page = read(head_start.get(), PAGE_SECTORS).ok()?;
@@ -341,9 +341,7 @@ impl FoundLog {
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
         let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
         let tag = superblock.utime_micros();
-        // Its superblock is older than the session, or says nothing of it yet.
-        let may_lack_its_tag = session.number > header.events || tag == 0 && !superblock.clean();
-        if found.off || !(found.speaks_for(tag) || may_lack_its_tag) {
+        if found.off || !(found.speaks_for(tag) || tag == 0) {
             return Some(found);
         }
         let count = u64::from(head.parts.max(1));
