@@ -281,7 +281,7 @@ pub fn drives(report: &Report<'_>) -> String {
         let daily = daily_bytes(report, &target.name);
         for drive in target.drives.iter().filter(|drive| known.insert(drive.path.clone())) {
             let after = manifest.drives_after.iter().find(|after| after.path == drive.path);
-            let wear = after.unwrap_or(drive);
+            let wear = &after.map_or_else(|| drive.clone(), |after| after.or(drive));
             let text = |value: Option<String>| format!("<td>{}</td>", value.unwrap_or_else(|| "–".into()));
             let forecast = daily.and_then(|daily| {
                 let members = target.members.unwrap_or(1);

@@ -93,3 +93,29 @@ pub struct DriveInfo {
     /// Where this was read: `smartctl`, `nvme`, `sysfs`, `file system`.
     pub source: String,
 }
+
+impl DriveInfo {
+    /// This report, with what only an earlier report of the same drive or the user knew: a rating, or wear from before smartctl failed.
+    #[must_use]
+    pub fn or(&self, earlier: &Self) -> Self {
+        let text = |now: &String, before: &String| if now.is_empty() { before.clone() } else { now.clone() };
+        Self {
+            path: self.path.clone(),
+            model: text(&self.model, &earlier.model),
+            serial: text(&self.serial, &earlier.serial),
+            firmware: text(&self.firmware, &earlier.firmware),
+            transport: text(&self.transport, &earlier.transport),
+            size_bytes: if self.size_bytes > 0 { self.size_bytes } else { earlier.size_bytes },
+            rotational: self.rotational.or(earlier.rotational),
+            write_cache: text(&self.write_cache, &earlier.write_cache),
+            scheduler: text(&self.scheduler, &earlier.scheduler),
+            wear_percent: self.wear_percent.or(earlier.wear_percent),
+            written_bytes: self.written_bytes.or(earlier.written_bytes),
+            media_written_bytes: self.media_written_bytes.or(earlier.media_written_bytes),
+            rated_written_bytes: self.rated_written_bytes.or(earlier.rated_written_bytes),
+            temperature_c: self.temperature_c.or(earlier.temperature_c),
+            media_errors: self.media_errors.or(earlier.media_errors),
+            source: text(&self.source, &earlier.source),
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod browser;
 mod charts;
 mod compare;
 mod export;
+mod findings;
 mod page;
 mod sample;
 mod theory;

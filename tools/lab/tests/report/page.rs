@@ -85,6 +85,7 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
         "/dev/nvme2n1 lags",
         "41 of 1673840 reads were too slow for one member",
         "years left",
+        "<small>rated</small>",
         "many small files",
         "16 TB",
         "read-modify-write",

@@ -93,6 +93,8 @@ impl Story {
             .map(|drive| DriveInfo {
                 written_bytes: drive.written_bytes.map(|bytes| bytes + 2_000_000_000_000),
                 media_written_bytes: drive.media_written_bytes.map(|bytes| bytes + 5_200_000_000_000),
+                // No drive reports it: only the user knows it, before the run.
+                rated_written_bytes: None,
                 ..drive.clone()
             })
             .collect();
