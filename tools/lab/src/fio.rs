@@ -3,7 +3,7 @@
 use crate::experiment::parse_split;
 use crate::lines;
 use crate::own::ENDS_WITHIN;
-use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample, inside};
+use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample, Series, inside};
 use crate::stage::Load;
 use crate::units::{show_seconds, show_size};
 use serde::{Deserialize, Serialize};
@@ -813,11 +813,11 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
     latency.bins = bins;
 }
 
-/// The samples of a series from fio's logs, which are removed.
-pub fn take_series(prefix: &Path) -> Vec<Sample> {
-    let samples = series(prefix, 1000);
+/// The series from fio's logs, which are removed.
+pub fn take_series(prefix: &Path) -> Series {
+    let series = series(prefix, 1000);
     let _ = remove_logs(prefix);
-    samples
+    series
 }
 
 /// Removes fio's logs.
@@ -829,12 +829,12 @@ fn remove_logs(prefix: &Path) -> io::Result<()> {
 }
 
 const LOGS: [&str; 5] = ["bw", "iops", "lat", "clat", "slat"];
-/// The most jobs whose logs are searched for, if each job has its own.
-const JOBS_MAX: u32 = 256;
 /// A line of a log stands for an hour at most.
 const INTERVAL_MS_MAX: u64 = 3_600_000;
-/// Samples of a series: eleven days of seconds.
-const SAMPLES_MAX: u64 = 1_000_000;
+/// Intervals of a log: eleven days of seconds.
+const INTERVALS_MAX: u64 = 1_000_000;
+/// Samples of a series: a day of seconds. Those of a longer one stand for more than a second each.
+const SAMPLES_MAX: u64 = 100_000;
 /// fio never reports more than this for a second.
 const FIGURE_MAX: f64 = 1e15;
 
@@ -846,63 +846,115 @@ struct Logged {
     values: Vec<f64>,
 }
 
-/// The samples of a series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; one each second, or as
-/// many as there are lines if those are longer.
+/// What was logged in an interval: rates in bytes, rates in requests, latencies, each of reads and writes.
+type Interval = [[Logged; 2]; 3];
+
+/// The logs of a kind: of all jobs together, or else of each job.
+fn logs_of(prefix: &Path, kind: &str) -> Vec<PathBuf> {
+    let shared = PathBuf::from(format!("{}_{kind}.log", prefix.display()));
+    if shared.exists() {
+        return vec![shared];
+    }
+    let (Some(folder), Some(name)) = (prefix.parent(), prefix.file_name()) else { return Vec::new() };
+    let begin = format!("{}_{kind}.", name.to_string_lossy());
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let number = |entry: fs::DirEntry| -> Option<u32> {
+        entry.file_name().to_str()?.strip_prefix(&begin)?.strip_suffix(".log")?.parse().ok()
+    };
+    let mut jobs: Vec<u32> = fs::read_dir(folder).into_iter().flatten().flatten().filter_map(number).collect();
+    jobs.sort_unstable();
+    jobs.into_iter().map(|job| folder.join(format!("{begin}{job}.log"))).collect()
+}
+
+/// The series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; a sample each second, or as many as
+/// there are lines if those are longer. The last sample may stand for less.
+///
+/// fio logs no rate of an interval in which a job was served nothing: the intervals between the first and the last that lack a line
+/// had the rate 0, and an unknown latency.
 ///
 /// When a load ends some jobs log their last interval and others do not, so an end to which fewer jobs contribute than to the
 /// intervals before it is left out: its sum would look like a collapse.
-pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
-    let bucket_ms = interval_ms.clamp(1000, INTERVAL_MS_MAX);
-    let share = interval_ms.min(INTERVAL_MS_MAX) as f64 / bucket_ms as f64;
-    let mut buckets: BTreeMap<u64, [[Logged; 2]; 3]> = BTreeMap::new();
+pub fn series(prefix: &Path, interval_ms: u64) -> Series {
+    let interval_ms = interval_ms.clamp(1, INTERVAL_MS_MAX);
+    let mut intervals: BTreeMap<u64, Interval> = BTreeMap::new();
     for (kind, name) in ["bw", "iops", "lat"].into_iter().enumerate() {
-        let own = (1..=JOBS_MAX).map(|job| format!("{}_{name}.{job}.log", prefix.display()));
-        for path in std::iter::once(format!("{}_{name}.log", prefix.display())).chain(own) {
-            let _ = lines::each(Path::new(&path), &mut |line| {
+        for path in logs_of(prefix, name) {
+            let _ = lines::each(&path, &mut |line| {
                 let mut fields = line.split(',').map_while(|field| field.trim().parse::<f64>().ok());
                 let (Some(at_ms), Some(value), Some(direction)) = (fields.next(), fields.next(), fields.next()) else { return };
-                let bucket = ((at_ms / bucket_ms as f64).round() as u64).max(1);
-                if !(0.0..=FIGURE_MAX).contains(&value) || bucket > SAMPLES_MAX {
+                // A line comes at the end of its interval, or a little later.
+                let number = ((at_ms / interval_ms as f64).round() as u64).max(1);
+                if !(0.0..=FIGURE_MAX).contains(&value) || number > INTERVALS_MAX {
                     return;
                 }
-                let logged = &mut buckets.entry(bucket).or_default()[kind][usize::from(direction != 0.0)];
+                let logged = &mut intervals.entry(number).or_default()[kind][usize::from(direction != 0.0)];
                 logged.sum += value;
                 logged.values.push(value);
             });
         }
     }
-    let mut all: Vec<(u64, [[Logged; 2]; 3])> = buckets.into_iter().collect();
     // fio always logs the latency of the last second, but not always its rates.
-    let rates = |logged: &[[Logged; 2]; 3]| logged[1][0].values.len() + logged[1][1].values.len();
-    all.retain(|(_, logged)| logged[1][0].sum + logged[1][1].sum > 0.0);
+    let lines = |logged: &Interval| logged[1][0].values.len() + logged[1][1].values.len();
+    let mut all: Vec<(u64, Interval)> = intervals.into_iter().filter(|(_, logged)| lines(logged) > 0).collect();
     while let [before @ .., (_, last)] = &all[..] {
-        let mut lines: Vec<usize> = before.iter().map(|(_, logged)| rates(logged)).collect();
-        lines.sort_unstable();
-        match lines.get(lines.len() / 2) {
-            Some(usual) if rates(last) < *usual => all.pop(),
+        let mut usual: Vec<usize> = before.iter().map(|(_, logged)| lines(logged)).collect();
+        usual.sort_unstable();
+        match usual.get(usual.len() / 2) {
+            Some(usual) if lines(last) < *usual => all.pop(),
             _ => break,
         };
     }
-    let sample = |(bucket, [bw, iops, lat]): (u64, [[Logged; 2]; 3])| {
-        let rate = |logged: &Logged| logged.sum * share;
+    samples_of(&all, interval_ms)
+}
+
+/// Sums of a sample: of the rates over time, and of the latencies over requests.
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    iops_ms: [f64; 2],
+    kib_per_s_ms: [f64; 2],
+    latency: f64,
+    weight: f64,
+}
+
+/// Adds up the intervals of a log, by the time that each has in a sample.
+fn samples_of(intervals: &[(u64, Interval)], interval_ms: u64) -> Series {
+    let (Some((first, _)), Some((last, _))) = (intervals.first(), intervals.last()) else { return Series::default() };
+    let (begin_ms, end_ms) = ((first - 1) * interval_ms, last * interval_ms);
+    // Whole intervals where they are longer than a second.
+    let unit_ms = interval_ms.max(1000);
+    let bucket_ms = unit_ms * (end_ms - begin_ms).div_ceil(unit_ms * SAMPLES_MAX).max(1);
+    let first_bucket = begin_ms / bucket_ms;
+    let mut buckets = vec![Bucket::default(); (end_ms.div_ceil(bucket_ms) - first_bucket) as usize];
+    for (number, [bw, iops, lat]) in intervals {
         // The mean over the requests of all jobs, if each job logged its latency and its rate.
         let mean = |lat: &Logged, iops: &Logged| match lat.values.len() == iops.values.len() && iops.sum > 0.0 {
             true => lat.values.iter().zip(&iops.values).map(|(lat, iops)| lat * iops).sum::<f64>() / iops.sum,
             false => lat.sum / lat.values.len().max(1) as f64,
         };
-        // A direction that logged no latency has no part in the mean.
-        let weight = |at: usize| if lat[at].values.is_empty() { 0.0 } else { iops[at].sum };
-        Sample {
-            at_ms: bucket * bucket_ms,
-            read_iops: rate(&iops[0]),
-            write_iops: rate(&iops[1]),
-            read_mb_per_s: rate(&bw[0]) * 1024.0 / 1e6,
-            write_mb_per_s: rate(&bw[1]) * 1024.0 / 1e6,
-            latency_mean_ns: (mean(&lat[0], &iops[0]) * weight(0) + mean(&lat[1], &iops[1]) * weight(1))
-                / (weight(0) + weight(1)).max(f64::MIN_POSITIVE),
+        let (from_ms, to_ms) = ((number - 1) * interval_ms, number * interval_ms);
+        for place in from_ms / bucket_ms..to_ms.div_ceil(bucket_ms) {
+            let own_ms = to_ms.min((place + 1) * bucket_ms) - from_ms.max(place * bucket_ms);
+            let bucket = &mut buckets[(place - first_bucket) as usize];
+            for direction in 0..2 {
+                let (lat, iops, bw) = (&lat[direction], &iops[direction], &bw[direction]);
+                bucket.iops_ms[direction] += iops.sum * own_ms as f64;
+                bucket.kib_per_s_ms[direction] += bw.sum * own_ms as f64;
+                // A direction that logged no latency has no part in the mean.
+                let weight = if lat.values.is_empty() { 0.0 } else { iops.sum * own_ms as f64 };
+                bucket.latency += mean(lat, iops) * weight;
+                bucket.weight += weight;
+            }
         }
+    }
+    let sample = |(place, bucket): (u64, Bucket)| {
+        let at_ms = ((place + 1) * bucket_ms).min(end_ms);
+        let covered_ms = (at_ms - begin_ms.max(place * bucket_ms)) as f64;
+        let [read_iops, write_iops] = bucket.iops_ms.map(|sum| sum / covered_ms);
+        let [read_mb_per_s, write_mb_per_s] = bucket.kib_per_s_ms.map(|sum| sum / covered_ms * 1024.0 / 1e6);
+        let latency_mean_ns = (bucket.weight > 0.0).then(|| bucket.latency / bucket.weight);
+        Sample { at_ms, read_iops, write_iops, read_mb_per_s, write_mb_per_s, latency_mean_ns }
     };
-    all.into_iter().map(sample).collect()
+    Series { interval_ms: bucket_ms, samples: (first_bucket..).zip(buckets).map(sample).collect(), sweep: Vec::new() }
 }
 
 #[cfg(test)]

@@ -398,8 +398,7 @@ impl Job {
         // Without an interval fio logs every request, which gives no rate.
         let interval_ms =
             self.options.get("log_avg_msec").and_then(|text| text.parse::<u64>().ok()).filter(|interval| *interval > 0);
-        let samples = log.zip(interval_ms).map_or(Vec::new(), |(prefix, interval)| fio::series(prefix, interval));
-        Series { interval_ms: interval_ms.unwrap_or(0).clamp(1000, 3_600_000), samples, sweep: Vec::new() }
+        log.zip(interval_ms).map_or_else(Series::default, |(prefix, interval)| fio::series(prefix, interval))
     }
 }
 

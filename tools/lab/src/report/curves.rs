@@ -152,17 +152,17 @@ pub fn seconds(report: &Report<'_>) -> String {
         let (first, _) = points[0];
         let in_bytes = select::unit(first) == "MB/s";
         let rate = |sample: &Sample| if in_bytes { sample.read_mb_per_s + sample.write_mb_per_s } else { total(sample) };
-        let curves = |value: &dyn Fn(&Sample) -> f64| -> Vec<Series> {
+        let curves = |value: &dyn Fn(&Sample) -> Option<f64>| -> Vec<Series> {
             let curve = |target: &str| {
                 let (_, records) = points.iter().find(|(point, _)| point.target == target)?;
-                let dots: Vec<Dot> =
-                    samples_of(records)?.iter().map(|sample| Dot::exact(sample.at_ms as f64 / 1000.0, value(sample))).collect();
+                let dot = |sample: &Sample| Some(Dot::exact(sample.at_ms as f64 / 1000.0, value(sample)?));
+                let dots: Vec<Dot> = samples_of(records)?.iter().filter_map(dot).collect();
                 Some(report.curve(target, timeline::thin(&dots)))
             };
             targets_of(report, &points).into_iter().filter_map(curve).collect()
         };
         let most = |series: &[Series]| series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
-        let rates = curves(&rate);
+        let rates = curves(&|sample| Some(rate(sample)));
         let latencies = curves(&|sample| sample.latency_mean_ns);
         let times: Vec<f64> = latencies.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
         let (load, end) = (select::load(first), longest as f64);

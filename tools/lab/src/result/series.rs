@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A record over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Milliseconds that a sample stands for.
+    /// Milliseconds that a sample stands for; the last may stand for fewer.
     pub interval_ms: u64,
     /// Samples in order.
     pub samples: Vec<Sample>,
@@ -26,8 +26,9 @@ pub struct Sample {
     pub read_mb_per_s: f64,
     /// Written, 10^6 bytes per second.
     pub write_mb_per_s: f64,
-    /// Mean latency of all requests.
-    pub latency_mean_ns: f64,
+    /// Mean latency of all requests; absent where none ended, or fio logged none.
+    #[serde(default)]
+    pub latency_mean_ns: Option<f64>,
 }
 
 /// How far a rebuild or scrub was.

@@ -123,11 +123,8 @@ impl Runner<'_> {
         }
         others.tell(&mut extra);
         let members = watch.finish(target.array.as_ref());
-        let series = Series {
-            interval_ms: 1000,
-            samples: if series_wanted { take_series(&prefix) } else { Vec::new() },
-            sweep: std::mem::take(&mut watch.sweep),
-        };
+        let series = if series_wanted { take_series(&prefix) } else { Series::default() };
+        let series = Series { sweep: std::mem::take(&mut watch.sweep), ..series };
         let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
         extra.insert(select::OUTSTANDING.into(), f64::from(job.outstanding()));
         if let Some((part, of)) = load.part {

@@ -266,7 +266,7 @@ impl Story {
                 write_mb_per_s: write,
                 read_iops: read * 1e6 / record.point.block_bytes as f64,
                 write_iops: write * 1e6 / record.point.block_bytes as f64,
-                latency_mean_ns: record.total.latency.mean_ns,
+                latency_mean_ns: Some(record.total.latency.mean_ns),
             });
             if !kind.is_empty() {
                 let share = from + (to - from) * second as f64 / count as f64;
