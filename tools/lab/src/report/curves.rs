@@ -132,10 +132,10 @@ pub fn seconds(report: &Report<'_>) -> String {
         (samples.len() >= SAMPLES_MIN).then_some(&samples[..])
     };
     let total = |sample: &Sample| sample.read_iops + sample.write_iops;
-    let mut loads: Vec<(usize, f64, Group<'_>)> = Vec::new();
+    let mut loads: Vec<(u64, f64, Group<'_>)> = Vec::new();
     for points in group(report, forget_target).into_values() {
         let points: Group<'_> = points.into_iter().filter(|(_, records)| samples_of(records).is_some()).collect();
-        let longest = points.iter().filter_map(|(_, records)| Some(samples_of(records)?.len())).max();
+        let longest = points.iter().filter_map(|(_, records)| Some(samples_of(records)?.iter().map(|now| now.at_ms).max()?)).max();
         let spread = |(_, records): &Found<'_>| {
             let rates: Vec<f64> = samples_of(records)?.iter().map(total).collect();
             Some(Summary::of(&rates)?.mean_deviation_percent())
@@ -146,9 +146,9 @@ pub fn seconds(report: &Report<'_>) -> String {
         }
     }
     // A difference of a second does not make a measurement longer.
-    loads.sort_by(|a, b| (b.0 / 8).cmp(&(a.0 / 8)).then(b.1.total_cmp(&a.1)));
+    loads.sort_by(|a, b| (b.0 / 8000).cmp(&(a.0 / 8000)).then(b.1.total_cmp(&a.1)));
     let (all, mut charts) = (loads.len(), Vec::new());
-    for (longest, _, points) in loads.into_iter().take(LOADS_MAX) {
+    for (longest_ms, _, points) in loads.into_iter().take(LOADS_MAX) {
         let (first, _) = points[0];
         let in_bytes = select::unit(first) == "MB/s";
         let rate = |sample: &Sample| if in_bytes { sample.read_mb_per_s + sample.write_mb_per_s } else { total(sample) };
@@ -165,7 +165,7 @@ pub fn seconds(report: &Report<'_>) -> String {
         let rates = curves(&|sample| Some(rate(sample)));
         let latencies = curves(&|sample| sample.latency_mean_ns);
         let times: Vec<f64> = latencies.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
-        let (load, end) = (select::load(first), longest as f64);
+        let (load, end) = (select::load(first), longest_ms as f64 / 1000.0);
         let rate_axis = Axis::from_zero(select::unit(first), most(&rates));
         let time_axis = Axis::log("mean latency", times.into_iter(), |value| time(value).replace(".00", ""));
         charts.extend(Chart::new(Axis::until("seconds", end), rate_axis, rates).figures(&load, ""));

@@ -25,3 +25,25 @@ fn a_rating_and_wear_from_before_the_run_count_where_the_report_after_it_lacks_t
         assert!(page.contains(words), "{words}");
     }
 }
+
+/// A minute of samples of five seconds each: the axis has a minute, and no dot lies on its end but the last.
+#[test]
+fn samples_of_several_seconds_lie_at_their_times() {
+    let one = target("bare x1", TargetKind::Members, None, 1);
+    let mut story = Story::new("slow log", vec![one.clone()]);
+    let section = story.section("1", "Reads", SectionKind::Sweep, &one.name);
+    story.measure(&section, &point(&one), 1, 20_000.0, 60.0);
+    story.series("", 0.0, 0.0);
+    let series = &mut story.records[0].1;
+    series.interval_ms = 5000;
+    series.samples.retain(|sample| sample.at_ms % 5000 == 0);
+    assert_eq!(series.samples.len(), 12);
+    let page = page_of(story);
+    let (_, part) = page.split_once("<section id=\"seconds\"").expect("a part of seconds");
+    let (part, _) = part.split_once("</section>").expect("its end");
+    let curve = part.split(" d=\"M").find(|path| path.matches('L').count() > 5).and_then(|path| path.split('"').next());
+    let dots = curve.expect("a curve").split('L').map(|dot| dot.split(' ').next().and_then(|x| x.parse().ok()).expect("an x"));
+    let dots: Vec<f64> = dots.collect();
+    assert!(dots.windows(2).all(|pair| pair[1] > pair[0] + 1.0), "{dots:?}");
+    assert!(part.contains(">60</text>"), "the axis ends at a minute: {part}");
+}
