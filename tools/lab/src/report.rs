@@ -338,6 +338,11 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
                 steady.excursion / steady.mean * 100.0,
                 steady.slope_excursion / steady.mean * 100.0
             )
+        } else if !steady.has_window() {
+            format!(
+                "{title} did not become steady: it ended with {}, and a verdict needs five; its figures are those of all rounds.",
+                counted(steady.values.len() as u32, "round that counts", "rounds that count")
+            )
         } else {
             format!("{} did not become steady in {} rounds; its figures are those of the last five.", title, steady.values.len())
         });

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// window; if several hosts worked together, their sum.
 pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
     let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
-    let sections = run.manifest.sections.iter().filter(|section| section.steady.is_some());
+    let sections = run.manifest.sections.iter().filter(|section| section.verdicts().next().is_some());
     let windows: BTreeMap<&str, Vec<&SteadyVerdict>> =
         sections.map(|section| (section.id.as_str(), section.verdicts().collect())).collect();
     let summed: BTreeSet<&str> =
@@ -33,6 +33,8 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
                 Some((from, to)) if !(from..to).contains(&record.step) => {
                     last_of_own.is_none_or(|last| record.round + WINDOW_ROUNDS > *last)
                 }
+                // Too few rounds to choose from: all of them count.
+                _ if !window.has_window() => true,
                 _ => {
                     // Of WSAT one minute in thirty counts.
                     let (before, stride) = (record.round.saturating_sub(1), window.stride.max(1));
@@ -68,7 +70,7 @@ pub fn is_story(run: &Run, records: &[&Record]) -> bool {
     let section = |record: &Record| run.manifest.sections.iter().find(|section| section.id == record.section);
     records.iter().filter_map(|record| section(record)).any(|section| match section.kind {
         SectionKind::Hir | SectionKind::Xsr => true,
-        SectionKind::Wsat => section.steady.is_none(),
+        SectionKind::Wsat => !section.steady.as_ref().is_some_and(SteadyVerdict::has_window),
         _ => false,
     })
 }

@@ -27,11 +27,30 @@ pub struct Tracker {
     pub stride: u32,
 }
 
-/// The verdict on the values of rounds 1, 2, 3 …; with fewer than five that count there is none yet. Rounds in it count from 1
-/// over those that count.
-pub fn verdict(values: &[f64], tracker: &Tracker) -> Option<SteadyVerdict> {
+/// The verdict on the values of rounds 1, 2, 3 …; with fewer than five that count it is not steady and has no window. Rounds in it
+/// count from 1 over those that count.
+pub fn verdict(values: &[f64], tracker: &Tracker) -> SteadyVerdict {
     let values: Vec<f64> = values.iter().step_by(tracker.stride.max(1) as usize).copied().collect();
-    let window = values.len().checked_sub(WINDOW_ROUNDS as usize).map(|start| &values[start..])?;
+    let none = SteadyVerdict {
+        reached: false,
+        first_round: 0,
+        last_round: 0,
+        tracked: tracker.tracked.clone(),
+        unit: tracker.unit.clone(),
+        values: Vec::new(),
+        mean: 0.0,
+        excursion: 0.0,
+        excursion_allowed: 0.0,
+        slope: 0.0,
+        intercept: 0.0,
+        slope_excursion: 0.0,
+        slope_excursion_allowed: 0.0,
+        stride: tracker.stride.max(1),
+        rounds_max: tracker.rounds_max,
+        steps: None,
+    };
+    let Some(start) = values.len().checked_sub(WINDOW_ROUNDS as usize) else { return SteadyVerdict { values, ..none } };
+    let window = &values[start..];
     let count = f64::from(WINDOW_ROUNDS);
     let first_round = (values.len() - window.len()) as u32 + 1;
     let mean = window.iter().sum::<f64>() / count;
@@ -42,12 +61,10 @@ pub fn verdict(values: &[f64], tracker: &Tracker) -> Option<SteadyVerdict> {
     let slope_excursion = slope.abs() * (count - 1.0);
     let allowed = |share: f64| share * mean.abs();
     let holds = |value: f64, share: f64| value <= allowed(share) * (1.0 + ROUNDING);
-    Some(SteadyVerdict {
+    SteadyVerdict {
         reached: mean > 0.0 && holds(excursion, EXCURSION_SHARE) && holds(slope_excursion, SLOPE_SHARE),
         first_round,
         last_round: values.len() as u32,
-        tracked: tracker.tracked.clone(),
-        unit: tracker.unit.clone(),
         mean,
         excursion,
         excursion_allowed: allowed(EXCURSION_SHARE),
@@ -55,20 +72,20 @@ pub fn verdict(values: &[f64], tracker: &Tracker) -> Option<SteadyVerdict> {
         intercept: mean - slope * (f64::from(first_round) + 2.0),
         slope_excursion,
         slope_excursion_allowed: allowed(SLOPE_SHARE),
-        stride: tracker.stride.max(1),
-        rounds_max: tracker.rounds_max,
-        steps: None,
         values,
-    })
+        ..none
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// None without a window.
     fn reached(values: &[f64]) -> Option<bool> {
         let tracker = Tracker { tracked: "IOPS".into(), unit: "IOPS".into(), rounds_max: 25, stride: 1 };
-        verdict(values, &tracker).map(|verdict| verdict.reached)
+        let found = verdict(values, &tracker);
+        found.has_window().then_some(found.reached)
     }
 
     /// Windows with verdicts worked out by hand from the definition; data/steady.toml shows how.
@@ -94,7 +111,7 @@ mod tests {
             let at = (1..=case.values.len()).find(|&rounds| reached(&case.values[..rounds]) == Some(true));
             assert_eq!(at, case.steady_at, "{}", case.name);
             let tracker = Tracker { tracked: String::new(), unit: String::new(), rounds_max: 25, stride: 1 };
-            let end = verdict(&case.values[..at.unwrap_or(case.values.len())], &tracker).expect("five rounds or more");
+            let end = verdict(&case.values[..at.unwrap_or(case.values.len())], &tracker);
             for (what, hand, ours) in
                 [("mean", case.mean, end.mean), ("slope", case.slope, end.slope), ("excursion", case.excursion, end.excursion)]
             {
@@ -104,8 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn four_rounds_have_no_verdict_and_nothing_is_never_steady() {
+    fn four_rounds_have_no_window_and_nothing_is_never_steady() {
         assert_eq!(reached(&[100.0; 4]), None);
+        let tracker = Tracker { tracked: String::new(), unit: String::new(), rounds_max: 25, stride: 1 };
+        let four = verdict(&[100.0; 4], &tracker);
+        assert!(!four.reached && four.values.len() == 4 && (four.first_round, four.last_round) == (0, 0), "{four:?}");
         assert_eq!(reached(&[0.0; 5]), Some(false));
     }
 
@@ -114,8 +134,8 @@ mod tests {
         let tracker = Tracker { tracked: String::new(), unit: String::new(), rounds_max: 25, stride: 2 };
         // Rounds 1, 3, 5, 7, 9 are 100; those between are wild.
         let values = [100.0, 5.0, 100.0, 900.0, 100.0, 3.0, 100.0, 70.0, 100.0];
-        assert_eq!(verdict(&values[..8], &tracker), None);
-        let end = verdict(&values, &tracker).expect("five rounds count");
+        assert!(!verdict(&values[..8], &tracker).has_window());
+        let end = verdict(&values, &tracker);
         assert!(end.reached);
         assert_eq!((end.first_round, end.last_round, end.stride, end.values.len()), (1, 5, 2, 5));
     }
@@ -124,7 +144,7 @@ mod tests {
     fn the_line_goes_through_the_window_by_round_number() {
         let values = [500.0, 10.0, 20.0, 30.0, 40.0, 50.0];
         let tracker = Tracker { tracked: String::new(), unit: String::new(), rounds_max: 25, stride: 1 };
-        let end = verdict(&values, &tracker).expect("six rounds");
+        let end = verdict(&values, &tracker);
         // Rounds 2 to 6 lie on y = 10 x - 10.
         assert!((end.slope - 10.0).abs() < 1e-9 && (end.intercept + 10.0).abs() < 1e-9, "{end:?}");
         assert!(!end.reached);

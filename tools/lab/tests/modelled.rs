@@ -148,6 +148,24 @@ fn a_model_becomes_steady_by_snias_method() {
     assert!(run.records.iter().filter(|record| !record.preparation).all(|record| record.point.pattern == Pattern::Random));
 }
 
+/// Three rounds cannot show a steady state, and the page says so.
+#[test]
+fn a_trial_of_fewer_than_five_rounds_is_not_steady() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let request = Request { scaled: true, ..target("model:s3500") };
+    let sections = "[scaled]\nrounds_max = 3\n[[section]]\nname = \"l\"\ntitle = \"SNIA latency\"\ntest = \"latency\"\n";
+    let (ended, notes) = measured(sections, request, &out, usize::MAX);
+    let manifest = ended.expect("it runs");
+    let steady = manifest.sections[0].steady.as_ref().expect("a verdict");
+    assert!(!steady.reached && !steady.has_window() && steady.values.len() == 3, "{steady:?}, {notes:?}");
+    let page = report::page(&Run::open(&out).expect("a run")).expect("a page");
+    for words in ["steady state not reached", "SNIA latency did not become steady: it ended with 3 rounds that count"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("NaN"));
+}
+
 #[test]
 fn what_is_not_modelled_is_refused_or_left_out_with_a_note() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -20,6 +20,12 @@ pub fn convergence(report: &Report<'_>) -> String {
     for (section, steady) in report.run.manifest.verdicts() {
         charts += &report.draw(convergence_chart(section, steady));
         let cell = |text: String| format!("<td>{text}</td>");
+        if !steady.has_window() {
+            let mut cells = vec!["<td class=\"bad\">✗ not steady</td>".into(), cell(format!("none in {}", steady.values.len()))];
+            cells.resize(6, cell("–".into()));
+            rows.push((escape(&format!("{}, {}{}", section.title, section.target, of_several(section, steady))), cells));
+            continue;
+        }
         let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
         let mark = if steady.reached { "<td class=\"good\">✓ steady</td>" } else { "<td class=\"bad\">✗ not steady</td>" };
         rows.push((
@@ -64,15 +70,18 @@ fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
     let across = |value: f64| vec![Dot::exact(first, value), Dot::exact(last, value)];
     let line = |round: f64| Dot::exact(round, steady.slope * round + steady.intercept);
     let most = steady.values.iter().copied().fold(steady.mean * 1.1, f64::max);
-    let series = vec![
-        Series::new("guide", "mean ± 10 %", across(steady.mean * 1.1)),
-        Series::new("guide", "mean ± 10 %", across(steady.mean * 0.9)),
-        Series::new("guide2", "best line", vec![line(first), line(last)]),
-        Series::new(if steady.reached { "s2" } else { "s4" }, steady.tracked.clone(), measured),
-    ];
+    let mut series = Vec::new();
+    if steady.has_window() {
+        series.extend([
+            Series::new("guide", "mean ± 10 %", across(steady.mean * 1.1)),
+            Series::new("guide", "mean ± 10 %", across(steady.mean * 0.9)),
+            Series::new("guide2", "best line", vec![line(first), line(last)]),
+        ]);
+    }
+    series.push(Series::new(if steady.reached { "s2" } else { "s4" }, steady.tracked.clone(), measured));
     let rounds: Vec<f64> = (1..=steady.values.len().max(2)).map(|round| round as f64).collect();
     let mut chart = Chart::new(Axis::at("round", &rounds, false), Axis::from_zero(&steady.unit, most), series);
-    chart.window = Some((first, last));
+    chart.window = steady.has_window().then_some((first, last));
     let remark = if steady.reached {
         format!("steady in rounds {} to {}", steady.first_round, steady.last_round)
     } else {

@@ -79,7 +79,8 @@ fn every_round() -> u32 {
     1
 }
 
-/// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1.
+/// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1. With
+/// fewer than five rounds there is no window: the rounds that begin and end it are 0, and so are its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyVerdict {
     /// Both criteria hold.
@@ -116,4 +117,11 @@ pub struct SteadyVerdict {
     /// Steps whose rounds were counted, from and to before: other parts of the section have no window.
     #[serde(default)]
     pub steps: Option<(u32, u32)>,
+}
+
+impl SteadyVerdict {
+    /// False if it ended with fewer than five rounds that count.
+    pub fn has_window(&self) -> bool {
+        self.first_round > 0
+    }
 }

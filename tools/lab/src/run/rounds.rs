@@ -42,8 +42,7 @@ impl<'s> Placed<'s> {
 struct Standing {
     rounds: u32,
     written: u64,
-    /// None before there is a window.
-    verdict: Option<SteadyVerdict>,
+    verdict: SteadyVerdict,
 }
 
 impl Standing {
@@ -53,14 +52,15 @@ impl Standing {
 
     /// The reason to end here, if there is one.
     fn end(&self, goal: &Goal) -> Option<String> {
-        let (tracked, rounds) = (&goal.tracked, counted(self.rounds, "round", "rounds"));
-        match &self.verdict {
-            Some(now) if now.reached => Some(format!("{tracked} are steady after {rounds}: mean {:.6} {}", now.mean, now.unit)),
-            _ if self.is_full(goal) => {
-                Some(format!("{tracked} are not steady after {} written in {rounds}", show_size(self.written)))
-            }
-            _ if self.rounds >= goal.rounds_max => Some(format!("{tracked} are not steady after {rounds}, which is the limit")),
-            _ => None,
+        let (tracked, rounds, now) = (&goal.tracked, counted(self.rounds, "round", "rounds"), &self.verdict);
+        if now.reached {
+            Some(format!("{tracked} are steady after {rounds}: mean {:.6} {}", now.mean, now.unit))
+        } else if self.is_full(goal) {
+            Some(format!("{tracked} are not steady after {} written in {rounds}", show_size(self.written)))
+        } else if self.rounds >= goal.rounds_max {
+            Some(format!("{tracked} are not steady after {rounds}, which is the limit"))
+        } else {
+            None
         }
     }
 }
@@ -132,19 +132,19 @@ impl Runner<'_> {
 
     /// The section gets the verdict of this stage. It stays "not steady" if its preparation was not steady. Each block size of Throughput
     /// has its own preparation and its own verdict.
-    fn conclude(&mut self, placed: &Placed, verdict: Option<SteadyVerdict>) {
-        let now = verdict.map(|now| SteadyVerdict { steps: Some(placed.steps), ..now });
+    fn conclude(&mut self, placed: &Placed, verdict: SteadyVerdict) {
+        let now = SteadyVerdict { steps: Some(placed.steps), ..verdict };
         let section = &mut self.manifest.sections[self.section];
         if section.kind == SectionKind::Throughput {
             section.steady_before.extend(section.steady.take().filter(|old| old.steps != Some(placed.steps)));
         }
         section.steady = match (section.steady.take(), now) {
-            (Some(old), Some(now)) if !old.reached && placed.is_result() => {
+            (Some(old), now) if !old.reached && placed.is_result() => {
                 let tracked = format!("{}, after a preparation that was not steady", now.tracked);
                 Some(SteadyVerdict { reached: false, tracked, ..now })
             }
             (Some(old), _) if !old.reached => Some(old),
-            (_, now) => now,
+            (_, now) => Some(now),
         };
     }
 

@@ -3,6 +3,7 @@
 use crate::sample::{Story, point, target};
 use stria_lab::report;
 use stria_lab::result::{DriveInfo, Point, Run, SectionKind, TargetKind};
+use stria_lab::steady::{Tracker, verdict};
 
 fn page_of(story: Story) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -46,4 +47,29 @@ fn samples_of_several_seconds_lie_at_their_times() {
     let dots: Vec<f64> = dots.collect();
     assert!(dots.windows(2).all(|pair| pair[1] > pair[0] + 1.0), "{dots:?}");
     assert!(part.contains(">60</text>"), "the axis ends at a minute: {part}");
+}
+
+/// A write saturation that ended by its four fills after 100 minutes: minutes 1, 31, 61 and 91 count, too few for a window.
+#[test]
+fn a_saturation_without_a_window_is_not_steady_and_shows_all_its_minutes() {
+    let one = target("drive", TargetKind::Block, None, 1);
+    let mut story = Story::new("wsat", vec![one.clone()]);
+    let section = story.section("1-wsat", "WSAT", SectionKind::Wsat, &one.name);
+    for minute in 1..=100 {
+        let rate = if minute < 30 { 90_000.0 } else { 20_000.0 };
+        story.measure(&section, &Point { read_percent: 0, ..point(&one) }, minute, rate, 60.0);
+    }
+    let tracker = Tracker { tracked: "IOPS of random 4 KiB writes".into(), unit: "IOPS".into(), rounds_max: 1440, stride: 30 };
+    let values: Vec<f64> = story.records.iter().map(|(record, _)| record.total.iops).collect();
+    story.manifest.sections[0].steady = Some(verdict(&values, &tracker));
+    let page = page_of(story);
+    for words in [
+        "✗ steady state not reached",
+        "WSAT did not become steady: it ended with 4 rounds that count",
+        "not steady</td><td>none in 4</td>",
+        "<section id=\"steady\"",
+        "20.0 k IOPS<small>once",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
 }
