@@ -329,10 +329,8 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
         let title = format!("{}{}", section.title, timeline::of_several(section, steady));
         sentences.push(if steady.reached {
             format!(
-                "{} is steady in rounds {} to {}: {} {}, excursion {:.0} % and slope {:.0} % of it.",
-                title,
-                steady.first_round,
-                steady.last_round,
+                "{title} is steady in {}: {} {}, excursion {:.0} % and slope {:.0} % of it.",
+                timeline::window_words(report, steady),
                 select::short(steady.mean),
                 steady.unit,
                 steady.excursion / steady.mean * 100.0,
@@ -344,7 +342,9 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
                 counted(steady.values.len() as u32, "round that counts", "rounds that count")
             )
         } else {
-            format!("{} did not become steady in {} rounds; its figures are those of the last five.", title, steady.values.len())
+            let (done, rounds) = (timeline::rounds_done(report, section, steady), timeline::rounds_word(report, steady));
+            let last = if steady.stride > 1 { " that count" } else { "" };
+            format!("{title} did not become steady in {done} {rounds}; its figures are those of the last five{last}.")
         });
     }
     sentences.extend(timeline::raid_findings(report));

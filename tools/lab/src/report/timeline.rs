@@ -18,7 +18,7 @@ pub fn convergence(report: &Report<'_>) -> String {
     let mut charts = String::new();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for (section, steady) in report.run.manifest.verdicts() {
-        charts += &report.draw(convergence_chart(section, steady));
+        charts += &report.draw(convergence_chart(report, section, steady));
         let cell = |text: String| format!("<td>{text}</td>");
         if !steady.has_window() {
             let mut cells = vec!["<td class=\"bad\">✗ not steady</td>".into(), cell(format!("none in {}", steady.values.len()))];
@@ -27,12 +27,15 @@ pub fn convergence(report: &Report<'_>) -> String {
             continue;
         }
         let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
+        // By all rounds R, of which only some count.
+        let slope = steady.slope / f64::from(steady.stride.max(1));
+        let intercept = steady.intercept + steady.slope - slope;
         let mark = if steady.reached { "<td class=\"good\">✓ steady</td>" } else { "<td class=\"bad\">✗ not steady</td>" };
         rows.push((
             escape(&format!("{}, {}{}", section.title, section.target, of_several(section, steady))),
             vec![
                 mark.to_string(),
-                cell(format!("{} to {} of {}", steady.first_round, steady.last_round, steady.values.len())),
+                cell(window_words(report, steady)),
                 cell(escape(&format!("{} {}", short(steady.mean), steady.unit))),
                 cell(format!("{} <small>of {} allowed</small>", percent(steady.excursion), percent(steady.excursion_allowed))),
                 cell(format!(
@@ -42,10 +45,10 @@ pub fn convergence(report: &Report<'_>) -> String {
                 )),
                 cell(format!(
                     "{}{}·R {} {}",
-                    if steady.slope < 0.0 { "−" } else { "" },
-                    short(steady.slope.abs()),
-                    if steady.intercept < 0.0 { "−" } else { "+" },
-                    short(steady.intercept.abs())
+                    if slope < 0.0 { "−" } else { "" },
+                    short(slope.abs()),
+                    if intercept < 0.0 { "−" } else { "+" },
+                    short(intercept.abs())
                 )),
             ],
         ));
@@ -63,12 +66,31 @@ pub fn convergence(report: &Report<'_>) -> String {
     out
 }
 
-fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
-    let round = |index: usize| (index + 1) as f64;
+/// The unit of a verdict's rounds: where only one in so many counts, a round of the method takes a minute.
+pub fn rounds_word(report: &Report<'_>, steady: &SteadyVerdict) -> &'static str {
+    if steady.stride > 1 && report.run.manifest.scaled.is_none() { "minutes" } else { "rounds" }
+}
+
+/// "minutes 31 to 151".
+pub fn window_words(report: &Report<'_>, steady: &SteadyVerdict) -> String {
+    let (first, last) = (steady.among_all(steady.first_round), steady.among_all(steady.last_round));
+    format!("{} {first} to {last}", rounds_word(report, steady))
+}
+
+/// The rounds that were done, also those that do not count.
+pub fn rounds_done(report: &Report<'_>, section: &Section, steady: &SteadyVerdict) -> u32 {
+    let counted = steady.among_all(u32::try_from(steady.values.len()).unwrap_or(u32::MAX));
+    let is_own = |record: &&Record| steady.steps.is_some_and(|(from, to)| (from..to).contains(&record.step));
+    of_section(report, section).filter(is_own).map(|record| record.round).max().unwrap_or(counted).max(counted)
+}
+
+fn convergence_chart(report: &Report<'_>, section: &Section, steady: &SteadyVerdict) -> Figure {
+    let among = |counted: f64| (counted - 1.0) * f64::from(steady.stride.max(1)) + 1.0;
+    let round = |index: usize| among((index + 1) as f64);
     let measured: Vec<Dot> = steady.values.iter().enumerate().map(|(index, value)| Dot::exact(round(index), *value)).collect();
     let (first, last) = (f64::from(steady.first_round), f64::from(steady.last_round));
-    let across = |value: f64| vec![Dot::exact(first, value), Dot::exact(last, value)];
-    let line = |round: f64| Dot::exact(round, steady.slope * round + steady.intercept);
+    let across = |value: f64| vec![Dot::exact(among(first), value), Dot::exact(among(last), value)];
+    let line = |counted: f64| Dot::exact(among(counted), steady.slope * counted + steady.intercept);
     let most = steady.values.iter().copied().fold(steady.mean * 1.1, f64::max);
     let mut series = Vec::new();
     if steady.has_window() {
@@ -79,13 +101,15 @@ fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
         ]);
     }
     series.push(Series::new(if steady.reached { "s2" } else { "s4" }, steady.tracked.clone(), measured));
-    let rounds: Vec<f64> = (1..=steady.values.len().max(2)).map(|round| round as f64).collect();
-    let mut chart = Chart::new(Axis::at("round", &rounds, false), Axis::from_zero(&steady.unit, most), series);
-    chart.window = steady.has_window().then_some((first, last));
+    let rounds: Vec<f64> = (0..steady.values.len().max(2)).map(round).collect();
+    let unit = rounds_word(report, steady).trim_end_matches('s');
+    let mut chart = Chart::new(Axis::at(unit, &rounds, false), Axis::from_zero(&steady.unit, most), series);
+    chart.window = steady.has_window().then_some((among(first), among(last)));
     let remark = if steady.reached {
-        format!("steady in rounds {} to {}", steady.first_round, steady.last_round)
+        format!("steady in {}", window_words(report, steady))
     } else {
-        format!("not steady after {} of at most {} rounds", steady.values.len(), steady.rounds_max)
+        let done = rounds_done(report, section, steady);
+        format!("not steady after {done} of at most {} {}", steady.rounds_max, rounds_word(report, steady))
     };
     chart.figure(&format!("{}: {}{}", section.title, section.target, of_several(section, steady)), &remark, false)
 }

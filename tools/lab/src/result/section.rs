@@ -124,4 +124,9 @@ impl SteadyVerdict {
     pub fn has_window(&self) -> bool {
         self.first_round > 0
     }
+
+    /// The number that a round that counts has among all rounds.
+    pub fn among_all(&self, counted: u32) -> u32 {
+        counted.saturating_sub(1).saturating_mul(self.stride.max(1)).saturating_add(counted.min(1))
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::sample::{Story, point, target};
 use stria_lab::report;
-use stria_lab::result::{DriveInfo, Point, Run, SectionKind, TargetKind};
+use stria_lab::result::{DriveInfo, Point, Run, SectionKind, SteadyVerdict, TargetKind};
 use stria_lab::steady::{Tracker, verdict};
 
 fn page_of(story: Story) -> String {
@@ -71,5 +71,30 @@ fn a_saturation_without_a_window_is_not_steady_and_shows_all_its_minutes() {
         "20.0 k IOPS<small>once",
     ] {
         assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+/// Writes that become slower by a fifth every half hour, for 150 minutes, of which 1, 31, 61, 91 and 121 count.
+#[test]
+fn a_saturation_is_told_in_minutes_and_not_in_those_that_count() {
+    let one = target("drive", TargetKind::Block, None, 1);
+    let mut story = Story::new("wsat", vec![one.clone()]);
+    story.manifest.scaled = None;
+    let section = story.section("1-wsat", "WSAT", SectionKind::Wsat, &one.name);
+    for minute in 1..=150 {
+        let rate = 80_000.0 * 0.8f64.powi((minute - 1) / 30);
+        story.measure(&section, &Point { read_percent: 0, ..point(&one) }, minute as u32, rate, 60.0);
+    }
+    let tracker = Tracker { tracked: "IOPS of random 4 KiB writes".into(), unit: "IOPS".into(), rounds_max: 1440, stride: 30 };
+    let values: Vec<f64> = story.records.iter().map(|(record, _)| record.total.iops).collect();
+    story.manifest.sections[0].steady = Some(SteadyVerdict { steps: Some((0, 1)), ..verdict(&values, &tracker) });
+    let page = page_of(story);
+    for words in [
+        "WSAT did not become steady in 150 minutes; its figures are those of the last five that count.",
+        "not steady after 150 of at most 1440 minutes",
+        ">minutes 1 to 121<",
+        ">minute</text>",
+    ] {
+        assert!(page.contains(words), "{words}");
     }
 }
