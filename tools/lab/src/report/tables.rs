@@ -6,7 +6,7 @@ use super::table::{spread_cell, table};
 use super::timeline;
 use super::words::when;
 use crate::endurance::{self, Forecast};
-use crate::result::{NoteKind, Pattern, Phase, Point, Record};
+use crate::result::{NoteKind, Pattern, Phase, Point, Record, TargetInfo};
 use crate::select::{self, escape, short, time};
 use crate::stats::Summary;
 use crate::theory;
@@ -277,16 +277,16 @@ pub fn drives(report: &Report<'_>) -> String {
     let mut rows = Vec::new();
     let mut known = BTreeSet::new();
     let mut forecasts = 0;
+    let daily: Vec<Option<f64>> = manifest.targets.iter().map(|target| member_daily_bytes(report, target)).collect();
     for target in &manifest.targets {
-        let daily = daily_bytes(report, &target.name);
         for drive in target.drives.iter().filter(|drive| known.insert(drive.path.clone())) {
             let after = manifest.drives_after.iter().find(|after| after.path == drive.path);
             let wear = &after.map_or_else(|| drive.clone(), |after| after.or(drive));
             let text = |value: Option<String>| format!("<td>{}</td>", value.unwrap_or_else(|| "–".into()));
-            let forecast = daily.and_then(|daily| {
-                let members = target.members.unwrap_or(1);
-                Forecast::of(wear, endurance::member_daily_bytes(daily.0, daily.1, members))
-            });
+            // A drive may have been measured alone and as a member of several arrays.
+            let lists = |(target, _): &(&TargetInfo, _)| target.drives.iter().any(|other| other.path == drive.path);
+            let most = manifest.targets.iter().zip(&daily).filter(lists).filter_map(|(_, daily)| *daily).reduce(f64::max);
+            let forecast = most.and_then(|most| Forecast::of(wear, most));
             forecasts += usize::from(forecast.is_some());
             let amplification = after.and_then(|after| endurance::write_amplification(drive, after));
             rows.push((
@@ -318,8 +318,8 @@ pub fn drives(report: &Report<'_>) -> String {
     if !rows.is_empty() {
         if forecasts > 0 {
             out.push_str(
-                "<p>Drive writes per day and years left are for the fastest write load of this run all day long, which is unrealistic: they \
-                 are the worst case. Years scale with the load.</p>\n",
+                "<p>Drive writes per day and years left are for the write load of this run that wrote most to the drive, all day long, which is \
+                 unrealistic: they are the worst case. Years scale with the load.</p>\n",
             );
         }
         let heads = [
@@ -353,17 +353,16 @@ fn years(value: f64) -> String {
     }
 }
 
-/// Data that clients of a target would write in a day at its fastest write load, and the member bytes for each byte.
-fn daily_bytes(report: &Report<'_>, target: &str) -> Option<(f64, f64)> {
-    let writes = report.results.iter().filter(|(point, _)| point.target == target && point.read_percent == 0);
-    writes
-        .filter_map(|(point, records)| {
-            let rate = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median * 1e6;
-            let by_law = || report.bare.ideal(point).and_then(|ideal| Some(ideal.penalty?.writes));
-            let penalty = theory::measured_penalty(records).or_else(by_law).unwrap_or(1.0);
-            Some((rate * 86_400.0, penalty))
-        })
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+/// Bytes that each member of a target would write in a day of the write load that writes most to it.
+fn member_daily_bytes(report: &Report<'_>, target: &TargetInfo) -> Option<f64> {
+    let writes = report.results.iter().filter(|(point, _)| point.target == target.name && point.read_percent == 0);
+    let daily = writes.filter_map(|(point, records)| {
+        let rate = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median * 1e6;
+        let by_law = || report.bare.ideal(point).and_then(|ideal| Some(ideal.penalty?.writes));
+        let penalty = theory::measured_penalty(records).or_else(by_law).unwrap_or(1.0);
+        Some(endurance::member_daily_bytes(rate * 86_400.0, penalty, target.members.unwrap_or(1)))
+    });
+    daily.reduce(f64::max)
 }
 
 /// The time to rebuild a member of 1, 4 and 16 TB at the rate of the measured rebuilds.

@@ -2,7 +2,7 @@
 
 use crate::sample::{Story, point, target};
 use stria_lab::report;
-use stria_lab::result::{DriveInfo, Point, Run, SectionKind, SteadyVerdict, TargetKind};
+use stria_lab::result::{DriveInfo, MemberFigures, Point, Run, SectionKind, SteadyVerdict, TargetKind};
 use stria_lab::steady::{Tracker, verdict};
 
 fn page_of(story: Story) -> String {
@@ -97,4 +97,28 @@ fn a_saturation_is_told_in_minutes_and_not_in_those_that_count() {
     ] {
         assert!(page.contains(words), "{words}");
     }
+}
+
+/// Alone a drive takes 20 MB/s; as one of four of a RAID 5 small writes of 30 MB/s cost each of them 30 MB/s × 4 / 4, and large ones of
+/// 36 MB/s, the clients' fastest, 36 MB/s × 4/3 / 4.
+#[test]
+fn years_left_are_those_of_the_load_that_wrote_most_to_the_drive() {
+    let (alone, array) = (target("bare x1", TargetKind::Members, None, 1), target("raid5 x4", TargetKind::Array, Some("5"), 4));
+    let mut story = Story::new("wear", vec![alone.clone(), array.clone()]);
+    let section = story.section("1", "Writes", SectionKind::Sweep, &alone.name);
+    for (target, block_bytes, mb_per_s, penalty) in
+        [(&alone, 4096, 20.0, 1.0), (&array, 4096, 30.0, 4.0), (&array, 196_608, 36.0, 4.0 / 3.0)]
+    {
+        let point = Point { read_percent: 0, block_bytes, ..point(target) };
+        let record = story.measure(&section, &point, 1, mb_per_s * 1e6 / block_bytes as f64, 60.0);
+        let members = target.members.expect("all have them");
+        let bytes = record.write.as_ref().map_or(0, |write| (write.bytes as f64 * penalty / f64::from(members)) as u64);
+        record.members = vec![MemberFigures { written_bytes: bytes, ..MemberFigures::default() }; members as usize];
+    }
+    let size = array.drives[0].size_bytes as f64;
+    let page = page_of(story);
+    let (_, part) = page.split_once("Drives by their own reports").expect("the table");
+    // The first drive is that of the bare target, and one of the array.
+    let row = part.split("<tr>").nth(2).expect("a drive");
+    assert!(row.contains("S6P1NX0T00000") && row.contains(&format!("<td>{:.2}</td>", 30e6 * 86_400.0 / size)), "{row}");
 }
