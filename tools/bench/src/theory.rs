@@ -287,6 +287,9 @@ fn round(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+/// The most requests whose work is added up: sizes that divide a strip come round long before.
+const REQUESTS_MAX: u64 = 100_000;
+
 /// Bytes of parity writes, summed over some requests.
 #[derive(Default)]
 struct Parts {
@@ -300,33 +303,34 @@ struct Parts {
 
 impl Parts {
     /// Every aligned request once, over the period in which requests and stripes come round, each in the way that
-    /// moves the fewest bytes; read-modify-write among equals.
+    /// moves the fewest bytes; read-modify-write among equals. Of a longer period the first [`REQUESTS_MAX`].
     fn of_lone_requests(block: u64, strip: u64, data: u64, parity: u64) -> Self {
         let stripe = strip * data;
         let mut parts = Self::default();
         let mut requests = 0u64;
         let mut start = 0;
         loop {
-            let mut reads = false;
-            let mut next = start;
-            while next < start + block {
-                let from = next % stripe;
-                let len = (stripe - from).min(start + block - next);
-                reads |= parts.add_stripe(from, len, strip, data, parity);
-                next += len;
+            let head = block.min(stripe - start);
+            let mut reads = parts.add_stripes(1, start, head, strip, data, parity);
+            let (whole, tail) = ((block - head) / stripe, (block - head) % stripe);
+            if whole > 0 {
+                reads |= parts.add_stripes(whole, 0, stripe, strip, data, parity);
+            }
+            if tail > 0 {
+                reads |= parts.add_stripes(1, 0, tail, strip, data, parity);
             }
             requests += 1;
             parts.read_first += f64::from(u8::from(reads));
-            start += block;
-            if start % stripe == 0 {
+            start = if tail > 0 { tail } else { (start + head) % stripe };
+            if start == 0 || requests == REQUESTS_MAX {
                 parts.read_first /= requests as f64;
                 return parts;
             }
         }
     }
 
-    /// A write of `len` bytes at `from` of a stripe. True when it reads first.
-    fn add_stripe(&mut self, from: u64, len: u64, strip: u64, data: u64, parity: u64) -> bool {
+    /// Writes of `len` bytes at `from` to that many stripes. True when they read first.
+    fn add_stripes(&mut self, count: u64, from: u64, len: u64, strip: u64, data: u64, parity: u64) -> bool {
         // Rows of the stripe that change: the union of the touched parts of its strips.
         let rows = if len >= strip {
             strip
@@ -338,10 +342,11 @@ impl Parts {
         let reconstruct = (data * rows - len, data * rows - len, 0);
         let way = if reconstruct.0 < modify.0 { reconstruct } else { modify };
         self.reconstructs = reconstruct.0 < modify.0;
-        self.data_read += way.1 as f64;
-        self.parity_read += way.2 as f64;
-        self.data_written += len as f64;
-        self.parity_written += (parity * rows) as f64;
+        let count = count as f64;
+        self.data_read += count * way.1 as f64;
+        self.parity_read += count * way.2 as f64;
+        self.data_written += count * len as f64;
+        self.parity_written += count * (parity * rows) as f64;
         way.0 > 0
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::fio;
 use crate::result::{
-    ArrayState, DEPTH_MAX, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record,
+    ArrayState, BLOCK_BYTES_MAX, DEPTH_MAX, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record,
     ResultError, RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
 use serde_json::Value;
@@ -329,6 +329,9 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
     let is_mix = sizes.contains([',', ':', '/', '-']);
     // The measured size is more reliable than the option: fio treats 4ki as 4000 bytes by default.
     let mean = measured.total.bytes / measured.total.requests;
+    if mean > BLOCK_BYTES_MAX {
+        return Err(format!("its requests have {mean} bytes each, which no measurement has"));
+    }
     let named = crate::units::parse_size(sizes).ok().filter(|bytes| bytes.abs_diff(mean) * 50 <= mean && !is_mix);
     // An engine without a queue does one request at a time, whatever its depth option.
     let engine = of(&["ioengine"]).unwrap_or("psync");

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use environment::Environment;
-pub(crate) use folder::{DEPTH_MAX, MEMBERS_MAX};
+pub(crate) use folder::{BLOCK_BYTES_MAX, DEPTH_MAX, MEMBERS_MAX};
 pub use folder::{Run, RunWriter};
 pub use manifest::{Manifest, RunStatus, Scaled};
 pub use note::{Note, NoteKind};

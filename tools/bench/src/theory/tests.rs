@@ -143,3 +143,40 @@ fn a_lone_write_across_strips_is_counted_row_by_row() {
     let full = Work::of(&shape("5", 4), Pattern { block_bytes: 192 << 10, ..lone });
     assert_eq!((full.all, full.read_first), (Demand { reads: 0.0, writes: 4.0 / 3.0 }, 0.0));
 }
+
+/// The plain twin: byte ranges stripe by stripe, over the whole period.
+fn plain(block: u64, strip: u64, data: u64, parity: u64) -> Parts {
+    let stripe = strip * data;
+    let (mut parts, mut requests, mut start) = (Parts::default(), 0, 0);
+    while requests == 0 || start % stripe != 0 {
+        let (mut reads, mut next) = (false, start);
+        while next < start + block {
+            let from = next % stripe;
+            let len = (stripe - from).min(start + block - next);
+            reads |= parts.add_stripes(1, from, len, strip, data, parity);
+            next += len;
+        }
+        parts.read_first += f64::from(u8::from(reads));
+        requests += 1;
+        start += block;
+    }
+    parts.read_first /= f64::from(requests);
+    parts
+}
+
+#[test]
+fn requests_of_many_stripes_cost_what_their_stripes_cost_one_by_one() {
+    let figures = |parts: &Parts| [parts.data_read, parts.data_written, parts.parity_read, parts.parity_written, parts.read_first];
+    for block in [512, 1000, 4096, 6144, 8192, 12_288, 16_384, 20_000, 65_536, 100_000] {
+        for (data, parity) in [(2, 1), (3, 1), (3, 2), (5, 2)] {
+            let (one, other) = (Parts::of_lone_requests(block, 4096, data, parity), plain(block, 4096, data, parity));
+            assert_eq!(figures(&one), figures(&other), "{block} bytes on {data} + {parity}");
+            assert_eq!(one.reconstructs, other.reconstructs);
+        }
+    }
+    // An exabyte, and a size that never comes round: both at once.
+    for block in [1_000_000_000_000_000_000, 4097] {
+        let parts = Parts::of_lone_requests(block, 16 << 20, 4000, 1);
+        assert!(parts.data_written > 0.0 && parts.parity_written > 0.0 && parts.read_first <= 1.0);
+    }
+}

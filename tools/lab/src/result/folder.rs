@@ -18,6 +18,8 @@ const RECORDS_MAX: u32 = 1_000_000;
 pub(crate) const MEMBERS_MAX: u32 = 4096;
 /// The deepest queue and the most threads, each. An experiment has fewer; fio's own results may have more.
 pub(crate) const DEPTH_MAX: u32 = 1 << 20;
+/// The largest requests: no program's are larger than the memory of a machine.
+pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 40;
 
 /// The content of a run's folder.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +73,11 @@ impl Run {
         };
         if let Some((what, number, most)) = of_targets.chain(of_points).find_map(bounded) {
             let problem = format!("has a target or load with the {what} {number}, above the limit of {most}: measure anew");
+            return Err(ResultError::Content { path: folder.to_path_buf(), problem });
+        }
+        if let Some(bytes) = records.iter().map(|record| record.point.block_bytes).find(|bytes| *bytes > BLOCK_BYTES_MAX) {
+            let most = crate::units::show_size(BLOCK_BYTES_MAX);
+            let problem = format!("has a load with requests of {bytes} bytes, above the limit of {most}: measure anew");
             return Err(ResultError::Content { path: folder.to_path_buf(), problem });
         }
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })

@@ -192,6 +192,31 @@ fn the_sample_itself_is_sound() {
     let _ = sample::full;
 }
 
+/// A law's cost must not grow with the size of requests, which is a number in a file.
+#[test]
+fn sizes_of_requests_that_nothing_has_are_an_error_and_great_ones_are_shown() {
+    let place = tempfile::tempdir().expect("a folder");
+    let run = folder(place.path());
+    let there = std::fs::read_to_string(run.join("records.jsonl")).expect("there");
+    let with = |bytes: u64, strip: u64| {
+        let mut text = String::new();
+        for line in there.lines() {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let point = &mut record["point"];
+            (point["level"], point["members"], point["pattern"]) = (json!("5"), json!(3), json!("random"));
+            (point["strip_bytes"], point["block_bytes"], point["read_percent"]) = (json!(strip), json!(bytes), json!(0));
+            text += &format!("{record}\n");
+        }
+        std::fs::write(run.join("records.jsonl"), text).expect("written");
+        report::write(&run, &place.path().join("x.html")).map_err(|error| error.to_string())
+    };
+    let words = with(1_000_000_000_000_000_000, 4096).expect_err("no request has an exabyte");
+    assert!(words.contains("1000000000000000000 bytes") && words.contains("measure anew"), "{words}");
+    for (bytes, strip) in [(1 << 40, 4096), ((1 << 40) - 1, 4096), (4097, 16 << 20), (0, 4096)] {
+        with(bytes, strip).unwrap_or_else(|words| panic!("{bytes} on {strip}: {words}"));
+    }
+}
+
 #[test]
 fn numbers_of_members_and_requests_that_nothing_has_are_an_error() {
     let place = tempfile::tempdir().expect("a folder");
