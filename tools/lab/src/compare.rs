@@ -162,29 +162,33 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
     let common: Vec<_> =
         before.points.iter().filter_map(|(point, records)| Some((point, records, after.points.get(point)?))).collect();
-    let comparisons = common.len() * 2;
-    let mut rows = Vec::new();
+    let mut pairs = Vec::new();
     for (point, before, after) in &common {
         for (metric, unit) in [(Metric::Rate, select::unit(point)), (Metric::LatencyP99, "ns")] {
             let value = |record: &Record| match metric {
                 Metric::Rate => Some(select::rate(record)),
                 Metric::LatencyP99 => record.total.latency.p99_ns,
             };
-            let pair = (sample(before, by_run, value), sample(after, by_run, value));
-            if let Some(difference) = stats::difference(&pair.0, &pair.1, comparisons) {
-                let target = before.iter().find_map(|run| run.records.first()).map_or("", |record| record.point.target.as_str());
-                let label = format!("{target}: {}", select::load(point));
-                let point = (*point).clone();
-                rows.push(Row { point, label, metric, unit, difference, p: 1.0, change: Change::Noise });
-            }
+            let target = before.iter().find_map(|run| run.records.first()).map_or("", |record| record.point.target.as_str());
+            let samples = (sample(before, by_run, value), sample(after, by_run, value));
+            pairs.push((*point, target, metric, unit, samples));
         }
     }
+    // What was measured once is compared with nothing: it must not make the correction of the others stricter.
+    let comparisons = pairs.iter().filter(|(.., (before, after))| stats::can_test(before, after)).count();
+    let row = |(point, target, metric, unit, (before, after)): (&Point, &str, _, _, (Vec<f64>, Vec<f64>))| {
+        let difference = stats::difference(&before, &after, comparisons)?;
+        let label = format!("{target}: {}", select::load(point));
+        Some(Row { point: point.clone(), label, metric, unit, difference, p: 1.0, change: Change::Noise })
+    };
+    let mut rows: Vec<Row> = pairs.into_iter().filter_map(row).collect();
     let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
     let others_percent = shares.iter().copied().reduce(f64::max);
     // Several runs on each side show the effect of other load by their scatter; one run cannot.
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
-    let p: Vec<f64> = rows.iter().map(|row| row.difference.p).collect();
-    for (row, p) in rows.iter_mut().zip(stats::holm(&p)) {
+    let mut tested: Vec<&mut Row> = rows.iter_mut().filter(|row| row.difference.method != Method::TooFew).collect();
+    let p: Vec<f64> = tested.iter().map(|row| row.difference.p).collect();
+    for (row, p) in tested.iter_mut().zip(stats::holm(&p)) {
         row.p = p;
         let gain = if row.metric == Metric::Rate { row.difference.ratio - 1.0 } else { 1.0 - row.difference.ratio };
         let size = (row.difference.ratio - 1.0).abs();
@@ -333,19 +337,18 @@ impl Comparison {
         let mut sentences = Vec::new();
         let count = |change| self.rows.iter().filter(|row| row.change == change).count();
         let (better, worse) = (count(Change::Better), count(Change::Worse));
+        let tested = self.rows.iter().filter(|row| row.difference.method != Method::TooFew).count();
         sentences.push(match self.outcome() {
             Outcome::Nothing if self.rows.is_empty() => "The runs have no measurement in common.".into(),
             Outcome::Nothing => {
                 "Every common point was measured only once on a side: repeat the runs to tell differences from noise.".into()
             }
             Outcome::Same if count(Change::Undecided) > 0 => format!(
-                "No difference in {} comparisons is larger than the possible effect of others' load on the machine.",
-                self.rows.len()
+                "No difference in {tested} comparisons is larger than the possible effect of others' load on the machine."
             ),
-            Outcome::Same => format!("No significant difference in {} comparisons.", self.rows.len()),
+            Outcome::Same => format!("No significant difference in {tested} comparisons."),
             _ => format!(
-                "Of {} comparisons {worse} {} significantly worse and {better} better in {}.",
-                self.rows.len(),
+                "Of {tested} comparisons {worse} {} significantly worse and {better} better in {}.",
                 if worse == 1 { "is" } else { "are" },
                 self.after
             ),
@@ -366,6 +369,10 @@ impl Comparison {
             size(a).total_cmp(&size(b))
         });
         sentences.extend(loud.map(|row| format!("The largest change that noise explains: {}", row.sentence())));
+        let once = self.rows.len() - tested;
+        if once > 0 && tested > 0 {
+            sentences.push(format!("{once} more were measured only once on a side: repeat the runs to compare them."));
+        }
         if self.unmatched > 0 {
             sentences.push(format!("{} points were measured in one run only.", self.unmatched));
         }

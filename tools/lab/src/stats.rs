@@ -162,13 +162,19 @@ pub struct Difference {
     pub method: Method,
 }
 
-/// Compares two samples of positive values as one of `comparisons`. `None` when a sample is empty.
+/// True if a test can compare two samples: each has two values or more.
+pub fn can_test(before: &[f64], after: &[f64]) -> bool {
+    [before, after].iter().all(|values| values.iter().filter(|value| value.is_finite()).count() > 1)
+}
+
+/// Compares two samples of positive values as one of `comparisons`, of which only those count that [`can_test`]. `None` when a sample
+/// is empty.
 pub fn difference(before: &[f64], after: &[f64], comparisons: usize) -> Option<Difference> {
     let clean = |values: &[f64]| values.iter().copied().filter(|value| value.is_finite()).collect::<Vec<f64>>();
     let (a, b) = (clean(before), clean(after));
     let (before, after) = (Summary::of(&a)?, Summary::of(&b)?);
     let ratio = if before.median == 0.0 { f64::NAN } else { after.median / before.median };
-    if a.len() < 2 || b.len() < 2 {
+    if !can_test(&a, &b) {
         return Some(Difference { before, after, ratio, interval: None, p: 1.0, method: Method::TooFew });
     }
     let positive = a.iter().chain(&b).all(|value| *value > 0.0);

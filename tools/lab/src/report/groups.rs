@@ -449,10 +449,11 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
             pairs.push((select::load(best.0), second, best));
         }
     }
-    let comparisons = pairs.len();
+    let shown = pairs.len();
+    let rates = |(_, records): &Found<'_>| select::values(records, select::rate);
+    let comparisons = pairs.iter().filter(|(_, second, best)| stats::can_test(&rates(second), &rates(best))).count();
     // The most certain findings first; noise gets only one sentence.
     let chance = |(_, second, best): &(String, Found<'_>, Found<'_>)| {
-        let rates = |(_, records): &Found<'_>| select::values(records, select::rate);
         stats::difference(&rates(second), &rates(best), comparisons).map_or(1.0, |difference| difference.p)
     };
     pairs.sort_by(|a, b| chance(a).total_cmp(&chance(b)));
@@ -464,8 +465,8 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
         })
         .take(certain.clamp(1, 4))
         .collect();
-    if comparisons > sentences.len() {
-        sentences.push(format!("{} more loads are set side by side below.", comparisons - sentences.len()));
+    if shown > sentences.len() {
+        sentences.push(format!("{} more loads are set side by side below.", shown - sentences.len()));
     }
     let stated: Vec<Vec<(DriveState, Found<'_>)>> = group(report, |point| point.drive_state = DriveState::AsFound)
         .values()

@@ -138,6 +138,31 @@ fn single_measurements_prove_nothing_and_say_so() {
     assert!(found.sentences()[0].contains("repeat the runs"));
 }
 
+/// Of 201 loads 200 were measured once: the one that was repeated is judged alone.
+#[test]
+fn loads_that_were_measured_once_do_not_hide_one_that_became_slower() {
+    let many = |seed: u64, factor: f64| {
+        let target = target("x", TargetKind::Array, Some("5"), 4);
+        let mut story = Story::new(&format!("run {seed}"), vec![target.clone()]);
+        story.chance = Chance(seed);
+        let section = story.section("1", "sweep", SectionKind::Sweep, "x");
+        for queue_depth in 1..=201 {
+            for round in 1..=if queue_depth == 201 { 5 } else { 1 } {
+                let rate = story.chance.noisy(10_000.0 * factor, 0.01);
+                story.measure(&section, &Point { queue_depth, ..point(&target) }, round, rate, 1.0);
+            }
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        story.write(&folder.path().join("run"));
+        folder
+    };
+    let found = compared(&many(1, 1.0), &many(2, 0.9));
+    let words = found.sentences().join("\n");
+    assert_eq!(found.outcome(), Outcome::Worse, "{words}");
+    assert!(words.contains("Of 2 comparisons 1 is significantly worse") || words.contains("Of 2 comparisons 2 are"), "{words}");
+    assert!(words.contains("400 more were measured only once on a side"), "{words}");
+}
+
 #[test]
 fn noise_larger_than_the_difference_is_said_in_words() {
     let noisy = |seed: u64| {
