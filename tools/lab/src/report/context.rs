@@ -3,6 +3,7 @@
 use super::chart::{Dot, Figure, Series as Curve};
 use crate::result::{Point, Record, Run, Series};
 use crate::select;
+use crate::stats::Summary;
 use crate::theory::BareDrives;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,6 +41,16 @@ impl Report<'_> {
     /// True if the rounds of these records show a change over time, and so are not repeats.
     pub fn is_story(&self, records: &[&Record]) -> bool {
         select::is_story(self.run, records)
+    }
+
+    /// A figure with its spread over repeats; a change over time is one repeat, without a spread.
+    pub fn summary(&self, records: &[&Record], value: impl Fn(&Record) -> Option<f64>) -> Option<Summary> {
+        Summary::of(&select::repeats(records, self.is_story(records), value))
+    }
+
+    /// The rate in its point's unit, as [`Self::summary`].
+    pub fn rate(&self, records: &[&Record]) -> Option<Summary> {
+        self.summary(records, |record| Some(select::rate(record)))
     }
 }
 

@@ -15,10 +15,6 @@ const LOADS_MAX: usize = 6;
 /// Fewer samples than this show no trend.
 const SAMPLES_MIN: usize = 5;
 
-fn median(records: &[&Record], value: fn(&Record) -> f64) -> Option<Summary> {
-    Summary::of(&select::values(records, value))
-}
-
 /// Bytes per second over the size of requests: a curve for each target if there are several, else for each percentage of reads.
 pub fn sizes(report: &Report<'_>) -> String {
     let groups = group(report, |point| {
@@ -49,7 +45,7 @@ pub fn sizes(report: &Report<'_>) -> String {
             }
         }
         let dot = |(point, records): &Found<'_>| {
-            let rate = median(records, |record| record.total.mb_per_s)?;
+            let rate = report.summary(records, |record| Some(record.total.mb_per_s))?;
             let x = point.block_bytes as f64 / 1024.0;
             Some(Dot { x, y: rate.median, low: rate.interval.low, high: rate.interval.high })
         };
@@ -98,7 +94,7 @@ pub fn places(report: &Report<'_>) -> String {
         let curve = |target: &str| -> Vec<Dot> {
             let mine = points.iter().filter(|(point, _)| point.target == target);
             let dots = mine.filter_map(|(_, records)| {
-                let rate = median(records, select::rate)?;
+                let rate = report.rate(records)?;
                 Some(Dot { x: place(records)?, y: rate.median, low: rate.interval.low, high: rate.interval.high })
             });
             let mut dots: Vec<Dot> = dots.collect();

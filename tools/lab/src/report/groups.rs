@@ -16,8 +16,8 @@ use std::fmt::Write;
 const CHARTS_MAX: usize = 12;
 
 /// The rate of a point over `x`.
-fn dot(x: f64, records: &[&Record]) -> Option<Dot> {
-    let summary = Summary::of(&select::values(records, select::rate))?;
+fn dot(report: &Report<'_>, x: f64, records: &[&Record]) -> Option<Dot> {
+    let summary = report.rate(records)?;
     Some(Dot { x, y: summary.median, low: summary.interval.low, high: summary.interval.high })
 }
 
@@ -94,8 +94,8 @@ pub fn depth_curves(report: &Report<'_>) -> String {
     for points in groups {
         let curve = |latency: fn(&Record) -> Option<f64>| {
             let dots = points.iter().filter_map(|(_, records)| {
-                let rate = Summary::of(&select::values(records, select::rate))?.median;
-                let latency = Summary::of(&select::known(records, latency))?;
+                let rate = report.rate(records)?.median;
+                let latency = report.summary(records, latency)?;
                 Some(Dot { x: rate, y: latency.median, low: latency.interval.low, high: latency.interval.high })
             });
             dots.collect::<Vec<Dot>>()
@@ -128,7 +128,7 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
         let depths = depths_of(&points);
         let curve = |target: &str| -> Vec<Dot> {
             let mine = points.iter().filter(|(point, _)| point.target == target);
-            mine.filter_map(|(point, records)| dot(select::outstanding(point, records), records)).collect()
+            mine.filter_map(|(point, records)| dot(report, select::outstanding(point, records), records)).collect()
         };
         let curves = targets_of(report, &points).into_iter().map(|target| report.curve(target, curve(target)));
         let series: Vec<Series> = curves.filter(|series| series.dots.len() >= 3).collect();
@@ -179,7 +179,7 @@ pub fn scaling(report: &Report<'_>) -> String {
         let (mut guide, mut remark) = (Vec::new(), String::new());
         if allowed.is_empty() {
             // Without bare drives: the law's line through the first measurement.
-            if let (Some(start), Some(base)) = (dot(0.0, points[0].1), theory::multiple(first)) {
+            if let (Some(start), Some(base)) = (dot(report, 0.0, points[0].1), theory::multiple(first)) {
                 guide = over(&|point| Some(theory::multiple(point)? / base * start.y));
             }
             remark = "no bare drives were measured: theory goes through the first point".into();
@@ -189,7 +189,7 @@ pub fn scaling(report: &Report<'_>) -> String {
             remark = format!("at {} drives{strip} {:.0} % of what theory allows", short(drives[drives.len() - 1]), worst * 100.0);
         }
         let measured = |(index, (strip, points)): (usize, (&Option<u64>, &Group<'_>))| {
-            let dots = points.iter().filter_map(|(point, records)| dot(f64::from(point.members?), records)).collect();
+            let dots = points.iter().filter_map(|(point, records)| dot(report, f64::from(point.members?), records)).collect();
             let name = match strip.filter(|_| by_strip.len() > 1) {
                 Some(bytes) => format!("measured, strip {}", select::size(bytes)),
                 None => "measured".into(),
@@ -240,8 +240,8 @@ pub fn side_by_side(report: &Report<'_>) -> String {
             .iter()
             .filter_map(|target| {
                 let (point, records) = points.iter().find(|(point, _)| point.target == *target)?;
-                let summary = Summary::of(&select::values(records, select::rate))?;
-                let p99 = Summary::of(&select::known(records, |record| record.total.latency.p99_ns));
+                let summary = report.rate(records)?;
+                let p99 = report.summary(records, |record| record.total.latency.p99_ns);
                 let p99 = p99.map_or("–".into(), |p99| time(p99.median));
                 Some(Bar {
                     name: (*target).to_string(),
@@ -285,7 +285,7 @@ pub fn variants(report: &Report<'_>) -> String {
             continue;
         }
         let bar = |(point, records): &Found<'_>| {
-            let summary = Summary::of(&select::values(records, select::rate))?;
+            let summary = report.rate(records)?;
             let compressible = format!("{} % compressible", point.compressible_percent);
             let words =
                 [select::mode(point.mode), &point.variant, if point.compressible_percent > 0 { &compressible } else { "" }];
@@ -320,7 +320,7 @@ pub fn states(report: &Report<'_>) -> String {
         if states.len() < 2 {
             continue;
         }
-        let rate = |records: &[&Record]| Summary::of(&select::values(records, select::rate));
+        let rate = |records: &[&Record]| report.rate(records);
         let Some(first) = rate(states[0].1.1) else { continue };
         let bars_of: Vec<Bar> = states
             .iter()
@@ -471,7 +471,7 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
     let stated: Vec<Vec<(DriveState, Found<'_>)>> = group(report, |point| point.drive_state = DriveState::AsFound)
         .values()
         .map(by_state)
-        .filter(|states| states.len() > 1)
+        .filter(|states| states.len() > 1 && states.iter().all(|(_, (_, records))| !report.is_story(records)))
         .collect();
     for states in stated.iter().take(2) {
         let (state, (point, fresh)) = states[0];

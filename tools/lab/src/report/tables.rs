@@ -71,8 +71,8 @@ pub fn heat_maps(report: &Report<'_>) -> String {
         let random = first.pattern == Pattern::Random;
         let (order, unit) = if random { ("random", "IOPS") } else { ("sequential", "MB/s") };
         let cell = |records: &[&Record]| {
-            let value = |record: &Record| if random { record.total.iops } else { record.total.mb_per_s };
-            let summary = Summary::of(&select::values(records, value))?;
+            let value = |record: &Record| Some(if random { record.total.iops } else { record.total.mb_per_s });
+            let summary = report.summary(records, value)?;
             let spread = if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".to_string() };
             let bandwidth = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median;
             Some((short(summary.median), spread, bandwidth))
@@ -131,11 +131,9 @@ pub fn figures(report: &Report<'_>) -> String {
             continue;
         }
         let rows = points.iter().filter_map(|(point, records)| {
-            let is_story = report.is_story(records);
-            let rate = Summary::of(&select::repeats(records, is_story, |record| Some(select::rate(record))))?;
+            let rate = report.rate(records)?;
             let latency = |value: fn(&Record) -> Option<f64>| {
-                let summary = Summary::of(&select::repeats(records, is_story, value));
-                summary.map_or("<td>–</td>".into(), |summary| {
+                report.summary(records, value).map_or("<td>–</td>".into(), |summary| {
                     let spread =
                         if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".into() };
                     format!("<td>{}<small>{spread}</small></td>", time(summary.median))

@@ -122,3 +122,30 @@ fn years_left_are_those_of_the_load_that_wrote_most_to_the_drive() {
     let row = part.split("<tr>").nth(2).expect("a drive");
     assert!(row.contains("S6P1NX0T00000") && row.contains(&format!("<td>{:.2}</td>", 30e6 * 86_400.0 / size)), "{row}");
 }
+
+/// A recovery over 40 minutes, of two targets side by side: its minutes are no repeats, and have no spread.
+#[test]
+fn minutes_of_a_change_over_time_get_no_whiskers() {
+    let page = |kind: SectionKind| {
+        let targets = ["drive a", "drive b"].map(|name| target(name, TargetKind::Block, None, 1));
+        let mut story = Story::new("xsr", targets.to_vec());
+        for target in &targets {
+            let section = story.section(&format!("1-xsr/{}", target.name), "XSR", kind, &target.name);
+            for minute in 1..=40 {
+                for queue_depth in [1, 8, 32] {
+                    let point = Point { read_percent: 0, queue_depth, ..point(target) };
+                    story.measure(&section, &point, minute, 20_000.0 - 400.0 * f64::from(minute), 60.0);
+                }
+            }
+        }
+        page_of(story)
+    };
+    let spreads = |page: &str| {
+        let bars = page.matches("class=\"bar-spread\"").count() - page.matches("%;width:0.00%\"></span></span>").count();
+        page.matches("-whisker\"").count() + bars
+    };
+    assert!(spreads(&page(SectionKind::Sweep)) > 10, "repeats have one");
+    let story = page(SectionKind::Xsr);
+    assert!(story.contains("<section id=\"levels\"") && story.contains("<section id=\"depth\""));
+    assert_eq!(spreads(&story), 0, "{story}");
+}
