@@ -54,6 +54,10 @@ fn bench_compares_verifies_and_spares_what_is_precious() {
     assert!(before == contents(&images), "reads change nothing");
     place.ok(&[&["bench", "--rw", "randwrite", "--force"], &drives[..], &quick[..]].concat());
     place.run(&["bench"]).refused(2, &["--ram"]);
+    for other in [&["--bs", "8K"][..], &["--iodepth", "16"], &["--bs", "1M", "--iodepth", "128"], &["--bs", "8K", "--verify"]] {
+        let words = ["no row of the usual table has --", "128 KiB at depth 1, 32", "--rw randwrite"];
+        place.run(&[&["bench", "--ram", "4", "--size", "8MiB"], other, &quick[..]].concat()).refused(2, &words);
+    }
 }
 
 #[test]

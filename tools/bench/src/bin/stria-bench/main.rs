@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Args, Parser, ValueEnum, ValueHint};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,10 +65,10 @@ struct Bench {
     /// Percentage of reads of rw and randrw.
     #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
     rwmixread: u8,
-    /// Size of requests; with the usual table: only the rows of this size.
+    /// Size of requests; without --rw: only the rows of the usual table with this size.
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     bs: Option<u32>,
-    /// Requests in flight; with the usual table: only the rows of this depth.
+    /// Requests in flight; without --rw: only the rows of the usual table with this depth.
     #[arg(long, value_name = "N")]
     iodepth: Option<usize>,
     /// Seconds of each load, after a warm-up of a fifth of this time.
@@ -139,7 +140,7 @@ fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
         return Err(Failure::Usage("name the drives of an array, or measure a temporary one: --ram N or --files N".into()));
     }
     let level = command.level;
-    let loads = loads(command);
+    let loads = loads(command)?;
     let writes = loads.iter().any(|load| load.read_percent < 100);
     let mut bound = match (command.ram, command.files) {
         (Some(count), _) => in_memory(count, level, command)?,
@@ -162,7 +163,10 @@ fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
 }
 
 /// The requested loads: one, or the usual table. On drives, reads only, unless overwriting was allowed.
-fn loads(command: &Bench) -> Vec<Load> {
+///
+/// # Errors
+/// No row of the table is wanted.
+fn loads(command: &Bench) -> Result<Vec<Load>, Failure> {
     let precious = !command.drives.is_empty() && !command.force;
     let run = Duration::from_secs_f64(command.runtime);
     let Some(pattern) = command.rw else {
@@ -171,7 +175,8 @@ fn loads(command: &Bench) -> Vec<Load> {
                 && command.bs.is_none_or(|bs| load.block_bytes == bs)
                 && command.iodepth.is_none_or(|depth| load.queue_depth == depth)
         };
-        return usual_loads(run).into_iter().filter(fits).collect();
+        let wanted: Vec<Load> = usual_loads(run).into_iter().filter(fits).collect();
+        return if wanted.is_empty() { Err(no_row(command)) } else { Ok(wanted) };
     };
     let (order, read_percent) = match pattern {
         Pattern::Read => (Order::Sequential, 100),
@@ -183,7 +188,28 @@ fn loads(command: &Bench) -> Vec<Load> {
     };
     let block_bytes = command.bs.unwrap_or(if order == Order::Random { 4 << 10 } else { 128 << 10 });
     let queue_depth = command.iodepth.unwrap_or(32);
-    vec![Load { block_bytes, read_percent, queue_depth, order, warm_up: run / 5, limit: Limit::Time(run), ..Load::default() }]
+    Ok(vec![Load { block_bytes, read_percent, queue_depth, order, warm_up: run / 5, limit: Limit::Time(run), ..Load::default() }])
+}
+
+/// The usual table has no row of this size and depth.
+fn no_row(command: &Bench) -> Failure {
+    let mut rows: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+    for load in usual_loads(Duration::ZERO) {
+        rows.entry(load.block_bytes).or_default().insert(load.queue_depth);
+    }
+    let size = |bytes: u32| size::show(u64::from(bytes));
+    let listed = |(bytes, depths): (&u32, &BTreeSet<usize>)| {
+        let depths: Vec<String> = depths.iter().map(ToString::to_string).collect();
+        format!("{} at depth {}", size(*bytes), depths.join(", "))
+    };
+    let listed: Vec<String> = rows.iter().map(listed).collect();
+    let wanted = [command.bs.map(|bs| format!("--bs {}", size(bs))), command.iodepth.map(|depth| format!("--iodepth {depth}"))];
+    let wanted: Vec<String> = wanted.into_iter().flatten().collect();
+    Failure::Usage(format!(
+        "no row of the usual table has {}: it has {}; for any other load add --rw, as in --rw randwrite",
+        wanted.join(" and "),
+        listed.join("; ")
+    ))
 }
 
 fn in_memory(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, Failure> {
