@@ -814,7 +814,10 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
 }
 
 /// The series from fio's logs, which are removed.
-pub fn take_series(prefix: &Path) -> Series {
+///
+/// # Errors
+/// As [`series`].
+pub fn take_series(prefix: &Path) -> Result<Series, String> {
     let series = series(prefix, 1000);
     let _ = remove_logs(prefix);
     series
@@ -835,6 +838,8 @@ const INTERVAL_MS_MAX: u64 = 3_600_000;
 const INTERVALS_MAX: u64 = 1_000_000;
 /// Samples of a series: a day of seconds. Those of a longer one stand for more than a second each.
 const SAMPLES_MAX: u64 = 100_000;
+/// Lines of all logs of a series, whose values are kept until their interval is complete: 1024 jobs for three hours.
+const LINES_MAX: usize = 1 << 25;
 /// fio never reports more than this for a second.
 const FIGURE_MAX: f64 = 1e15;
 
@@ -874,9 +879,17 @@ fn logs_of(prefix: &Path, kind: &str) -> Vec<PathBuf> {
 ///
 /// When a load ends some jobs log their last interval and others do not, so an end to which fewer jobs contribute than to the
 /// intervals before it is left out: its sum would look like a collapse.
-pub fn series(prefix: &Path, interval_ms: u64) -> Series {
+///
+/// # Errors
+/// The logs have too many lines.
+pub fn series(prefix: &Path, interval_ms: u64) -> Result<Series, String> {
+    series_of(prefix, interval_ms, LINES_MAX)
+}
+
+fn series_of(prefix: &Path, interval_ms: u64, lines_max: usize) -> Result<Series, String> {
     let interval_ms = interval_ms.clamp(1, INTERVAL_MS_MAX);
     let mut intervals: BTreeMap<u64, Interval> = BTreeMap::new();
+    let mut count = 0;
     for (kind, name) in ["bw", "iops", "lat"].into_iter().enumerate() {
         for path in logs_of(prefix, name) {
             let _ = lines::each(&path, &mut |line| {
@@ -887,11 +900,18 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Series {
                 if !(0.0..=FIGURE_MAX).contains(&value) || number > INTERVALS_MAX {
                     return;
                 }
+                count += 1;
+                if count > lines_max {
+                    return;
+                }
                 let logged = &mut intervals.entry(number).or_default()[kind][usize::from(direction != 0.0)];
                 logged.sum += value;
                 logged.values.push(value);
             });
         }
+    }
+    if count > lines_max {
+        return Err(format!("they have {count} lines, more than {lines_max}: log with a longer log_avg_msec"));
     }
     // fio always logs the latency of the last second, but not always its rates.
     let lines = |logged: &Interval| logged[1][0].values.len() + logged[1][1].values.len();
@@ -904,7 +924,7 @@ pub fn series(prefix: &Path, interval_ms: u64) -> Series {
             _ => break,
         };
     }
-    samples_of(&all, interval_ms)
+    Ok(samples_of(&all, interval_ms))
 }
 
 /// Sums of a sample: of the rates over time, and of the latencies over requests.

@@ -11,6 +11,7 @@ use crate::result::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,8 @@ pub struct Request {
 /// Files of a folder of results, and a file of 1024 jobs with histograms.
 const FILES_MAX: usize = 10_000;
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// All files together: the records of a run are at most as large.
+const BYTES_MAX: u64 = 1 << 30;
 /// The year 5138.
 const TIME_MS_MAX: u64 = 100_000_000_000_000;
 
@@ -99,7 +102,7 @@ struct Job {
 /// # Errors
 /// A named file is not from fio, nothing is found, or the folder cannot be made.
 pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError> {
-    let Found { files, mut jobs, mut notes, versions } = found(request)?;
+    let Found { files, mut jobs, mut notes, versions } = found(request, BYTES_MAX)?;
     if jobs.is_empty() {
         return Err(ImportError::Nothing);
     }
@@ -108,17 +111,21 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
     let mut writer = RunWriter::create(folder, &manifest, "# Imported from results of fio: no experiment was run.\n")?;
     let section = manifest.sections[0].id.clone();
     let mut logs = BTreeMap::<PathBuf, usize>::new();
-    jobs.iter().filter_map(|job| job.log(&files[job.file].0)).for_each(|log| *logs.entry(log).or_default() += 1);
+    jobs.iter().filter_map(|job| job.log(&files[job.file].path)).for_each(|log| *logs.entry(log).or_default() += 1);
     let (mut rounds, mut raw_of) = (BTreeMap::<Point, u32>::new(), BTreeMap::new());
     for (index, job) in (0..).zip(&jobs) {
         let raw = raw_of.entry(job.file).or_insert_with(|| RunWriter::raw_name(index)).clone();
-        let (path, json, _) = &files[job.file];
+        let file = &files[job.file];
+        let path = &file.path;
         if raw == RunWriter::raw_name(index) {
-            inside::write(folder, &raw, json.as_bytes())?;
+            inside::write(folder, &raw, file.again()?.as_bytes())?;
         }
         // A log that several jobs wrote belongs to the last of them, and it is unknown which one that was.
         let log = job.log(path).filter(|log| logs[log] == 1);
-        let series = job.series(log.as_ref());
+        let series = job.series(log.as_ref()).unwrap_or_else(|problem| {
+            notes.push((NoteKind::Fallback, Some(index), format!("{}: its logs are left out: {problem}", path.display())));
+            Series::default()
+        });
         let round = rounds.entry(job.point.clone()).or_default();
         *round += 1;
         let record = Record {
@@ -157,29 +164,60 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
     Ok(manifest)
 }
 
+/// A file that was read. Only its figures are kept: the files of a folder may be larger than the memory.
+struct File {
+    path: PathBuf,
+    /// Of its JSON.
+    sum: u64,
+    has_histograms: bool,
+}
+
+impl File {
+    /// Its JSON once more.
+    fn again(&self) -> Result<String, ImportError> {
+        let failed = |problem| ImportError::File { path: self.path.clone(), problem };
+        let (json, _) = read(&self.path).map_err(failed)?;
+        match sum_of(&json) == self.sum {
+            true => Ok(json),
+            false => Err(failed("it changed while it was imported; import again into another folder".into())),
+        }
+    }
+}
+
+fn sum_of(text: &str) -> u64 {
+    let mut sum = DefaultHasher::new();
+    text.hash(&mut sum);
+    sum.finish()
+}
+
 /// What was found in the files.
 #[derive(Default)]
 struct Found {
-    /// Each with its JSON, as text and parsed.
-    files: Vec<(PathBuf, String, Value)>,
+    files: Vec<File>,
     jobs: Vec<Job>,
     notes: Vec<(NoteKind, Option<u32>, String)>,
     versions: BTreeSet<String>,
 }
 
-fn found(request: &Request) -> Result<Found, ImportError> {
+fn found(request: &Request, bytes_max: u64) -> Result<Found, ImportError> {
     let mut files = Vec::new();
     for path in &request.from {
         find(path, true, &mut files)?;
     }
-    let mut all = Found::default();
+    let (mut all, mut bytes) = (Found::default(), 0);
     for (path, is_named) in files {
         let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, all.files.len(), &request.target)?, value)));
         match read {
             Ok((json, jobs, value)) => {
+                bytes += json.len() as u64;
+                if bytes > bytes_max {
+                    let most = crate::units::show_size(bytes_max);
+                    let problem = format!("with it the named and found files hold more than {most}: import fewer at a time");
+                    return Err(ImportError::File { path, problem });
+                }
                 all.versions.extend(value["fio version"].as_str().map(str::to_owned));
                 all.jobs.extend(jobs);
-                all.files.push((path, json, value));
+                all.files.push(File { path, sum: sum_of(&json), has_histograms: json.contains("\"bins\"") });
             }
             Err(problem) if is_named => return Err(ImportError::File { path, problem }),
             Err(problem) => all.notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
@@ -198,10 +236,10 @@ fn unknown(files: usize) -> String {
 }
 
 /// The limits of fio's files, for notes. `shared`: jobs whose logs have the names of others.
-fn limits(files: &[(PathBuf, String, Value)], shared: usize) -> impl Iterator<Item = String> {
+fn limits(files: &[File], shared: usize) -> impl Iterator<Item = String> {
     let count = files.len();
     let shared = (shared > 0).then(|| format!("{shared} jobs logged to the same names as others: their logs are left out"));
-    let plain = files.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
+    let plain = files.iter().filter(|file| !file.has_histograms).count();
     let plain = (plain > 0).then(|| {
         format!(
             "{plain} of {count} files have percentiles instead of histograms: those that fio printed are exact, and others are the next higher one, or \
@@ -397,11 +435,11 @@ impl Job {
         Some(json.with_file_name(Path::new(prefix).file_name()?))
     }
 
-    fn series(&self, log: Option<&PathBuf>) -> Series {
+    fn series(&self, log: Option<&PathBuf>) -> Result<Series, String> {
         // Without an interval fio logs every request, which gives no rate.
         let interval_ms =
             self.options.get("log_avg_msec").and_then(|text| text.parse::<u64>().ok()).filter(|interval| *interval > 0);
-        log.zip(interval_ms).map_or_else(Series::default, |(prefix, interval)| fio::series(prefix, interval))
+        log.zip(interval_ms).map_or_else(|| Ok(Series::default()), |(prefix, interval)| fio::series(prefix, interval))
     }
 }
 
@@ -457,5 +495,42 @@ fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<S
             ended_ms,
         }],
         drives_after: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(folder: &Path, name: &str) -> PathBuf {
+        let value = serde_json::json!({"fio version": "fio-3.33", "timestamp_ms": 1, "jobs": [{"jobname": "a", "error": 0,
+            "job options": {"rw": "randread", "bs": "4k"},
+            "read": {"total_ios": 10, "io_bytes": 40960, "runtime": 1000, "iops": 10.0, "bw_bytes": 40960,
+                     "lat_ns": {"min": 1, "max": 9, "mean": 5.0, "stddev": 1.0, "bins": {"5": 10}}}}]});
+        let path = folder.join(name);
+        fs::write(&path, value.to_string()).expect("a file");
+        path
+    }
+
+    #[test]
+    fn more_bytes_than_a_run_can_hold_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = ["a.json", "b.json", "c.json"].map(|name| result(folder.path(), name));
+        let bytes = fs::metadata(&files[0]).expect("there").len();
+        let request = Request { from: vec![folder.path().into()], ..Request::default() };
+        assert_eq!(found(&request, 3 * bytes).expect("all").files.len(), 3);
+        let problem = found(&request, 2 * bytes).err().expect("too many").to_string();
+        assert!(problem.contains("c.json") && problem.contains("import fewer at a time"), "{problem}");
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_imported_is_no_evidence() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = result(folder.path(), "a.json");
+        let found = found(&Request { from: vec![path.clone()], ..Request::default() }, BYTES_MAX).expect("one");
+        let text = fs::read_to_string(&path).expect("there");
+        assert_eq!(found.files[0].again().expect("unchanged"), text);
+        fs::write(&path, text.replace("40960", "81920")).expect("written");
+        assert!(found.files[0].again().expect_err("changed").to_string().contains("it changed while"));
     }
 }

@@ -136,6 +136,10 @@ fn bins_of_a_histogram_lie_between_the_extremes() {
     assert_eq!((latency.p50_ns, latency.p999_ns, &latency.bins[..]), (Some(1020.0), Some(5000.0), &[(1020, 3), (5000, 1)][..]));
 }
 
+fn read(prefix: &Path, interval_ms: u64) -> Series {
+    series(prefix, interval_ms).expect("few lines")
+}
+
 /// Two jobs that log twice a second each, and all together once in five seconds.
 #[test]
 fn logs_of_any_interval_and_of_each_job_become_samples() {
@@ -146,13 +150,13 @@ fn logs_of_any_interval_and_of_each_job_become_samples() {
         write(&format!("iops.{job}"), "500, 100, 0, 0, 0\n1000, 100, 0, 0, 0\n1500, 300, 0, 0, 0\n2000, 100, 0, 0, 0\n");
         write(&format!("lat.{job}"), "500, 10, 0, 0, 0\n1000, 30, 0, 0, 0\n");
     }
-    let samples = series(&prefix, 500).samples;
+    let samples = read(&prefix, 500).samples;
     let series_of: Vec<_> = samples.iter().map(|sample| (sample.at_ms, sample.read_iops)).collect();
     assert_eq!(series_of, [(1000, 200.0), (2000, 400.0)]);
     assert_eq!(samples[0].latency_mean_ns, Some(20.0));
     let slow = folder.path().join("slow");
     fs::write(folder.path().join("slow_iops.log"), "5000, 70, 1, 0, 0\n10000, 80, 1, 0, 0\n").expect("a log");
-    let series_of: Vec<_> = series(&slow, 5000).samples.iter().map(|sample| (sample.at_ms, sample.write_iops)).collect();
+    let series_of: Vec<_> = read(&slow, 5000).samples.iter().map(|sample| (sample.at_ms, sample.write_iops)).collect();
     assert_eq!(series_of, [(5000, 70.0), (10000, 80.0)]);
 }
 
@@ -164,12 +168,12 @@ fn the_latency_of_a_second_is_the_mean_over_its_requests() {
     let write = |name: &str, text: &str| fs::write(format!("{}_{name}.log", prefix.display()), text).expect("a log");
     write("iops", "1000, 900, 0\n1000, 100, 1\n2000, 900, 0\n2000, 100, 1\n3000, 50, 1\n3000, 50, 1\n");
     write("lat", "1000, 10, 0\n1000, 110, 1\n2000, 10, 0\n3000, 100, 1\n3000, 120, 1\n4000, 7, 0\n");
-    let latencies: Vec<_> = series(&prefix, 1000).samples.iter().map(|sample| sample.latency_mean_ns).collect();
+    let latencies: Vec<_> = read(&prefix, 1000).samples.iter().map(|sample| sample.latency_mean_ns).collect();
     assert_eq!(latencies, [20.0, 10.0, 110.0].map(Some));
     // A thread that hangs serves few requests: its latency is that of few.
     write("iops", "1000, 990, 0\n1000, 10, 0\n");
     write("lat", "1000, 10, 0\n1000, 1010, 0\n");
-    assert_eq!(series(&prefix, 1000).samples[0].latency_mean_ns, Some(20.0));
+    assert_eq!(read(&prefix, 1000).samples[0].latency_mean_ns, Some(20.0));
 }
 
 /// Of 128 jobs a few log the last second, and one comes even later: neither is a collapse.
@@ -190,14 +194,14 @@ fn a_last_second_that_few_jobs_logged_is_left_out() {
     for (jobs, wanted) in cases {
         let text: String = (1..).zip(jobs).map(|(at, jobs)| second(at * 1000, *jobs)).collect();
         fs::write(folder.path().join("s_iops.log"), text).expect("a log");
-        let samples = series(&prefix, 1000).samples;
+        let samples = read(&prefix, 1000).samples;
         assert_eq!(samples.len(), wanted, "{jobs:?}: {samples:?}");
         assert_eq!(samples.last().expect("one").read_iops, 100.0 * jobs[wanted - 1] as f64);
     }
     let hostile =
         "1e308, 1, 0\n-1e308, 1, 0\nnan, 1, 0\n1000, inf, 0\n1000, -5, 0\n1000, 1e300, 1\n1000, 7, 0\n99999999999999, 7, 0\n";
     fs::write(folder.path().join("s_iops.log"), hostile).expect("a log");
-    let samples = series(&prefix, u64::MAX).samples;
+    let samples = read(&prefix, u64::MAX).samples;
     assert!(samples.len() <= 2 && samples.iter().all(|sample| sample.read_iops.is_finite()), "{samples:?}");
 }
 
@@ -210,12 +214,12 @@ fn seconds_in_which_nothing_was_served_have_the_rate_zero() {
     write("iops", "1000, 90, 0\n2000, 90, 0\n6000, 30, 0\n");
     write("lat", "1000, 10, 0\n2000, 20, 0\n6000, 4000, 0\n");
     let found: Vec<_> =
-        series(&prefix, 1000).samples.iter().map(|now| (now.at_ms, now.read_iops, now.latency_mean_ns)).collect();
+        read(&prefix, 1000).samples.iter().map(|now| (now.at_ms, now.read_iops, now.latency_mean_ns)).collect();
     let stalled = [3000, 4000, 5000].map(|at_ms| (at_ms, 0.0, None));
     assert_eq!(found, [&[(1000, 90.0, Some(10.0)), (2000, 90.0, Some(20.0))][..], &stalled, &[(6000, 30.0, Some(4000.0))]].concat());
     // A line of two weeks later must not cost a sample for each second until then.
     write("iops", "1000, 90, 0\n999999000, 90, 0\n");
-    let long = series(&prefix, 1000);
+    let long = read(&prefix, 1000);
     let total: f64 = long.samples.iter().map(|sample| sample.read_iops * long.interval_ms as f64 / 1000.0).sum();
     assert!(long.samples.len() <= 100_000 && long.interval_ms == 10_000 && (total - 180.0).abs() < 1e-6, "{total}");
 }
@@ -229,7 +233,7 @@ fn a_constant_rate_is_constant_at_every_interval_of_the_log() {
         let ends: Vec<u64> = (1..).map(|number| number * interval).take_while(|at| *at <= 5000).collect();
         let text: String = ends.iter().map(|at| format!("{}, 800, 0\n{at}, 200, 1\n", at + at % 4)).collect();
         fs::write(folder.path().join("even_iops.log"), text).expect("a log");
-        let samples = series(&prefix, interval).samples;
+        let samples = read(&prefix, interval).samples;
         assert!(
             samples.iter().all(|now| (now.read_iops - 800.0).abs() < 1e-6 && (now.write_iops - 200.0).abs() < 1e-6),
             "{interval}: {samples:?}"
@@ -239,13 +243,23 @@ fn a_constant_rate_is_constant_at_every_interval_of_the_log() {
 }
 
 #[test]
+fn logs_of_more_lines_than_memory_should_hold_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("long");
+    fs::write(folder.path().join("long_iops.log"), "1000, 10, 0\n".repeat(101)).expect("a log");
+    assert_eq!(series_of(&prefix, 1000, 101).expect("just enough").samples[0].read_iops, 1010.0);
+    let problem = series_of(&prefix, 1000, 100).expect_err("too many");
+    assert!(problem.contains("101 lines, more than 100") && problem.contains("log_avg_msec"), "{problem}");
+}
+
+#[test]
 fn the_logs_of_all_jobs_count_however_many_there_are() {
     let folder = tempfile::tempdir().expect("a folder");
     for job in 3..515 {
         fs::write(folder.path().join(format!("many_iops.{job}.log")), "1000, 10, 0\n").expect("a log");
     }
     fs::write(folder.path().join("many_iops.x.log"), "1000, 10, 0\n").expect("another file");
-    assert_eq!(series(&folder.path().join("many"), 1000).samples[0].read_iops, 5120.0);
+    assert_eq!(read(&folder.path().join("many"), 1000).samples[0].read_iops, 5120.0);
 }
 
 #[test]

@@ -123,8 +123,9 @@ impl Runner<'_> {
         }
         others.tell(&mut extra);
         let members = watch.finish(target.array.as_ref());
-        let series = if series_wanted { take_series(&prefix) } else { Series::default() };
-        let series = Series { sweep: std::mem::take(&mut watch.sweep), ..series };
+        let series = if series_wanted { take_series(&prefix) } else { Ok(Series::default()) };
+        let unread = series.as_ref().err().map(|problem| format!("the figures of each second are left out: {problem}"));
+        let series = Series { sweep: std::mem::take(&mut watch.sweep), ..series.unwrap_or_default() };
         let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
         extra.insert(select::OUTSTANDING.into(), f64::from(job.outstanding()));
         if let Some((part, of)) = load.part {
@@ -145,6 +146,9 @@ impl Runner<'_> {
             extra,
         };
         self.keep_hosts(&record, measured, &series)?;
+        if let Some(words) = unread {
+            self.note(NoteKind::Fallback, Some(index), words)?;
+        }
         checked.map_err(Broken::Section)
     }
 
