@@ -15,6 +15,8 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 pub const SIGNIFICANCE: f64 = 0.05;
 /// Above this many values in all, ranks are compared by the normal approximation, with the correction for ties.
 const EXACT_MAX: usize = 60;
+/// Above this many ratios between two samples they are not stored.
+const RATIOS_MAX: usize = 1_000_000;
 /// From the median absolute deviation to the standard deviation of normal data.
 const MAD_TO_SIGMA: f64 = 1.482_602_2;
 
@@ -210,13 +212,16 @@ fn choose(n: usize, k: usize) -> f64 {
 
 /// Twice the mid-rank of each value of `a`, then of `b`, among all of them.
 fn double_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
-    let all: Vec<f64> = a.iter().chain(b).copied().collect();
-    let rank = |value: &f64| {
-        let below = all.iter().filter(|other| *other < value).count();
-        let equal = all.iter().filter(|other| *other == value).count();
-        2 * below + equal + 1
-    };
-    all.iter().map(rank).collect()
+    let mut all: Vec<(usize, f64)> = a.iter().chain(b).copied().enumerate().collect();
+    all.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (mut ranks, mut below) = (vec![0; all.len()], 0);
+    for group in all.chunk_by(|one, other| one.1 == other.1) {
+        for (index, _) in group {
+            ranks[*index] = 2 * below + group.len() + 1;
+        }
+        below += group.len();
+    }
+    ranks
 }
 
 /// Two-sided probability that the ranks of `a` lie as far from their mean.
@@ -258,10 +263,67 @@ fn subset_sums(values: &[usize], count: usize) -> Vec<f64> {
     ways.swap_remove(count)
 }
 
+/// All ratios between two samples of positive values, in ascending order.
+enum Ratios {
+    Stored(Vec<f64>),
+    /// Of large samples only the samples, ascending: the square of their size does not fit in memory.
+    Implied(Vec<f64>, Vec<f64>),
+}
+
+impl Ratios {
+    fn new(a: &[f64], b: &[f64]) -> Self {
+        if a.len().saturating_mul(b.len()) > RATIOS_MAX {
+            let ascending = |values: &[f64]| {
+                let mut values = values.to_vec();
+                values.sort_by(f64::total_cmp);
+                values
+            };
+            return Self::Implied(ascending(a), ascending(b));
+        }
+        let mut ratios: Vec<f64> = b.iter().flat_map(|after| a.iter().map(move |before| after / before)).collect();
+        ratios.sort_by(f64::total_cmp);
+        Self::Stored(ratios)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Stored(ratios) => ratios.len(),
+            Self::Implied(a, b) => a.len() * b.len(),
+        }
+    }
+
+    /// The ratio at a position of the order.
+    fn at(&self, index: usize) -> f64 {
+        let (a, b) = match self {
+            Self::Stored(ratios) => return ratios[index],
+            Self::Implied(a, b) => (a, b),
+        };
+        // The lowest number that so many ratios do not exceed. Positive floats are in the order of their bits.
+        let (mut low, mut high) = (0, f64::INFINITY.to_bits());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let bound = f64::from_bits(middle);
+            let (mut below, mut count) = (0, 0);
+            for before in a {
+                while below < b.len() && b[below] / before <= bound {
+                    below += 1;
+                }
+                count += below;
+            }
+            if count > index { high = middle } else { low = middle + 1 }
+        }
+        f64::from_bits(low)
+    }
+
+    fn middle(&self) -> f64 {
+        let half = self.len() / 2;
+        if self.len() % 2 == 1 { self.at(half) } else { (self.at(half - 1) + self.at(half)) / 2.0 }
+    }
+}
+
 /// The median of all ratios between the samples, and the pair of them that contains the true ratio with 95 %.
 fn hodges_lehmann(a: &[f64], b: &[f64]) -> (f64, Option<Interval>) {
-    let mut ratios: Vec<f64> = b.iter().flat_map(|after| a.iter().map(move |before| after / before)).collect();
-    ratios.sort_by(f64::total_cmp);
+    let ratios = Ratios::new(a, b);
     let (n, m) = (a.len(), b.len());
     let depth = if n + m <= EXACT_MAX {
         let untied: Vec<usize> = (1..=n + m).collect();
@@ -280,11 +342,11 @@ fn hodges_lehmann(a: &[f64], b: &[f64]) -> (f64, Option<Interval>) {
     };
     // The k-th lowest and highest ratio leave out what k - 1 and fewer would.
     let interval = (depth > 0).then(|| Interval {
-        low: ratios[depth - 1],
-        high: ratios[ratios.len() - depth],
+        low: ratios.at(depth - 1),
+        high: ratios.at(ratios.len() - depth),
         confidence: 1.0 - SIGNIFICANCE,
     });
-    (middle(&ratios), interval)
+    (ratios.middle(), interval)
 }
 
 /// The ratio of geometric means, its 95 % interval, and the probability of such a ratio when there is no difference.

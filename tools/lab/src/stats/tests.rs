@@ -154,3 +154,39 @@ fn a_single_run_proves_nothing() {
     assert_eq!((found.method, found.p, found.ratio), (Method::TooFew, 1.0, 0.5));
     assert!(difference(&[], &[1.0], 1).is_none());
 }
+
+/// The plain twin: all ratios, stored and sorted.
+#[test]
+fn ratios_that_are_not_stored_are_those_that_would_be() {
+    // With ties, within a sample and between the ratios.
+    let mut state = 7_u32;
+    let mut value = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(1 + (state >> 16) % 50) / 3.0
+    };
+    let mut values = |count: usize| (0..count).map(|_| value()).collect::<Vec<f64>>();
+    for (n, m) in [(1, 1), (2, 3), (7, 4), (20, 31)] {
+        let (a, b) = (values(n), values(m));
+        let stored = Ratios::new(&a, &b);
+        let ascending = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let implied = Ratios::Implied(ascending(a), ascending(b));
+        assert_eq!(stored.len(), implied.len());
+        for index in 0..stored.len() {
+            assert_eq!(stored.at(index), implied.at(index), "{index} of {n} x {m}");
+        }
+        assert_eq!(stored.middle(), implied.middle());
+    }
+}
+
+/// The records of a folder are counted by its owner: a comparison must not take memory or time by their square.
+#[test]
+fn a_hundred_thousand_repeats_a_side_are_compared() {
+    let side = |factor: f64| (0..100_000_u32).map(|at| factor * (1000.0 + f64::from(at * 7919 % 1000))).collect::<Vec<f64>>();
+    let found = difference(&side(1.0), &side(1.1), 1).expect("values");
+    let interval = found.interval.expect("enough");
+    assert!((found.ratio - 1.1).abs() < 1e-9 && interval.contains(1.1) && found.p < 1e-9, "{found:?}");
+    assert!(interval.high - interval.low < 0.01, "{interval:?}");
+}
