@@ -24,7 +24,7 @@ pub struct Plan {
     pub seconds_max: f64,
     /// Bytes written to targets, at most.
     pub bytes_max: u64,
-    /// Bytes written to the most written drive, at most; by the arrays' write penalty.
+    /// Bytes written to the most written drive, at most; by the arrays' write penalty and their write log.
     pub drive_bytes_max: u64,
     /// The same as a share of the rated endurance, in percent; absent if that is not known.
     pub endurance_percent: Option<f64>,
@@ -111,7 +111,7 @@ pub fn plan(
                 step => step.load().is_some_and(|load| !load.preparation),
             });
             let loads = loads.count();
-            drive_bytes += bytes.1 as f64 * drive_share(target.level(), target.drive_count());
+            drive_bytes += bytes.1 as f64 * drive_share(target.level(), target.drive_count(), target.kind == TargetKind::Array);
             total = (total.0 + seconds.0, total.1 + seconds.1, total.2 + bytes.1);
             sections.push(PlannedSection {
                 id: section_id(at, section, target),
