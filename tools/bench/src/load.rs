@@ -52,6 +52,8 @@ pub struct Load {
     pub flush_every_writes: Option<u64>,
     /// The seed of positions, mix and contents.
     pub seed: u64,
+    /// With a ledger: only the blocks whose contents are known, one after another.
+    pub known_only: bool,
 }
 
 impl Default for Load {
@@ -67,6 +69,7 @@ impl Default for Load {
             limit: Limit::Time(Duration::from_secs(1)),
             flush_every_writes: None,
             seed: 1,
+            known_only: false,
         }
     }
 }
@@ -160,15 +163,15 @@ struct Run<'a> {
 }
 
 impl Load {
-    /// The load that reads each block of `ledger` once and compares those whose contents are known.
+    /// The load that reads each block of `ledger` once whose contents are known, and compares it. If none is known, it reads one.
     pub fn check(ledger: &Ledger, queue_depth: usize) -> Self {
-        let region = ledger.region();
-        let blocks = (region.end - region.start) * SECTOR_BYTES as u64 / u64::from(ledger.block_bytes());
+        let blocks = ledger.known_blocks().max(1);
         Self {
             block_bytes: ledger.block_bytes(),
-            queue_depth: queue_depth.min(blocks as usize),
+            queue_depth: queue_depth.min(blocks),
             order: Order::Sequential,
-            limit: Limit::Operations(blocks),
+            limit: Limit::Operations(blocks as u64),
+            known_only: true,
             ..Self::default()
         }
     }
@@ -373,7 +376,10 @@ impl<'a> Run<'a> {
         let wanted = match self.load.order {
             Order::Random => self.chance.below(self.block_count),
             Order::Sequential => {
-                let block = self.next_block;
+                let known = self.ledger.as_ref().filter(|_| self.load.known_only);
+                let block = known.map_or(self.next_block, |ledger| {
+                    ledger.known_from(self.next_block).or_else(|| ledger.known_from(0)).unwrap_or(0)
+                });
                 self.next_block = if block + 1 == self.block_count { 0 } else { block + 1 };
                 block
             }
