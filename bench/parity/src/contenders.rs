@@ -1,6 +1,9 @@
 //! The contenders of each operation. A contender works on the strips of a `Stripe` in place: data, P, Q, R, and at `data + 3` a
 //! strip of new data.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use stria_parity::{Code, Strip, reference};
 
 use crate::pool::Stripe;
@@ -15,19 +18,32 @@ mod rust;
 mod snapraid;
 
 /// `add`: adds one strip to P and Q, as `update` does for a strip of zeros. `copy` and `copycrc`: half the data strips are copied
-/// onto the other half, with P and Q of what was copied; `copycrc` also computes the CRC-32C of every 4 KiB, in our contender
-/// only.
+/// onto the other half, with P and Q of what was copied; `copycrc` also computes the CRC-32C of every 4 KiB.
 pub const OPS: [&str; 10] = ["roof", "P", "PQ", "PQR", "update", "add", "recover1", "recover2", "copy", "copycrc"];
+
+/// The longest strip: contenders keep memory of their own for it.
+pub const BYTES_MAX: usize = 1 << 20;
+/// A checksum covers so many bytes.
+const BLOCK_BYTES: usize = 4096;
+
+/// The checksums of `copycrc`, strip by strip, which outlive a call so that they can be compared.
+pub type Sums = Rc<RefCell<Vec<u32>>>;
+
+fn sums(strips: usize) -> Sums {
+    Rc::new(RefCell::new(vec![0; strips * BYTES_MAX / BLOCK_BYTES]))
+}
 
 pub struct Contender {
     pub who: String,
     pub call: Box<dyn FnMut(&Stripe)>,
     /// True if it computes the same code as ours, so that the results can be compared. Others are only timed.
     pub same_code: bool,
+    /// What it computes besides, of CRC-32C.
+    pub sums: Option<Sums>,
 }
 
 pub fn contender(who: &str, call: impl FnMut(&Stripe) + 'static) -> Contender {
-    Contender { who: who.into(), call: Box::new(call), same_code: true }
+    Contender { who: who.into(), call: Box::new(call), same_code: true, sums: None }
 }
 
 /// The data strips that `recover1` (the first) and `recover2` lose.
@@ -82,15 +98,17 @@ fn stria(op: &str, n: usize) -> Contender {
         "copy" | "copycrc" => {
             let half = n / 2;
             let code = Code::new(half, 2);
-            let mut sums = vec![0; half * (1 << 20) / 4096];
-            let with_sums = op == "copycrc";
-            contender("stria", move |s| {
+            let sums = (op == "copycrc").then(|| sums(half));
+            let own = sums.clone();
+            let copies = contender("stria", move |s| {
                 let source: [_; 16] = std::array::from_fn(|i| s.read(i.min(half - 1)));
                 let mut target: Vec<_> = (half..n).map(|i| s.write(i)).collect();
                 let mut parity = [Some(s.write(n)), Some(s.write(n + 1))];
-                let sums = with_sums.then_some(&mut sums[..half * s.bytes / 4096]);
+                let mut sums = own.as_ref().map(|sums| sums.borrow_mut());
+                let sums = sums.as_mut().map(|sums| &mut sums[..half * s.bytes / BLOCK_BYTES]);
                 code.copy_and_generate(&source[..half], &mut target, &mut parity, sums);
-            })
+            });
+            Contender { sums, ..copies }
         }
         _ => {
             let count = if op == "recover1" { 1 } else { 2 };
@@ -107,6 +125,12 @@ fn stria(op: &str, n: usize) -> Contender {
             })
         }
     }
+}
+
+/// The plain one, bit by bit (RFC 3720, appendix B.4).
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
 }
 
 /// Runs the contender once and compares with the reference; the stripe is put back as it was.
@@ -145,6 +169,13 @@ pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
             assert!(s.read(n + j) == reference::parity(j, &data[..half]), "{} {op}: parity {j} is wrong", contender.who);
         }
         (0..half).for_each(|i| assert!(s.read(half + i) == data[i], "{} {op}: strip {i} is wrong", contender.who));
+        if op == "copycrc" {
+            let sums = contender.sums.as_ref().expect("it computes checksums").borrow();
+            let blocks = data[..half].iter().flat_map(|strip| strip.chunks_exact(BLOCK_BYTES));
+            for (block, (sum, bytes)) in sums.iter().zip(blocks).enumerate() {
+                assert!(*sum == crc32c(bytes), "{} {op}: the checksum of block {block} is wrong", contender.who);
+            }
+        }
     }
     (0..n + 4).for_each(|i| s.write(i).copy_from_slice(&kept[i]));
 }

@@ -5,7 +5,8 @@
 //! every load comes from memory. Every contender's result is checked once per cell before it is timed.
 //!
 //! Filters, each a list with commas: --op P,PQ,PQR,update,add,recover1,recover2,copy,copycrc,roof --data 4,8,16,22 --bytes 4096,16384,65536,1048576
-//! --temperature hot,cold --who NAME,…; --samples N --ms M (per sample) --out FOLDER.
+//! --temperature hot,cold --who NAME,…; --samples N --ms M (per sample) --out FOLDER. Data strips: an
+//! even number from 4 to 28, of a multiple of 4096 bytes up to 1 MiB.
 
 mod contenders;
 mod pool;
@@ -34,6 +35,12 @@ fn main() {
     let temperatures = list("--temperature", "hot,cold");
     let sizes: Vec<usize> = list("--bytes", "4096,16384,65536,1048576").iter().map(|s| s.parse().unwrap()).collect();
     let counts: Vec<usize> = list("--data", "8,4,16,22").iter().map(|s| s.parse().unwrap()).collect();
+    if let Some(bytes) = sizes.iter().find(|bytes| !(4096..=contenders::BYTES_MAX).contains(*bytes) || **bytes % 4096 != 0) {
+        refuse(&format!("--bytes {bytes}: a strip has a multiple of 4096 bytes, and at most {}", contenders::BYTES_MAX));
+    }
+    if let Some(data) = counts.iter().find(|data| !(4..=pool::DATA_MAX).contains(*data) || **data % 2 != 0) {
+        refuse(&format!("--data {data}: use an even number of data strips from 4 to {}", pool::DATA_MAX));
+    }
     let samples: usize = argument("--samples").map_or(31, |s| s.parse().unwrap());
     let seconds = argument("--ms").map_or(0.5, |s| s.parse().unwrap()) / 1e3;
 
@@ -69,6 +76,11 @@ fn main() {
     if let Some(folder) = argument("--out") {
         report::write(&folder, &cells).expect("report written");
     }
+}
+
+fn refuse(problem: &str) -> ! {
+    eprintln!("{problem}");
+    std::process::exit(2);
 }
 
 /// Calls per second of this thread's processor time, so that a busy machine's other work counts only where it costs cache and

@@ -11,6 +11,7 @@ const POOL_BYTES: usize = 1 << 30;
 /// Parity strips for three, and one more for the new contents of updates.
 const EXTRA: usize = 4;
 pub const STRIPS_MAX: usize = 32;
+pub const DATA_MAX: usize = STRIPS_MAX - EXTRA;
 
 /// One stripe: data strips, P, Q, R, and one strip more. Page aligned, one after the other.
 #[derive(Clone)]

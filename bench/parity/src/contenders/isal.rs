@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::{Contender, contender, lost};
+use super::{BYTES_MAX, Contender, contender, lost};
 use crate::pool::{STRIPS_MAX, Stripe};
 
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ fn copy(isal: Isal, n: usize, s: &Stripe, sums: &mut [u32]) {
         let blocks = s.bytes / 4096;
         for (b, sum) in sums.iter_mut().skip(i * blocks).take(blocks).enumerate() {
             // SAFETY: the block lies within the strip.
-            *sum = unsafe { (isal.crc32_iscsi)(s.strips[i].add(b * 4096), 4096, 0) };
+            *sum = unsafe { !(isal.crc32_iscsi)(s.strips[i].add(b * 4096), 4096, !0) };
         }
         s.write(half + i).copy_from_slice(s.read(i));
     }
@@ -137,7 +137,7 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
         }
         "update" => {
             let mut tables = tables(isal, n, &mut matrix[n * n..(n + 2) * n]);
-            let mut change: Vec<u64> = vec![0; (1 << 20) / 8 + 8];
+            let mut change: Vec<u64> = vec![0; BYTES_MAX / 8 + 8];
             vec![contender(&format!("{name} ec_update"), move |s| {
                 // Its input is the change, not the data before and after.
                 let start = change.as_mut_ptr().cast::<u8>();
@@ -169,8 +169,11 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
         }
         "copy" => vec![contender(&format!("{name} memcpy + pq_gen"), move |s| copy(isal, n, s, &mut []))],
         "copycrc" => {
-            let mut sums = vec![0; n / 2 * (1 << 20) / 4096];
-            vec![contender(&format!("{name} crc + memcpy + pq_gen"), move |s| copy(isal, n, s, &mut sums))]
+            let sums = super::sums(n / 2);
+            let own = sums.clone();
+            let copies =
+                contender(&format!("{name} crc + memcpy + pq_gen"), move |s| copy(isal, n, s, &mut own.borrow_mut()));
+            vec![Contender { sums: Some(sums), ..copies }]
         }
         "recover1" => vec![contender(&format!("{name} xor_gen"), move |s| {
             let mut v = s.strips;
