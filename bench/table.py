@@ -201,7 +201,8 @@ def md(rows):
         block = "" if row["rw"] == "write" else f" {row['bs']}"
         cases[f"{kind}{block} QD {row['qd']}"][row["device"]] = float(row[unit])
     devices = list(dict.fromkeys(row["device"] for row in rows if row["device"] != "bare"))
-    lines = [[case] + [f"{values.get(name, 0) / values['bare']:.2f}" for name in devices] for case, values in cases.items()]
+    share = lambda values, name: f"{values[name] / values['bare']:.2f}" if values.get(name) and values.get("bare") else "-"
+    lines = [[case] + [share(values, name) for name in devices] for case, values in cases.items()]
     table(["", *devices], lines)
 
 
