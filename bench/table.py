@@ -2,7 +2,7 @@
 """Tables in Markdown from bench/run's CSV: table.py MODEL PROCESSORS KERNEL LOAD [TABLE CSV]...
 
 Medians over rounds, with the spread between the lowest and the highest. Ratios are taken within a round, where both
-sides met the same machine, and their median is shown.
+sides met the same machine, and their median is shown; those of `files` are ratios of medians, from `stria bench`.
 """
 import collections, csv, datetime, statistics, sys
 
@@ -82,7 +82,8 @@ def sweeps(rows):
 
 def files(rows):
     print("## Levels on image files\n\nA real file system on this machine's drive, direct I/O, one lane; arrays as `stria create` makes them, with bitmap and write log.")
-    print("Requests a second, and what part that is of a bare file's in the same round, and of what the geometry allows on files as fast.\n")
+    print("Requests a second, and what part that is of a bare file's, and of what the geometry allows on files as fast; all are medians over rounds,")
+    print("in each of which the array and the bare files took turns.\n")
     cases = collections.defaultdict(dict)
     for row in rows:
         cases[row["case"]][row["subject"]] = row

@@ -55,5 +55,5 @@ for round in $(seq "$rounds"); do for case in $cases; do for server in $servers;
   # The client's 0.3 s of warming up are in the server's time as well.
   ns=$(awk -v t="$used" -v iops="${line%%,*}" -v s="$seconds" 'BEGIN { printf "%.0f", t * 1e7 / (iops * (s + 0.3)) }')
   echo "$round,$server,$kind,$block,$depth,$connections,$line,$ns" >> "$out"
-done; done; servers="${servers#* } ${servers%% *}"; done
+done; done; [[ $servers != *" "* ]] || servers="${servers#* } ${servers%% *}"; done
 python3 bench/nbd/table.py "$out"
