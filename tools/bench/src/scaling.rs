@@ -2,13 +2,14 @@
 //!
 //! Per drive count: the bare files alone and all at once, then one array after the other on the same files. All runs are
 //! short, so each is repeated, round after round, and the spread is recorded beside the median. Bounds and shares use the best
-//! rounds, as other work on the machine only makes runs slower.
+//! rounds, as other work on the machine only makes runs slower. The best of more rounds is better: on both sides there are as many.
 
 use crate::theory::{Bounds, MemberRates, Pattern, Rates, Shape, Work};
 use crate::{Limit, Load, LoadError, Order, Outcome, Spread, Target, Together};
 use serde::Serialize;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use stria_array::Level;
@@ -73,6 +74,11 @@ impl Plan {
             ArrayLevel::Striped(Level::Raid5) => count >= 6 && count.is_multiple_of(2),
             ArrayLevel::Striped(_) => count >= 8 && count.is_multiple_of(2),
         })
+    }
+
+    /// Rounds of a single drive for each count: together at least those of an array.
+    fn rounds_alone(&self) -> usize {
+        self.rounds.div_ceil(self.drive_counts.len().max(1))
     }
 
     fn patterns(&self) -> Vec<Pattern> {
@@ -227,8 +233,10 @@ pub fn scaling(plan: &Plan, watch: &mut dyn Watch) -> Result<Scaling, ScalingErr
         File::create_new(path).and_then(|file| file.set_len(plan.member_bytes)).map_err(no_folder)?;
     }
     let patterns = plan.patterns();
-    // For each count one round of a single drive, and all rounds of all drives at once and of each array.
-    let rounds: usize = plan.drive_counts.iter().map(|&count| 1 + plan.rounds * (1 + plan.levels_that_fit(count).count())).sum();
+    // For each count some rounds of a single drive, and all rounds of all drives at once and of each array.
+    let alone = plan.rounds_alone();
+    let rounds: usize =
+        plan.drive_counts.iter().map(|&count| alone + plan.rounds * (1 + plan.levels_that_fit(count).count())).sum();
     let total = paths.len() + rounds * patterns.len();
     let mut bench = Bench { plan, patterns, paths, done: 0, total, watch };
     bench.fill()?;
@@ -236,9 +244,20 @@ pub fn scaling(plan: &Plan, watch: &mut dyn Watch) -> Result<Scaling, ScalingErr
     let mut one = bench.no_rounds();
     let counts: Vec<Count> = plan.drive_counts.iter().map(|&count| bench.count(count, &mut one)).collect::<Result<_, _>>()?;
     bench.watch.step(bench.total, bench.total, "done");
-    let cells = counts.iter().flat_map(|count| bench.judge(count, &one)).collect();
+    let near = |at: usize| -> Rounds {
+        let of = |outcomes: &Vec<Outcome>| outcomes[nearest(outcomes.len(), plan.rounds, at * alone)].to_vec();
+        one.iter().map(of).collect()
+    };
+    let cells = counts.iter().enumerate().flat_map(|(at, count)| bench.judge(count, &near(at))).collect();
     let (member_bytes, run, rounds) = (plan.member_bytes, plan.run, plan.rounds);
     Ok(Scaling { members, member_bytes, run, rounds, elapsed: begun.elapsed(), cells })
+}
+
+/// As many of `count` rounds as there are on the other side, around that one.
+fn nearest(count: usize, rounds: usize, at: usize) -> Range<usize> {
+    let rounds = rounds.min(count);
+    let begin = at.saturating_sub(rounds / 2).min(count - rounds);
+    begin..begin + rounds
 }
 
 /// Outcomes by pattern, round after round.
@@ -311,7 +330,9 @@ impl Bench<'_> {
     /// Every level at one drive count. Rounds on bare drives are spread between the arrays, so that a slow moment of the machine
     /// does not affect only one of the two.
     fn count(&mut self, drives: usize, one: &mut Rounds) -> Result<Count, ScalingError> {
-        self.bare(1, one)?;
+        for _ in 0..self.plan.rounds_alone() {
+            self.bare(1, one)?;
+        }
         let levels: Vec<ArrayLevel> = self.plan.levels_that_fit(drives).collect();
         let mut count = Count { drives, together: self.no_rounds(), arrays: Vec::new() };
         let mut bare_rounds = 0;
@@ -474,5 +495,22 @@ impl Scaling {
             ));
         }
         csv
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_drive_counts_with_as_many_rounds_as_an_array() {
+        for (count, at, wanted) in [(13, 0, 0..3), (13, 1, 0..3), (13, 6, 5..8), (13, 12, 10..13), (3, 1, 0..3), (2, 1, 0..2)] {
+            assert_eq!(nearest(count, 3, at), wanted, "round {at} of {count}");
+        }
+        for (counts, rounds, wanted) in [(8, 3, 1), (13, 3, 1), (2, 3, 2), (1, 3, 3), (2, 2, 1)] {
+            let plan = Plan { drive_counts: (1..=counts).collect(), rounds, ..Plan::new("/nowhere") };
+            assert_eq!(plan.rounds_alone(), wanted);
+            assert!(plan.rounds_alone() * counts >= rounds);
+        }
     }
 }
