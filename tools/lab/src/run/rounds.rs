@@ -136,16 +136,9 @@ impl Runner<'_> {
         let now = SteadyVerdict { steps: Some(placed.steps), ..verdict };
         let section = &mut self.manifest.sections[self.section];
         if section.kind == SectionKind::Throughput {
-            section.steady_before.extend(section.steady.take().filter(|old| old.steps != Some(placed.steps)));
+            section.steady_before.extend(section.steady.take().filter(|old| old.steps != now.steps));
         }
-        section.steady = match (section.steady.take(), now) {
-            (Some(old), now) if !old.reached && placed.is_result() => {
-                let tracked = format!("{}, after a preparation that was not steady", now.tracked);
-                Some(SteadyVerdict { reached: false, tracked, ..now })
-            }
-            (Some(old), _) if !old.reached => Some(old),
-            (_, now) => Some(now),
-        };
+        section.steady = Some(after(section.steady.take(), now, placed.is_result()));
     }
 
     /// True if a stage of an interrupted section has rounds, but its series ended within a round or before it was steady.
@@ -240,5 +233,53 @@ impl Runner<'_> {
                 has_records(number, end)
             }
         }
+    }
+}
+
+const UNSTEADY_BEFORE: &str = ", after a preparation that was not steady";
+
+/// The verdict on a stage, when the section has that on an earlier stage; or on the same stage, if the run was resumed after it.
+fn after(earlier: Option<SteadyVerdict>, now: SteadyVerdict, is_result: bool) -> SteadyVerdict {
+    let unsteady = match earlier {
+        Some(own) if own.steps == now.steps => own.tracked.ends_with(UNSTEADY_BEFORE),
+        Some(other) if !other.reached && !is_result => return other,
+        Some(other) => !other.reached,
+        None => false,
+    };
+    if !unsteady {
+        return now;
+    }
+    SteadyVerdict { reached: false, tracked: now.tracked.clone() + UNSTEADY_BEFORE, ..now }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(steps: (u32, u32), values: &[f64]) -> SteadyVerdict {
+        let tracker = Tracker { tracked: "IOPS".into(), unit: "IOPS".into(), rounds_max: 25, stride: 1 };
+        SteadyVerdict { steps: Some(steps), ..verdict(values, &tracker) }
+    }
+
+    const STEADY: [f64; 5] = [100.0; 5];
+    const FALLING: [f64; 5] = [500.0, 400.0, 300.0, 200.0, 100.0];
+
+    #[test]
+    fn a_stage_after_an_unsteady_preparation_is_not_steady() {
+        let result = after(Some(on((0, 1), &FALLING)), on((1, 2), &STEADY), true);
+        assert!(!result.reached && result.tracked == "IOPS, after a preparation that was not steady", "{result:?}");
+        assert!(after(Some(on((0, 1), &STEADY)), on((1, 2), &STEADY), true).reached);
+        assert!(after(None, on((1, 2), &STEADY), true).reached);
+        let preparation = after(Some(on((0, 1), &FALLING)), on((1, 2), &STEADY), false);
+        assert_eq!(preparation.steps, Some((0, 1)), "the first unsteady preparation counts");
+    }
+
+    /// A resumed run comes to the same verdict again: it is not its own preparation.
+    #[test]
+    fn a_verdict_that_is_reached_again_after_a_resume_stays_what_it_was() {
+        let unsteady = on((1, 2), &FALLING);
+        assert_eq!(after(Some(unsteady.clone()), unsteady.clone(), true), unsteady);
+        let after_preparation = after(Some(on((0, 1), &FALLING)), on((1, 2), &STEADY), true);
+        assert_eq!(after(Some(after_preparation.clone()), on((1, 2), &STEADY), true), after_preparation);
     }
 }
