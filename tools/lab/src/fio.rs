@@ -398,17 +398,32 @@ fn escape(path: &Path) -> String {
     path.display().to_string().replace(':', "\\:")
 }
 
+/// The oldest fio whose options and figures are as the lab expects them.
+const VERSION_MIN: (u32, u32) = (3, 30);
+
+/// Of `fio-3.28`, `fio-3.36-17-g2d3f`. A name without a number is that of a build of the user's own.
+fn is_too_old(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches("fio-").split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    numbers.next().is_some_and(|major| (major, numbers.next().unwrap_or(0)) < VERSION_MIN)
+}
+
 impl Fio {
     /// The fio of this machine.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or it is too old.
     pub fn find() -> Result<Self, FioError> {
         let output = Command::new("fio").arg("--version").output().map_err(FioError::Missing)?;
         let engines = Command::new("fio").arg("--enghelp").output().map_err(FioError::Missing)?;
         let allowed = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").map_or(true, |text| text.trim() == "0");
         let has_ring = String::from_utf8_lossy(&engines.stdout).lines().any(|line| line.trim() == "io_uring");
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if is_too_old(&version) {
+            let (major, minor) = VERSION_MIN;
+            return Err(FioError::Failed(format!(
+                "{version} is too old: stria lab needs fio {major}.{minor} or later; install a newer package, or build fio from its source"
+            )));
+        }
         Ok(Self { version, engine: if has_ring && allowed { "io_uring" } else { "libaio" } })
     }
 

@@ -329,3 +329,19 @@ fn percentiles_that_fio_was_told_not_to_measure_are_unknown() {
     let half = job(&with, &lat);
     assert_eq!((half.read.expect("reads").latency.p99_ns, half.total.latency.p99_ns), (Some(1020.0), None));
 }
+
+#[test]
+fn a_fio_without_the_options_of_jobs_is_refused() {
+    for (version, old) in [
+        ("fio-3.30", false),
+        ("fio-3.33", false),
+        ("fio-3.36-17-g2d3f", false),
+        ("fio-4", false),
+        ("fio-master", false),
+        ("fio-3.29", true),
+        ("fio-3.1", true),
+        ("fio-2.99", true),
+    ] {
+        assert_eq!(is_too_old(version), old, "{version}");
+    }
+}
