@@ -4,9 +4,8 @@
 //! is too large or holds impossible numbers is an error.
 
 use super::inside;
-use super::{FORMAT, Manifest, Note, Point, Record, ResultError, Series};
+use super::{FORMAT, Manifest, Note, Record, ResultError, Series};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,15 +80,6 @@ impl Run {
             return Err(ResultError::Content { path: folder.to_path_buf(), problem });
         }
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })
-    }
-
-    /// Measurements that are results, by what they measure; each in the order of rounds.
-    pub fn by_point(&self) -> BTreeMap<&Point, Vec<&Record>> {
-        let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
-        for record in self.records.iter().filter(|record| !record.preparation && record.failed.is_none()) {
-            points.entry(&record.point).or_default().push(record);
-        }
-        points
     }
 
     /// The series of a record, if one was taken.
