@@ -284,6 +284,7 @@ struct Entry {
     drives: Vec<PathBuf>,
     /// The number of tries that found its drives in use.
     busy: u32,
+    patience: Patience,
     /// Drives of its own that did not answer.
     silent: Vec<PathBuf>,
 }
@@ -295,6 +296,17 @@ enum State {
     Served(Opened),
     Stopped,
     Refused(Reason),
+}
+
+/// How long an array waits for drives that it lacks. Its state has the time of the next look, which may be earlier: drives in use are tried again.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// It lacks none, or waits without an end.
+    Whole,
+    /// Until then.
+    Until(Instant),
+    /// It has waited long enough, and starts without them.
+    Over,
 }
 
 /// Why an array is not served.
@@ -313,7 +325,7 @@ impl Reason {
 impl Entry {
     fn new(array: config::Array) -> Self {
         let state = if array.start { State::Absent } else { State::Stopped };
-        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, silent: Vec::new() }
+        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, patience: Patience::Whole, silent: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -513,7 +525,8 @@ impl Work {
             match self.service.take_unstarted(&opened.name) {
                 Some(Unstarted { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
                 Some(Unstarted { text, silent: None }) => {
-                    self.arrays[index].busy = 0;
+                    // It was served without them, or could have gone on so.
+                    (self.arrays[index].busy, self.arrays[index].patience) = (0, Patience::Over);
                     let why = Reason::new(Obstacle::Other, format!("{text}; it is tried again"));
                     self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
                 }
@@ -555,8 +568,19 @@ impl Work {
         self.arrays[index].busy = 0;
         let text =
             format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
-        let until = self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience);
+        self.arrays[index].patience = Patience::Whole;
+        let until = self.patience_of(index);
         self.wait(index, Reason::new(Obstacle::Silent, text), until);
+    }
+
+    /// The time until which an array waits for drives that it lacks, from now on if it lacked none before; `None`: without an end.
+    fn patience_of(&mut self, index: usize) -> Option<Instant> {
+        if let Patience::Until(at) = self.arrays[index].patience {
+            return Some(at);
+        }
+        let until = self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience);
+        self.arrays[index].patience = until.map_or(Patience::Whole, Patience::Until);
+        until
     }
 
     fn note_silent(&mut self, index: usize, path: &Path) {
@@ -583,40 +607,46 @@ impl Work {
 
     fn consider_all(&mut self) {
         for index in 0..self.arrays.len() {
-            self.consider(index, false);
+            self.consider(index);
         }
     }
 
     /// Starts what waited long enough, after a last look for drives whose coming was missed.
     fn time_is_up(&mut self) {
         self.note_stops();
-        let due: Vec<Uuid> = self
-            .arrays
-            .iter()
-            .filter(|entry| entry.deadline().is_some_and(|at| at <= Instant::now()))
-            .map(|entry| entry.array.uuid)
-            .collect();
+        let now = Instant::now();
+        let is_past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let due: Vec<Uuid> =
+            self.arrays.iter().filter(|entry| is_past(entry.deadline())).map(|entry| entry.array.uuid).collect();
         if due.is_empty() {
             return;
         }
         self.scan();
         for index in 0..self.arrays.len() {
-            let entry = &self.arrays[index];
-            // An array whose drives were in use is only tried again.
-            let is_late = due.contains(&entry.array.uuid) && entry.busy == 0;
-            self.consider(index, is_late);
+            let entry = &mut self.arrays[index];
+            let is_due = due.contains(&entry.array.uuid);
+            if is_due && matches!(entry.patience, Patience::Until(at) if is_past(Some(at))) {
+                entry.patience = Patience::Over;
+            }
+            // Any other array gains nothing by another try, which would count against it.
+            if is_due || self.drives.of(&entry.array) != entry.drives {
+                self.consider(index);
+            }
         }
     }
 
-    /// Starts an array if it can start and need not wait. `degraded`: it waits no longer for drives that it lacks.
-    fn consider(&mut self, index: usize, degraded: bool) {
+    /// Starts an array if it can start and need not wait.
+    fn consider(&mut self, index: usize) {
         if self.ending.load(Ordering::SeqCst) || matches!(self.arrays[index].state, State::Served(_) | State::Stopped) {
             return;
         }
         let how = self.arrays[index].array.how();
         let judged = self.judge(index, how);
         let (judgement, warnings) = match judged {
-            None => return self.arrays[index].state = State::Absent,
+            None => {
+                (self.arrays[index].state, self.arrays[index].patience) = (State::Absent, Patience::Whole);
+                return;
+            }
             Some(Err(error)) => {
                 return match error.silent_drive() {
                     Some(path) => self.wait_for_drive(index, path),
@@ -627,25 +657,29 @@ impl Work {
         };
         let entry = &mut self.arrays[index];
         match judgement {
-            Judgement::Complete(planned) => self.open(index, &planned, how, &warnings),
-            Judgement::Degraded(planned, lacks) if degraded => {
+            Judgement::Complete(planned) => {
+                entry.patience = Patience::Whole;
+                self.open(index, &planned, how, &warnings);
+            }
+            Judgement::Degraded(planned, lacks) if matches!(entry.patience, Patience::Over) => {
                 let (name, text) =
                     (entry.name(), format!("{lacks}; the array starts without the missing drives, because none came in time"));
-                self.event(&name, "warning", text);
+                if entry.busy == 0 {
+                    self.event(&name, "warning", text);
+                }
                 self.open(index, &planned, how, &warnings);
             }
             Judgement::Degraded(_, lacks) => {
-                let since = match entry.state {
-                    State::Waiting(_, Some(at)) => Some(at),
-                    _ => self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience),
-                };
                 let then = match self.config.daemon.degraded_after.0 {
                     Some(_) => "the array waits for them, then starts without them",
                     None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
+                // What was in use may be what is gone.
+                entry.busy = 0;
                 let why = self.lack(index, &text);
-                self.wait(index, why, since);
+                let until = self.patience_of(index);
+                self.wait(index, why, until);
             }
             Judgement::Impossible { reason, is_unsafe } => {
                 let insist = if is_unsafe {
@@ -653,6 +687,7 @@ impl Work {
                 } else {
                     String::new()
                 };
+                (entry.busy, entry.patience) = (0, Patience::Whole);
                 let why = self.lack(index, &format!("{reason}{insist}"));
                 self.wait(index, why, None);
             }
@@ -711,7 +746,7 @@ impl Work {
         let entry = &mut self.arrays[index];
         let is_news = !matches!(&entry.state, State::Refused(known) if *known == why);
         let (name, text) = (entry.name(), why.text.clone());
-        entry.state = State::Refused(why);
+        (entry.state, entry.patience) = (State::Refused(why), Patience::Whole);
         if is_news {
             self.event(&name, "warning", format!("array \"{name}\" does not start: {text}"));
         }
@@ -725,7 +760,7 @@ impl Work {
         }
         match open(&self.service, planned, &name, &entry.array, how, self.listening) {
             Ok(mut opened) => {
-                entry.busy = 0;
+                (entry.busy, entry.patience) = (0, Patience::Whole);
                 let late_group = opened.late_group.take();
                 entry.state = State::Served(opened);
                 if let Some(answer) = late_group {
@@ -823,7 +858,7 @@ impl Work {
             State::Absent | State::Waiting(..) | State::Refused(_) => {
                 let _ =
                     answer.send(Ok(format!("{shown} belongs to \"{name}\", which starts when enough of its drives are here")));
-                self.consider(index, false);
+                self.consider(index);
             }
         }
     }
@@ -1032,9 +1067,9 @@ impl Work {
             let is_due = matches!(entry.state, State::Stopped) && array.start && !entry.array.start;
             entry.array = array.clone();
             if !array.start && !matches!(entry.state, State::Served(_)) {
-                (entry.state, entry.busy) = (State::Stopped, 0);
+                (entry.state, entry.busy, entry.patience) = (State::Stopped, 0, Patience::Whole);
             } else if is_due || matches!(entry.state, State::Refused(_)) {
-                (entry.state, entry.busy) = (State::Absent, 0);
+                (entry.state, entry.busy, entry.patience) = (State::Absent, 0, Patience::Whole);
             }
             self.arrays.push(entry);
         }

@@ -233,6 +233,38 @@ fn an_array_starts_degraded_when_time_is_up() {
     daemon.ended_well();
 }
 
+/// Before, one try that found a drive in use was the last: the daemon then looked at all drives without a pause, for ever.
+#[test]
+fn an_array_that_waited_long_enough_is_tried_until_its_drives_are_free() {
+    let (place, tank, _) = machine();
+    place.configure("degraded-after = \"1s\"");
+    unplug(&place, &tank[0]);
+    let holder = fs::File::open(&tank[1]).expect("an image");
+    holder.lock().expect("a lock");
+    let daemon = Daemon::start(&place);
+    let is_in_use = |view: &Value| view["text"].as_str().is_some_and(|text| text.contains("in use by"));
+    wait_for(&place, "tank", "the reason", is_in_use);
+    // Reads of the process: each look at all drives costs some.
+    let reads = || {
+        let text = fs::read_to_string(format!("/proc/{}/io", daemon.pid())).expect("its counters");
+        let line = text.lines().find_map(|line| line.strip_prefix("syscr: ")).expect("a counter");
+        line.parse::<u64>().expect("a number")
+    };
+    let before = reads();
+    // Two tries further on.
+    std::thread::sleep(Duration::from_secs(8));
+    let view = adopted(&place, "tank");
+    assert!(is_in_use(&view), "it says what it waits for: {view:#}");
+    let looks = reads() - before;
+    assert!(looks < 20_000, "{looks} reads in eight seconds");
+    drop(holder);
+    wait_for(&place, "tank", "its start", |view| view["health"] == "degraded");
+    let events = place.ok(&["events", "tank"]);
+    assert_eq!(events.matches("starts without the missing drives").count(), 1, "{events}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// A second process on the same drives is refused with a reason, and a second daemon ends.
 #[test]
 fn an_array_has_one_master() {
