@@ -83,7 +83,8 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         model: text("/model_name").or_else(|| text("/scsi_model_name")),
         serial: text("/serial_number"),
         firmware: text("/firmware_version").or_else(|| text("/scsi_revision")),
-        predicts_failure: answer.pointer("/smart_status/passed") == Some(&Value::Bool(false)),
+        // For NVMe smartctl derives it from the critical warning, whose bits are judged one by one: heat is no failure.
+        predicts_failure: answer.pointer("/smart_status/passed") == Some(&Value::Bool(false)) && nvme("critical_warning").is_none(),
         critical_warning: nvme("critical_warning").and_then(|warning| u8::try_from(warning).ok()),
         temperature_c: celsius("/temperature/current"),
         temperature_critical_c: celsius("/temperature/drive_trip").filter(|&degrees| degrees > 0),
@@ -280,6 +281,14 @@ mod tests {
         let health = read(include_str!("../tests/smartctl/nvme_spare_low.json"));
         assert_eq!((health.spare_percent, health.spare_threshold_percent, health.wear_percent), (Some(4), Some(10), Some(38)));
         assert_eq!(health.verdict, Verdict::Replace);
+    }
+
+    /// Its members were copied to a spare.
+    #[test]
+    fn an_nvme_drive_behind_a_bridge_that_is_hot_does_not_expect_to_fail() {
+        let health = read(include_str!("../tests/smartctl/nvme_hot_behind_usb.json"));
+        assert_eq!((health.verdict, health.predicts_failure), (Verdict::Watch, false), "{:?}", health.findings);
+        assert!(health.findings[0].sentence.starts_with("84 °C"), "{:?}", health.findings);
     }
 
     #[test]
