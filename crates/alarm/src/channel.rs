@@ -273,8 +273,18 @@ fn post(agent: &Agent, url: &str, message: &Message) -> Result<(), String> {
         "since_ms": since_ms,
         "host": host(),
     });
-    let request = agent.post(url).content_type("application/json");
-    request.send(body.to_string()).map(|_| ()).map_err(|error| error.to_string())
+    // A redirect that is followed asks for the other page by GET: the message would be lost, and count as delivered.
+    let request = agent.post(url).config().max_redirects(0).build().content_type("application/json");
+    let answer = request.send(body.to_string()).map_err(|error| error.to_string())?;
+    let status = answer.status();
+    if !status.is_redirection() {
+        return Ok(());
+    }
+    let target = answer.headers().get("location").map(|target| String::from_utf8_lossy(target.as_bytes()).into_owned());
+    Err(match target {
+        Some(target) => format!("{url} answers {status} and names {}: set webhook to this URL", shown(&target)),
+        None => format!("{url} answers {status} without the new URL: set webhook to the one that takes messages"),
+    })
 }
 
 /// Shows the message on a terminal, whether or not it is in use. Does not wait for a terminal that accepts no output.
@@ -322,6 +332,7 @@ fn carry_out(command: Command, input: &[u8], patience: Duration) -> Result<(), S
 mod tests {
     use super::*;
     use crate::{Condition, Event};
+    use std::io::{BufRead, Read};
     use std::time::SystemTime;
 
     fn message(phase: Phase) -> Message {
@@ -368,6 +379,36 @@ mod tests {
         let lines: Vec<&str> = output.split("\r\n").filter(|line| !line.is_empty()).collect();
         assert_eq!((lines.len(), lines[0]), (3, "login: "), "{output}");
         assert!(lines[1].ends_with(": member /dev/sdc failed") && lines[2].starts_with("stria: over: "), "{output}");
+    }
+
+    /// The message became a GET without a body, and counted as delivered.
+    #[test]
+    fn a_webhook_that_redirects_fails_with_the_url_to_write() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/old", listener.local_addr().expect("it is bound"));
+        let answers = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            // One message for each answer below; a redirect that is followed would take the place of the next.
+            for answer in ["301 Moved\r\nLocation: https://example.org/new", "308 Moved", "200 OK"] {
+                let (stream, _) = listener.accept().expect("a client");
+                let mut reader = io::BufReader::new(&stream);
+                let head: Vec<String> = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                reader.read_exact(&mut vec![0; length.unwrap_or(0)]).expect("the body");
+                asked.push(head[0].clone());
+                let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                (&stream).write_all(text.as_bytes()).expect("sent");
+            }
+            asked
+        });
+        let send = || post(&agent(), &url, &message(Phase::Raised));
+        let error = send().expect_err("it moved");
+        assert!(error.contains("301") && error.contains("https://example.org/new: set webhook to this URL"), "{error}");
+        let error = send().expect_err("it moved");
+        assert!(error.contains("308") && error.contains("without the new URL"), "{error}");
+        send().expect("it is taken");
+        let asked = answers.join().expect("no panic");
+        assert!(asked.iter().all(|line| line.starts_with("POST /old")), "{asked:?}");
     }
 
     /// Names come from drives that anybody may plug in.
