@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use std::ffi::c_void;
 use std::fs::File;
+use std::io;
 
 /// `struct nvme_passthru_cmd`.
 pub const COMMAND_BYTES: usize = 72;
@@ -154,11 +155,11 @@ impl AdminCommand {
     /// Sends it, and returns the answer.
     ///
     /// # Errors
-    /// When it does not reach the controller, or the controller does not know it or refuses it.
-    pub fn send(self, controller: &impl Controller) -> Result<Vec<u8>, Errno> {
+    /// When it does not reach the controller, or the controller does not know it or refuses it: the words have the status.
+    pub fn send(self, controller: &impl Controller) -> io::Result<Vec<u8>> {
         match self.ask(controller)? {
             (0, answer) => Ok(answer),
-            _ => Err(Errno::OPNOTSUPP),
+            (status, _) => Err(io::Error::other(meaning(status))),
         }
     }
 
@@ -197,6 +198,23 @@ pub fn write_cache(controller: &impl Controller) -> Result<bool, Errno> {
         0 => Ok(command[68..72].try_into().map(u32::from_ne_bytes).is_ok_and(|result| result & 1 != 0)),
         _ => Err(Errno::OPNOTSUPP),
     }
+}
+
+/// The NVMe status of a command in words: the type of status in bits 10:8, the code below.
+pub fn meaning(status: u16) -> String {
+    let words = match status {
+        0x001 => "it does not know the command",
+        0x002 => "a field of the command is invalid",
+        0x006 => "it has an internal error",
+        0x106 => "there is no such firmware slot",
+        0x107 => "the image is not valid for this drive",
+        0x109 => "it has no such log",
+        0x113 => "the drive prohibits this image, for instance an older one",
+        0x114 => "the parts of the image overlap",
+        0x11d => "a self-test runs already",
+        _ => return format!("NVMe status {status:#05x}"),
+    };
+    format!("{words}, NVMe status {status:#05x}")
 }
 
 fn command(opcode: u8, namespace: u32, word_10: u32, word_11: u32, patience_ms: u32) -> [u8; COMMAND_BYTES] {

@@ -18,7 +18,7 @@ pub fn set_write_cache(drive: &Path, on: bool) -> Result<(), HealthError> {
     fsync(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
     let refused = |error| HealthError::NoCacheSwitch(drive.into(), error);
     if is_nvme(number) {
-        return AdminCommand::SetWriteCache(on).send(&file).map(drop).map_err(|errno| refused(errno.into()));
+        return AdminCommand::SetWriteCache(on).send(&file).map(drop).map_err(refused);
     }
     let switch = scsi_switch(number).map_err(refused)?;
     fs::write(switch, if on { "write back" } else { "write through" }).map_err(refused)

@@ -147,7 +147,7 @@ fn others(
         }
         // A list without the namespace itself is no answer.
         listed => {
-            let why = listed.err().map_or_else(|| "its list lacks the namespace itself".into(), |errno| errno.to_string());
+            let why = listed.err().map_or_else(|| "its list lacks the namespace itself".into(), |error| error.to_string());
             by_sysfs().map_err(|error| format!("the drive does not list them: {why}; nor does sysfs: {error}"))
         }
     }
@@ -167,8 +167,7 @@ fn in_sysfs(number: u64) -> io::Result<Vec<String>> {
 }
 
 fn ask(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, EraseError> {
-    let refused = |errno| HealthError::Refused(drive.into(), command.name(), std::io::Error::from(errno));
-    Ok(command.send(controller).map_err(refused)?)
+    Ok(command.send(controller).map_err(|error| HealthError::Refused(drive.into(), command.name(), error))?)
 }
 
 fn order(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<(), EraseError> {

@@ -3,7 +3,7 @@
 //! The numbers are those of the NVM Express Base Specification 2.0: Firmware Image Download and Firmware Commit.
 
 use crate::HealthError;
-use crate::admin::{AdminCommand, CommitAction, Controller, firmware_download};
+use crate::admin::{AdminCommand, CommitAction, Controller, firmware_download, meaning};
 use crate::read::{is_nvme, open};
 use crate::seat::{SYSFS, controller_folder, subsystem};
 use rustix::fs::OFlags;
@@ -176,8 +176,7 @@ fn controller(drive: &Path) -> Result<File, FirmwareError> {
 }
 
 fn send(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, FirmwareError> {
-    let refused = |errno| HealthError::Refused(drive.into(), command.name(), std::io::Error::from(errno)).into();
-    command.send(controller).map_err(refused)
+    command.send(controller).map_err(|error| HealthError::Refused(drive.into(), command.name(), error).into())
 }
 
 fn look(drive: &Path, controller: &impl Controller) -> Result<Firmware, FirmwareError> {
@@ -290,20 +289,6 @@ fn state_after(drive: &Path, controller: &impl Controller, before: &Firmware) ->
     let slots: Vec<String> = slots.iter().enumerate().map(held).collect();
     let next = next_slot.map_or_else(String::new, |slot| format!("; slot {slot} runs after the next reset"));
     format!("{revision} runs now, after {} ({}{next})", before.revision, slots.join(", "))
-}
-
-/// The NVMe status of these commands in words: the type of status in bits 10:8, the code below.
-fn meaning(status: u16) -> String {
-    let words = match status {
-        0x001 => "it does not know the command",
-        0x002 => "a field of the command is invalid",
-        0x106 => "there is no such firmware slot",
-        0x107 => "the image is not valid for this drive",
-        0x113 => "the drive prohibits this image, for instance an older one",
-        0x114 => "the parts of the image overlap",
-        _ => return format!("NVMe status {status:#05x}"),
-    };
-    format!("{words}, NVMe status {status:#05x}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reads the health of a drive, and starts its self-tests.
 
-use crate::admin::AdminCommand;
+use crate::admin::{AdminCommand, Controller};
 use crate::{DriveHealth, HealthConfig, judge, nvme, smartctl};
 use rustix::fs::{FileType, fstat, major, minor};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub enum HealthError {
     #[error("{0}: {1}")]
     Open(PathBuf, io::Error),
     /// The controller does not answer the command.
-    #[error("{0}: the controller refuses {1} ({2}); run as root or as a user with access to the block device")]
+    #[error("{0}: the controller refuses {1} ({2}){advice}", advice = advice(.2))]
     Refused(PathBuf, &'static str, io::Error),
     /// The controller has no such command.
     #[error("{0} offers no self-tests: its controller does not have that command")]
@@ -38,6 +38,14 @@ pub enum HealthError {
     /// smartctl has no figures.
     #[error("{0}: {1}")]
     Smartctl(PathBuf, String),
+}
+
+/// Only the kernel's refusal depends on the user.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; run as root or as a user with access to the block device",
+        _ => "",
+    }
 }
 
 /// A drive that can be asked.
@@ -105,16 +113,19 @@ pub(crate) fn is_nvme(number: u64) -> bool {
     real.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("nvme"))
 }
 
-fn ask(drive: &Path, file: &File, command: AdminCommand) -> Result<Vec<u8>, HealthError> {
-    command.send(file).map_err(|errno| HealthError::Refused(drive.into(), command.name(), errno.into()))
+fn ask(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, HealthError> {
+    command.send(controller).map_err(|error| HealthError::Refused(drive.into(), command.name(), error))
 }
 
-fn by_nvme(drive: &Path, file: &File) -> Result<DriveHealth, HealthError> {
-    let (log, controller) = (ask(drive, file, AdminCommand::SmartLog)?, ask(drive, file, AdminCommand::IdentifyController)?);
-    let mut health = nvme::health(&log, &controller);
-    if nvme::offers_self_tests(&controller) {
-        let log = ask(drive, file, AdminCommand::SelfTestLog)?;
-        (health.self_test, health.self_test_mark) = (nvme::self_test(&log), nvme::self_test_mark(&log));
+fn by_nvme(drive: &Path, controller: &impl Controller) -> Result<DriveHealth, HealthError> {
+    let log = ask(drive, controller, AdminCommand::SmartLog)?;
+    let identity = ask(drive, controller, AdminCommand::IdentifyController)?;
+    let mut health = nvme::health(&log, &identity);
+    if nvme::offers_self_tests(&identity) {
+        // A drive that refuses this log tells no result of a test. Its other figures hold, and without any it would not be watched.
+        if let Ok(log) = ask(drive, controller, AdminCommand::SelfTestLog) {
+            (health.self_test, health.self_test_mark) = (nvme::self_test(&log), nvme::self_test_mark(&log));
+        }
     }
     Ok(health)
 }
@@ -143,4 +154,55 @@ fn answer(drive: &Path, output: &Output) -> Result<Value, HealthError> {
 fn by_smartctl(drive: &Path, config: &HealthConfig) -> Result<DriveHealth, HealthError> {
     let output = run(smartctl::command(&program(config), drive), drive)?;
     smartctl::health(&answer(drive, &output)?).map_err(|words| HealthError::Smartctl(drive.into(), words))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what a drive refuses costs no other figure, and is told for what it is. Method: a controller in the kernel's place.
+
+    use super::*;
+    use crate::admin::COMMAND_BYTES;
+    use crate::book;
+    use rustix::io::Errno;
+
+    /// Refuses one log, by its number, with this outcome.
+    struct Standin(u8, Result<u16, Errno>);
+
+    impl Controller for Standin {
+        fn submit(&self, command: &mut [u8; COMMAND_BYTES], data: &mut [u8]) -> Result<u16, Errno> {
+            let word_10 = u32::from_ne_bytes(command[40..44].try_into().expect("four bytes"));
+            match (command[0], word_10 as u8) {
+                (0x02, page) if page == self.0 => return self.1,
+                (0x02, 0x02) => {
+                    data[1..3].copy_from_slice(&(273_u16 + 41).to_le_bytes());
+                    data[5] = 7;
+                }
+                (0x02, 0x06) => data[4] = 0x10,
+                (0x06, 1) => data.copy_from_slice(&book::identity(&[("OACS", &[1 << 4, 0])])),
+                other => panic!("{other:?}"),
+            }
+            Ok(0)
+        }
+    }
+
+    /// Such a drive had no health at all.
+    #[test]
+    fn a_drive_that_refuses_its_log_of_self_tests_has_its_other_figures() {
+        let drive = Path::new("/dev/nvme9n1");
+        let health = |standin: Standin| by_nvme(drive, &standin);
+        let well = health(Standin(0xff, Ok(0))).expect("figures");
+        assert!(well.self_test.is_some());
+        for outcome in [Ok(0x109), Ok(0x006), Err(Errno::TIMEDOUT)] {
+            let found = health(Standin(0x06, outcome)).expect("figures");
+            assert_eq!((found.wear_percent, found.temperature_c, found.self_test), (Some(7), Some(41), None));
+            assert_eq!(found, DriveHealth { self_test: None, self_test_mark: 0, ..well.clone() });
+        }
+        let refused = |outcome| health(Standin(0x02, outcome)).expect_err("a refusal").to_string();
+        let words = refused(Ok(0x109));
+        assert!(words.ends_with("refuses its SMART log (it has no such log, NVMe status 0x109)"), "{words}");
+        for errno in [Errno::ACCESS, Errno::PERM] {
+            assert!(refused(Err(errno)).contains("run as root"), "{errno}");
+        }
+        assert!(!refused(Err(Errno::IO)).contains("root"));
+    }
 }

@@ -86,7 +86,7 @@ fn of_the_tree_on_real_drives() {
 fn of_small_crates() {
     holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
-    holds("crates/health", "admin judge mark nvme smartctl read cache peers seat book firmware erase");
+    holds("crates/health", "admin judge mark nvme smartctl book read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");
