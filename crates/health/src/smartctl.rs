@@ -67,7 +67,7 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         return Err(if words.is_empty() { format!("smartctl ended with status {status}") } else { words });
     }
     let text = |at: &str| answer.pointer(at).and_then(Value::as_str).map(str::to_owned);
-    let number = |at: &str| answer.pointer(at).and_then(Value::as_u64);
+    let number = |at: &str| answer.pointer(at).and_then(Value::as_u64).and_then(figure);
     let celsius = |at: &str| answer.pointer(at).and_then(Value::as_i64).and_then(|degrees| i32::try_from(degrees).ok());
     let attribute = |ids: &[u64]| attributes(answer).find(|attribute| ids.iter().any(|id| attribute["id"] == *id));
     let raw = |ids: &[u64]| attribute(ids).and_then(|attribute| attribute["raw"]["value"].as_u64());
@@ -185,7 +185,7 @@ fn statistic(answer: &Value, name: &str) -> Option<u64> {
     let pages = answer.pointer("/ata_device_statistics/pages")?.as_array()?;
     let mut entries = pages.iter().filter_map(|page| page["table"].as_array()).flatten();
     let is_it = |entry: &&Value| entry["name"] == name && entry.pointer("/flags/valid") != Some(&Value::Bool(false));
-    entries.find(is_it).and_then(|entry| entry["value"].as_u64())
+    entries.find(is_it).and_then(|entry| entry["value"].as_u64()).and_then(figure)
 }
 
 /// Used endurance, in per cent. The device statistics and log pages define it; attributes count down from 100, and only those whose
@@ -204,10 +204,16 @@ fn wear(answer: &Value) -> Option<u64> {
         .or_else(|| left().map(|left| 100 - left))
 }
 
+/// A counter with all bits set is one that the drive does not have.
+fn figure(count: u64) -> Option<u64> {
+    (count != u64::MAX).then_some(count)
+}
+
 /// Reads, writes and verifications that a SCSI drive could not correct.
 fn scsi_uncorrected(answer: &Value) -> Option<u64> {
     let log = answer.get("scsi_error_counter_log")?.as_object()?;
-    Some(log.values().filter_map(|kind| kind["total_uncorrected_errors"].as_u64()).sum())
+    let counts = log.values().filter_map(|kind| figure(kind["total_uncorrected_errors"].as_u64()?));
+    counts.reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -274,6 +280,20 @@ mod tests {
         assert_eq!((health.temperature_c, health.temperature_critical_c), (Some(35), Some(70)));
         assert_eq!((health.verdict, health.findings.len()), (Verdict::Watch, 2), "{health:?}");
         assert_eq!(health.firmware.as_deref(), Some("0204"));
+    }
+
+    /// Three such counters of a damaged drive ended the thread that read them, where sums are checked.
+    #[test]
+    fn counters_of_a_sas_drive_that_it_does_not_have_are_no_errors() {
+        let with = |read: u64, write: u64| {
+            let answer = serde_json::json!({"smartctl": {"exit_status": 0}, "scsi_grown_defect_list": u64::MAX, "scsi_error_counter_log": {
+                "read": {"total_uncorrected_errors": read}, "write": {"total_uncorrected_errors": write}, "verify": {}}});
+            let health = health(&answer).expect("figures");
+            assert_eq!(health.reallocated_sectors, None);
+            health.media_errors
+        };
+        assert_eq!((with(2, 3), with(u64::MAX, 3), with(u64::MAX, u64::MAX)), (Some(5), Some(3), None));
+        assert_eq!(with(u64::MAX - 1, 3), Some(u64::MAX), "the greatest number");
     }
 
     #[test]
