@@ -1,6 +1,6 @@
 //! The meaning of a drive's figures: thresholds, and a sentence for each that is crossed.
 
-use crate::{DriveHealth, Finding, SelfTest, Verdict};
+use crate::{DriveHealth, Finding, SelfTestResults, Verdict};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -105,9 +105,10 @@ pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
         let meaning = "a power cut may lose what it has acknowledged";
         find(Verdict::Replace, format!("the drive's protection against power loss has failed: {meaning}; replace it"));
     }
-    if let Some(SelfTest { long, passed: Some(false), .. }) = health.self_test {
-        let kind = if long { "long" } else { "short" };
-        find(Verdict::Replace, format!("the drive's last {kind} self-test failed; replace it"));
+    for (long, kind) in [(true, "long"), (false, "short")] {
+        if failed_self_test(health, long) {
+            find(Verdict::Replace, format!("the drive's last {kind} self-test failed; replace it"));
+        }
     }
     wear(health, thresholds, warns(SPARE_LOW), &mut find);
     media(health, thresholds, &mut find);
@@ -115,6 +116,14 @@ pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     health.verdict = findings.first().map_or(Verdict::Good, |finding| finding.verdict);
     health.findings = findings;
+}
+
+/// True if the last self-test of this kind failed.
+fn failed_self_test(health: &DriveHealth, long: bool) -> bool {
+    // While one runs, its kind may be unknown: the log knows that of the one that failed.
+    let last = health.self_test.filter(|_| health.self_test_results == SelfTestResults::default());
+    let passed = health.self_test_results.of_kind(long).or_else(|| last.filter(|last| last.long == long)?.passed);
+    passed == Some(false)
 }
 
 /// What a count calls for. A threshold of 0 is off.
@@ -214,6 +223,7 @@ fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SelfTest;
 
     fn judged(health: DriveHealth) -> DriveHealth {
         let mut health = health;

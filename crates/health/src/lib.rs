@@ -123,6 +123,9 @@ pub struct DriveHealth {
     pub link_errors: Option<u64>,
     /// Its last self-test; `None`: there was none, or it offers none.
     pub self_test: Option<SelfTest>,
+    /// The last results of its self-tests, by kind.
+    #[serde(skip)]
+    pub self_test_results: SelfTestResults,
     /// A mark of the drive's log of self-tests. It differs once there is another entry: the result of an earlier test is not that of a new one.
     #[serde(skip)]
     pub self_test_mark: u64,
@@ -147,4 +150,36 @@ pub struct SelfTest {
     pub running: bool,
     /// Its result; `None`: it runs, or ended without one, as a restart or another command ended it. While one runs after one that failed, false.
     pub passed: Option<bool>,
+}
+
+/// The last result of the self-tests of each kind; `None`: the log has none. A short test reads little of the media, so that its success does not
+/// answer for a long one that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfTestResults {
+    /// The last short one passed.
+    pub short: Option<bool>,
+    /// The last long one passed.
+    pub long: Option<bool>,
+}
+
+impl SelfTestResults {
+    /// From the entries of a log, the newest first. Tests that ended without a result count for nothing.
+    pub(crate) fn of(entries: impl IntoIterator<Item = SelfTest>) -> Self {
+        let mut found = Self::default();
+        for SelfTest { long, passed, .. } in entries {
+            let Some(passed) = passed else { continue };
+            if long {
+                found.long = found.long.or(Some(passed));
+            } else if found.short.is_none() && (passed || found.long != Some(true)) {
+                // A long test reads what a short one does: one that passed later answers for it.
+                found.short = Some(passed);
+            }
+        }
+        found
+    }
+
+    /// The result of the last test of this kind.
+    pub fn of_kind(self, long: bool) -> Option<bool> {
+        if long { self.long } else { self.short }
+    }
 }

@@ -3,12 +3,15 @@
 
 use crate::admin::SELF_TEST_LOG_BYTES;
 use crate::mark::mark;
-use crate::{DriveHealth, SelfTest, Source};
+use crate::{DriveHealth, SelfTest, SelfTestResults, Source};
 
 /// Zero degrees Celsius in kelvins, as NVMe counts.
 const ZERO_CELSIUS: i32 = 273;
 /// A data unit is a thousand blocks of 512 bytes.
 const DATA_UNIT_BYTES: u128 = 512_000;
+/// The log of self-tests: the part about the test that runs, and one result.
+const HEAD_BYTES: usize = 4;
+const ENTRY_BYTES: usize = 28;
 
 fn u16_at(page: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([page[at], page[at + 1]])
@@ -71,26 +74,39 @@ pub fn offers_self_tests(controller: &[u8]) -> bool {
 /// The self-test that runs, or the last one. `log`: 564 bytes.
 pub fn self_test(log: &[u8]) -> Option<SelfTest> {
     assert_eq!(log.len(), SELF_TEST_LOG_BYTES, "the size of the answer");
-    let kind = |code: u8| (code == 1 || code == 2).then_some(code == 2);
-    // The newest result: the test's code, and its outcome. 0: passed; 5 to 7: a failure; the others say why it ended early.
-    let (code, outcome) = (log[4] >> 4, log[4] & 0xf);
+    let last = entry(&log[HEAD_BYTES..]);
+    if let Some(long) = kind(log[0] & 0xf) {
+        let passed = last.and_then(|last| last.passed).filter(|passed| !passed);
+        return Some(SelfTest { long, running: true, passed });
+    }
+    last
+}
+
+/// The last results. `log`: 564 bytes.
+pub fn self_test_results(log: &[u8]) -> SelfTestResults {
+    assert_eq!(log.len(), SELF_TEST_LOG_BYTES, "the size of the answer");
+    SelfTestResults::of(log[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).filter_map(entry))
+}
+
+/// The kind of a test by its code: true if it is a long one.
+fn kind(code: u8) -> Option<bool> {
+    (code == 1 || code == 2).then_some(code == 2)
+}
+
+/// A result in the log: the test's code, and its outcome. 0: passed; 5 to 7: a failure; 15: the entry is not used; the others say why it ended early.
+fn entry(bytes: &[u8]) -> Option<SelfTest> {
+    let (code, outcome) = (bytes[0] >> 4, bytes[0] & 0xf);
     let passed = match outcome {
         0 => Some(true),
         5..=7 => Some(false),
         _ => None,
     };
-    // Outcome 15: the entry is not used.
-    let last = kind(code).filter(|_| outcome != 15);
-    if let Some(long) = kind(log[0] & 0xf) {
-        return Some(SelfTest { long, running: true, passed: last.and(passed).filter(|passed| !passed) });
-    }
-    last.map(|long| SelfTest { long, running: false, passed })
+    kind(code).filter(|_| outcome != 15).map(|long| SelfTest { long, running: false, passed })
 }
 
 /// The mark of the results in the log of self-tests. `log`: 564 bytes.
 pub fn self_test_mark(log: &[u8]) -> u64 {
-    // The first four bytes are about the test that runs.
-    mark(&log[4..])
+    mark(&log[HEAD_BYTES..])
 }
 
 #[cfg(test)]
@@ -143,6 +159,16 @@ mod tests {
         assert_eq!((log(0, 0x0f), log(0, 0)), (None, None), "never");
         assert_eq!(log(1, 0x27), Some(SelfTest { long: false, running: true, passed: Some(false) }), "the fault is still there");
         assert_eq!(log(1, 0x20), Some(SelfTest { long: false, running: true, passed: None }));
+        let results = |entries: &[u8]| {
+            let mut log = vec![0xff; SELF_TEST_LOG_BYTES];
+            entries.iter().enumerate().for_each(|(index, byte)| log[HEAD_BYTES + index * ENTRY_BYTES] = *byte);
+            let SelfTestResults { short, long } = self_test_results(&log);
+            (short, long)
+        };
+        assert_eq!(results(&[0x10, 0x12, 0x21, 0x27, 0x20]), (Some(true), Some(false)), "the long one is not hidden");
+        assert_eq!(results(&[0x20, 0x15, 0x10]), (None, Some(true)), "the long one answers for the short one before");
+        assert_eq!(results(&[0x15, 0x20]), (Some(false), Some(true)));
+        assert_eq!((results(&[]), results(&[0x10; 20])), ((None, None), (Some(true), None)));
         let marked = |at: usize| {
             let mut log = vec![0; SELF_TEST_LOG_BYTES];
             log[at] = 1;

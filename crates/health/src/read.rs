@@ -125,6 +125,7 @@ fn by_nvme(drive: &Path, controller: &impl Controller) -> Result<DriveHealth, He
         // A drive that refuses this log tells no result of a test. Its other figures hold, and without any it would not be watched.
         if let Ok(log) = ask(drive, controller, AdminCommand::SelfTestLog) {
             (health.self_test, health.self_test_mark) = (nvme::self_test(&log), nvme::self_test_mark(&log));
+            health.self_test_results = nvme::self_test_results(&log);
         }
     }
     Ok(health)
@@ -195,7 +196,7 @@ mod tests {
         for outcome in [Ok(0x109), Ok(0x006), Err(Errno::TIMEDOUT)] {
             let found = health(Standin(0x06, outcome)).expect("figures");
             assert_eq!((found.wear_percent, found.temperature_c, found.self_test), (Some(7), Some(41), None));
-            assert_eq!(found, DriveHealth { self_test: None, self_test_mark: 0, ..well.clone() });
+            assert_eq!(found, DriveHealth { self_test: None, self_test_mark: 0, self_test_results: found.self_test_results, ..well.clone() });
         }
         let refused = |outcome| health(Standin(0x02, outcome)).expect_err("a refusal").to_string();
         let words = refused(Ok(0x109));

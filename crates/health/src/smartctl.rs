@@ -4,7 +4,7 @@
 //! models; none of that is repeated here.
 
 use crate::mark::mark;
-use crate::{DriveHealth, SelfTest, Source};
+use crate::{DriveHealth, SelfTest, SelfTestResults, Source};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -102,6 +102,7 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
             .or_else(|| count(&[5])),
         link_errors: statistic(answer, "Number of Interface CRC Errors").or_else(|| count(&[199])),
         self_test: self_test(answer),
+        self_test_results: SelfTestResults::of(self_tests(answer).into_iter().flatten()),
         self_test_mark: self_test_mark(answer),
         power_on_hours: number("/power_on_time/hours"),
         power_cycles: number("/power_cycle_count"),
@@ -150,16 +151,33 @@ fn self_test(answer: &Value) -> Option<SelfTest> {
 
 /// The newest entry of the log of self-tests.
 fn last_self_test(answer: &Value) -> Option<SelfTest> {
-    if let Some(entry) = answer.pointer("/nvme_self_test_log/table/0") {
-        let passed = match entry.pointer("/self_test_result/value").and_then(Value::as_u64) {
-            Some(0) => Some(true),
-            Some(5..=7) => Some(false),
-            _ => None,
-        };
-        return Some(SelfTest { long: entry.pointer("/self_test_code/value")? == 2, running: false, passed });
+    self_tests(answer).into_iter().next()?
+}
+
+/// The entries of the log of self-tests, the newest first; `None`: one in a form of its own.
+fn self_tests(answer: &Value) -> Vec<Option<SelfTest>> {
+    let table = |at: &str| answer.pointer(at).and_then(Value::as_array).filter(|table| !table.is_empty());
+    if let Some(entries) = table("/nvme_self_test_log/table") {
+        return entries.iter().map(nvme_self_test).collect();
     }
-    let entry = ["/ata_smart_self_test_log/standard/table/0", "/ata_smart_self_test_log/extended/table/0", "/scsi_self_test_0"];
-    let entry = entry.into_iter().find_map(|at| answer.pointer(at))?;
+    let ata = ["/ata_smart_self_test_log/standard/table", "/ata_smart_self_test_log/extended/table"].into_iter().find_map(table);
+    match ata {
+        Some(entries) => entries.iter().map(other_self_test).collect(),
+        None => (0..).map_while(|index| answer.get(format!("scsi_self_test_{index}"))).map(other_self_test).collect(),
+    }
+}
+
+fn nvme_self_test(entry: &Value) -> Option<SelfTest> {
+    let passed = match entry.pointer("/self_test_result/value").and_then(Value::as_u64) {
+        Some(0) => Some(true),
+        Some(5..=7) => Some(false),
+        _ => None,
+    };
+    Some(SelfTest { long: entry.pointer("/self_test_code/value")? == 2, running: false, passed })
+}
+
+/// An entry of an ATA or SCSI drive.
+fn other_self_test(entry: &Value) -> Option<SelfTest> {
     let name = entry.pointer("/type/string").or_else(|| entry.pointer("/code/string")).and_then(Value::as_str)?;
     let state = |at: &str| entry.pointer(at).and_then(Value::as_u64);
     // ATA's high nibble 15 and SCSI's result 15: under way. ATA's 0 passed, 3 to 8 failed; SCSI's 0 passed, 3 to 7 failed; the others ended early.
@@ -347,6 +365,28 @@ mod tests {
         let scsi = r#"{"scsi_self_test_0":{"code":{"value":2,"string":"Background long"},"result":{"value":0}}}"#;
         assert_eq!(of(scsi), Some(SelfTest { long: true, running: false, passed: Some(true) }));
         assert_eq!(of("{}"), None);
+    }
+
+    /// A hard disk whose long test failed was good again after the next short one.
+    #[test]
+    fn a_failed_long_test_is_not_hidden_by_a_short_one_that_passed() {
+        let log = |entries: &[(&str, u8)]| {
+            let entry = |(kind, status): &(&str, u8)| serde_json::json!({"type": {"string": kind}, "status": {"value": status}});
+            let table: Vec<Value> = entries.iter().map(entry).collect();
+            let answer = serde_json::json!({"smartctl": {"exit_status": 0}, "ata_smart_self_test_log": {"standard": {"table": table}}});
+            let mut health = health(&answer).expect("figures");
+            judge(&mut health, &HealthConfig::default());
+            let sentences = health.findings.iter().map(|finding| finding.sentence.clone()).collect::<Vec<_>>().join("; ");
+            (health.verdict, sentences)
+        };
+        let (short, long) = ("Short offline", "Extended offline");
+        let (verdict, words) = log(&[(short, 0), (short, 0), (long, 0x79)]);
+        assert_eq!((verdict, words.as_str()), (Verdict::Replace, "the drive's last long self-test failed; replace it"));
+        assert_eq!(log(&[(long, 0xf5), (short, 0), (long, 0x79)]).0, Verdict::Replace, "the next one runs");
+        assert_eq!(log(&[(long, 0x10), (long, 0x79)]).0, Verdict::Replace, "the next one was ended by the host");
+        assert_eq!(log(&[(long, 0), (short, 0), (long, 0x79)]).0, Verdict::Good);
+        assert_eq!(log(&[(long, 0), (short, 0x79)]).0, Verdict::Good, "a long one answers for a short one");
+        assert!(log(&[(short, 0x79), (long, 0)]).1.contains("last short self-test"));
     }
 
     /// The log of an ATA drive has a test only when it has ended: until then its newest entry is that of an earlier one.

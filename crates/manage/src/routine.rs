@@ -608,8 +608,7 @@ impl Work {
             for (long, schedule) in [(false, &self.routine.self_test), (true, &self.routine.long_self_test)] {
                 let Some(calendar) = &schedule.0 else { continue };
                 let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since_s);
-                let test = entry.health.as_ref().and_then(|health| health.self_test).filter(|test| test.long == long);
-                let passed = test.and_then(|test| test.passed);
+                let passed = entry.health.as_ref().and_then(|health| health.self_test_results.of_kind(long));
                 shown.push(RoutineView {
                     what: if long { "long self-test" } else { "self-test" }.into(),
                     of: entry.path.display().to_string(),
