@@ -15,11 +15,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+use stria_drive::{NoResult, run_within};
 
 /// The place of sysfs.
 pub(crate) const SYSFS: &str = "/sys";
 /// The attention light of a hotplug slot is off, or blinks.
 const ATTENTION: (&str, &str) = ("0", "2");
+/// The time that ledctl may take. It talks to the enclosure, which may hang.
+const LEDCTL_WITHIN: Duration = Duration::from_secs(20);
 
 /// The place of a drive in the machine. What sysfs does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -121,10 +125,10 @@ impl Seat {
         if FileType::from_raw_mode(found.st_mode) != FileType::BlockDevice {
             return Err(LocateError::NoDevice(drive.into()));
         }
-        Self::of_number(Path::new(SYSFS), found.st_rdev).switch(drive, on, "ledctl")
+        Self::of_number(Path::new(SYSFS), found.st_rdev).switch(drive, on, "ledctl", LEDCTL_WITHIN)
     }
 
-    pub(crate) fn switch(&self, drive: &Path, on: bool, ledctl: &str) -> Result<String, LocateError> {
+    pub(crate) fn switch(&self, drive: &Path, on: bool, ledctl: &str, patience: Duration) -> Result<String, LocateError> {
         let place = self.words().map_or_else(String::new, |words| format!(" ({words})"));
         if let Some(light) = &self.light {
             let value = if on { &light.on } else { &light.off };
@@ -137,10 +141,16 @@ impl Seat {
             }
         }
         let order = format!("{}={}", if on { "locate" } else { "locate_off" }, drive.display());
-        match Command::new(ledctl).arg(order).output() {
+        let mut command = Command::new(ledctl);
+        command.arg(order);
+        match run_within(patience, command, &[]) {
             Ok(output) if output.status.success() => Ok(format!("the light of {}{place}, by ledctl", drive.display())),
             Ok(output) => Err(LocateError::Ledctl(drive.into(), String::from_utf8_lossy(&output.stderr).trim().to_owned())),
-            Err(_) => Err(LocateError::NoLight(drive.into())),
+            Err(NoResult::NotStarted(_)) => Err(LocateError::NoLight(drive.into())),
+            Err(NoResult::Late(_)) => {
+                let words = format!("it was ended after {} s without a result: the enclosure may not answer", patience.as_secs());
+                Err(LocateError::Ledctl(drive.into(), words))
+            }
         }
     }
 }
@@ -359,9 +369,9 @@ mod tests {
             assert_eq!(seat.link.as_deref(), Some("0000:00:03.0"));
         }
         let (seat, drive) = (fake.seat((8, 16)), Path::new("/dev/sdb"));
-        assert_eq!(seat.switch(drive, true, NO_LEDCTL).expect("a light"), "the light of /dev/sdb (slot 7 of enclosure 0:0:32:0)");
+        assert_eq!(seat.switch(drive, true, NO_LEDCTL, LEDCTL_WITHIN).expect("a light"), "the light of /dev/sdb (slot 7 of enclosure 0:0:32:0)");
         assert_eq!(fake.read(&format!("{slot}/locate")), "1");
-        seat.switch(drive, false, NO_LEDCTL).expect("a light");
+        seat.switch(drive, false, NO_LEDCTL, LEDCTL_WITHIN).expect("a light");
         assert_eq!(fake.read(&format!("{slot}/locate")), "0");
     }
 
@@ -381,9 +391,9 @@ mod tests {
         let (first, second) = (fake.seat((259, 0)), fake.seat((259, 1)));
         assert_eq!((first.words().as_deref(), second.words().as_deref()), (Some("slot 12"), Some("slot 13")));
         assert_eq!((first.link.as_deref(), &second.link), (Some("0000:3a:00.0"), &first.link));
-        first.switch(Path::new("/dev/nvme0n1"), true, NO_LEDCTL).expect("a light");
+        first.switch(Path::new("/dev/nvme0n1"), true, NO_LEDCTL, LEDCTL_WITHIN).expect("a light");
         assert_eq!(fake.read("bus/pci/slots/12/attention"), "2", "it blinks");
-        second.switch(Path::new("/dev/nvme1n1"), true, NO_LEDCTL).expect("a light");
+        second.switch(Path::new("/dev/nvme1n1"), true, NO_LEDCTL, LEDCTL_WITHIN).expect("a light");
         assert_eq!(fake.read("class/leds/0000:3e:00.0:enclosure:locate/brightness"), "1");
     }
 
@@ -440,20 +450,26 @@ mod tests {
         fake.link("dev/block/8:0", "devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda");
         let (seat, drive) = (fake.seat((8, 0)), Path::new("/dev/sda"));
         assert_eq!((seat.words(), seat.link.as_deref()), (None, Some("0000:00:1f.2")));
-        let error = seat.switch(drive, true, NO_LEDCTL).expect_err("no light").to_string();
+        let error = seat.switch(drive, true, NO_LEDCTL, LEDCTL_WITHIN).expect_err("no light").to_string();
         assert!(error.contains("has no light") && error.contains("serial number"), "{error}");
         let ledctl = fake.path("ledctl");
         stria_testkit::script(&ledctl, "#!/bin/sh\n[ \"$1\" = locate_off=/dev/sda ] || { echo \"what is $1\" >&2; exit 1; }\n");
         let ledctl = ledctl.to_str().expect("a plain path");
-        assert!(seat.switch(drive, false, ledctl).expect("it obeys").ends_with("by ledctl"));
-        assert!(seat.switch(drive, true, ledctl).expect_err("it refuses").to_string().contains("what is locate=/dev/sda"));
+        assert!(seat.switch(drive, false, ledctl, LEDCTL_WITHIN).expect("it obeys").ends_with("by ledctl"));
+        assert!(seat.switch(drive, true, ledctl, LEDCTL_WITHIN).expect_err("it refuses").to_string().contains("what is locate=/dev/sda"));
+        // It waits for an enclosure: the command and the API waited with it.
+        let hangs = fake.path("hangs");
+        stria_testkit::script(&hangs, "#!/bin/sh\nexec sleep 1000\n");
+        let hangs = hangs.to_str().expect("a plain path");
+        let error = seat.switch(drive, true, hangs, Duration::from_millis(300)).expect_err("it is ended").to_string();
+        assert!(error.contains("ledctl: it was ended after"), "{error}");
         assert_eq!(fake.seat((8, 99)), Seat::default(), "unknown to sysfs");
         // The file of a light that is not there. A socket cannot be opened either, for the same reason.
         fake.link("dev/block/259:7", "devices/pci0000:00/0000:00:05.0/nvme/nvme7/nvme7n1");
         fake.write("bus/pci/slots/5/address", "0000:00:05");
         let _socket = std::os::unix::net::UnixListener::bind(fake.path("bus/pci/slots/5/attention")).expect("a socket");
         let (seat, drive) = (fake.seat((259, 7)), Path::new("/dev/nvme7n1"));
-        let error = seat.switch(drive, true, NO_LEDCTL).expect_err("no light").to_string();
+        let error = seat.switch(drive, true, NO_LEDCTL, LEDCTL_WITHIN).expect_err("no light").to_string();
         assert!(seat.words().as_deref() == Some("slot 5") && error.contains("has no light"), "{error}");
         assert!(matches!(Seat::locate(&fake.path("ledctl"), true), Err(LocateError::NoDevice(_))), "a file");
     }
