@@ -35,7 +35,7 @@ pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to};
-pub use lock::PATIENCE_WITH_THE_DEAD;
+pub use lock::{PATIENCE_WITH_THE_DEAD, lock_holder};
 pub use multipath::multipath_of;
 pub use program::{NoResult, run_within};
 pub use ring::{Ring, RingCounters, Waker};

@@ -108,8 +108,8 @@ pub(crate) fn file_holder(metadata: &Metadata) -> Option<String> {
     holding_pid(metadata).map(in_words)
 }
 
-/// The process that has the lock on `file`, in words.
-fn lock_holder(file: &File) -> String {
+/// The process that has the lock on `file` (`flock`), in words.
+pub fn lock_holder(file: &File) -> String {
     let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata));
     pid.map_or("another process (unknown: it may run in another container)".into(), in_words)
 }

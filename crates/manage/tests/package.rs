@@ -228,7 +228,7 @@ fn a_purge_removes_what_the_daemon_wrote_and_nothing_else() {
     let script = r#"set -e
         mount -t tmpfs none /var/lib; mount -t tmpfs none /etc; cd /var/lib
         mkdir -p /etc/stria stria/images stria/reports
-        touch stria/events.jsonl stria/events.1.jsonl stria/routine.json stria/jobs.json stria/.jobs.json.77 /etc/stria/tokens
+        touch stria/events.jsonl stria/events.1.jsonl stria/routine.json stria/jobs.json stria/.jobs.json.77 /etc/stria/tokens /etc/stria/.stria.lock
         touch stria/d1.img stria/images/d2.img
         sh "$1" purge
         find stria /etc/stria -type f || true

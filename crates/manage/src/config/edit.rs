@@ -1,41 +1,67 @@
 //! Changes of the configuration by commands: what people wrote stays as it is, comments too.
 //!
 //! A change is checked as a whole before it is written, replaces the file in one step, and is durable before the command says so. A lock on
-//! the folder keeps two commands from losing each other's changes.
+//! a file beside it keeps two commands from losing each other's changes.
 
 use super::{Array, Block, Config, Uuid};
 use crate::atomic_file::replace;
 use crate::settings::WriteMode;
 use crate::ublk::UblkCopy;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use stria_drive::lock_holder;
 use stria_terminal::Failure;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value, value};
 
 /// A new configuration: everything in comments.
 pub const TEMPLATE: &str = include_str!("../../../../packaging/stria.toml");
 
+/// The file with the lock, in the folder of the configuration. Only its owner can open it: anybody may lock what is open to read, as the folder is.
+const LOCK_FILE: &str = ".stria.lock";
+/// The wait for another command's change, and the pause between two tries.
+const PATIENCE: Duration = Duration::from_secs(10);
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 /// The right to replace the configuration, valid or not, as no command changes it meanwhile.
 pub struct Replacement {
     path: PathBuf,
-    _lock: OwnedFd,
+    _lock: File,
 }
 
 impl Replacement {
     /// Locks the file.
     ///
     /// # Errors
-    /// When its folder cannot be made or locked.
+    /// When its folder cannot be made or written, or another process does not end its change.
     pub fn open(path: &Path) -> Result<Self, Failure> {
+        Self::open_within(path, PATIENCE)
+    }
+
+    pub(super) fn open_within(path: &Path, patience: Duration) -> Result<Self, Failure> {
         // The file may be a link into a repository: its target is changed.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).map_err(|error| cannot_change(&path, &error))?;
-        let lock = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let lock = lock.map_err(|error| cannot_change(&path, &error))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|error| cannot_change(&path, &error))?;
+        let lock_path = folder.join(LOCK_FILE);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR);
+        let in_words = |error: &dyn std::fmt::Display| format!("{}: {error}", lock_path.display());
+        let lock = File::from(lock.map_err(|error| cannot_change(&path, &in_words(&error)))?);
+        let end = Instant::now() + patience;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(AGAIN_AFTER),
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!("{} is changing it; try again when that has ended", lock_holder(&lock));
+                    return Err(cannot_change(&path, &text));
+                }
+                Err(TryLockError::Error(error)) => return Err(cannot_change(&path, &in_words(&error))),
+            }
+        }
         Ok(Self { path, _lock: lock })
     }
 

@@ -1,5 +1,6 @@
 use super::edit::{Edit, Replacement, TEMPLATE};
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 const UUID: &str = "3aaa0122:29827cfa:5331ad66:ca767371";
@@ -139,6 +140,27 @@ fn a_file_behind_a_link_is_replaced_and_the_link_stays() {
     Replacement::open(&link).expect("it is there").write("# new\n").expect("it is written");
     assert!(link.is_symlink());
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), "# new\n");
+}
+
+/// The lock was one on the folder, which every user of the machine can open: a command waited for such a user without a word.
+#[test]
+fn a_change_waits_for_another_for_a_time_and_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("stria.toml");
+    let open = |patience| Replacement::open_within(&path, Duration::from_millis(patience));
+    let by_anybody = std::fs::File::open(folder.path()).expect("a folder");
+    by_anybody.lock().expect("a lock");
+    let first = open(0).expect("nothing changes it");
+    let words = open(100).err().expect("it is locked").to_string();
+    assert!(words.contains("stria.toml cannot be changed: this very process is changing it"), "{words}");
+    let waits = std::thread::scope(|scope| {
+        let second = scope.spawn(|| open(60_000).is_ok());
+        drop(first);
+        second.join().expect("no panic")
+    });
+    assert!(waits);
+    let mode = std::fs::metadata(folder.path().join(".stria.lock")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "no other user can open it");
 }
 
 #[test]

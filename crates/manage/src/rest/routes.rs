@@ -318,7 +318,7 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Message, ApiError> {
         let fault = fault.trim_start_matches(": ");
         ApiError::new(ApiErrorKind::Invalid, format!("the configuration was not changed, as it would be invalid: {fault}"))
     })?;
-    // The lock of the configuration's folder keeps commands from changing it meanwhile. The text that is replaced may be invalid.
+    // The lock beside the configuration keeps commands from changing it meanwhile. The text that is replaced may be invalid.
     let file = edit::Replacement::open(&machine.config_path);
     let file = file.map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     if config_text(machine)?.tag != tag {
