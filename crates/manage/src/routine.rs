@@ -350,11 +350,7 @@ impl Work {
         let forecasts = self.foresight.look(Instant::now(), views, &self.monitor.drives(), &self.replacement, &slow);
         for forecast in forecasts {
             let foresight::Forecast { array, member, spare, reason } = forecast;
-            // The copy is more urgent than a scrub.
-            let view = views.iter().find(|view| view.name == array);
-            if let Some(view) = view.filter(|view| tree(view).iter().any(|view| view.sweep.is_some())) {
-                let _ = self.interrupt(service, view);
-            }
+            // A scrub that runs, a person's too, waits for the copy by itself and goes on after it.
             let request = ReplaceRequest { old: member.clone().into(), new: spare.clone().into(), force: false, confirmed: None };
             match service.replace(&array, request) {
                 Ok(_) => {

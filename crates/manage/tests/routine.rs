@@ -257,6 +257,29 @@ fn a_member_that_expects_to_fail_is_copied_to_the_spare_while_it_stays_a_member(
     daemon.ended_well();
 }
 
+/// The scrub was cancelled, before it was known whether the copy could begin, and again at every try.
+#[test]
+fn a_scrub_that_a_person_began_goes_on_after_a_member_was_copied() {
+    let (place, drives) = machine("5", &["tank"], 4, 1);
+    let health = Drives::new(&place);
+    health.ask(70, "[routine]\nscrub = \"never\"");
+    let daemon = Daemon::start(&place);
+    place.ok(&["speed", "tank", "--max", "4M"]);
+    place.ok(&["scrub", "tank"]);
+    place.wait_for("tank", "progress", |status| status["sweep"]["done_bytes"].as_u64() > Some(2 << 20));
+    health.write("d1", false, 0);
+    health.ask(71, "[routine]\nscrub = \"never\"");
+    place.ok(&["reload"]);
+    wait_for_event(&place, "before it fails");
+    place.ok(&["speed", "tank", "--max", "500M"]);
+    place.wait_for("tank", "the copy", |status| role(status, &drives[0][3]) == "in sync");
+    place.wait_for("tank", "the end of the scrub", |status| status["last_scrub"]["mismatch_sectors"] == 0);
+    let told = events(&place);
+    assert!(!told.iter().any(|(_, _, text)| text.contains("cancelled")), "{told:#?}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 #[test]
 fn a_member_that_dies_while_it_is_copied_costs_no_data() {
     let (place, drives) = machine("5", &["tank"], 4, 1);
