@@ -25,10 +25,10 @@ pub fn command(program: &Path, drive: &Path) -> Command {
     command
 }
 
-/// The command that makes a drive test itself.
+/// The command that makes a drive test itself, unless it sleeps.
 pub fn self_test_command(program: &Path, drive: &Path, long: bool) -> Command {
     let mut command = Command::new(program);
-    command.args(["--json", "-t", if long { "long" } else { "short" }]).arg(drive);
+    command.args(["--json", "-t", if long { "long" } else { "short" }, "-n"]).arg(format!("standby,{ASLEEP}")).arg(drive);
     command
 }
 
@@ -38,6 +38,9 @@ pub fn self_test_command(program: &Path, drive: &Path, long: bool) -> Command {
 /// The reason why the test did not begin, in smartctl's words.
 pub fn self_test_begins(answer: &Value) -> Result<(), String> {
     let (status, words) = outcome(answer)?;
+    if status == i64::from(ASLEEP) {
+        return Err("the drive sleeps, and was not woken".into());
+    }
     // Bit 2: a command to the drive failed, or the drive does not have it.
     match status & (FAILED | 1 << 2) {
         0 => Ok(()),
@@ -419,6 +422,7 @@ mod tests {
         };
         assert_eq!(begins(0, ""), Ok(()));
         assert_eq!(begins(64, "old errors"), Ok(()), "what it found before");
+        assert_eq!(begins(3, ""), Err("the drive sleeps, and was not woken".into()));
         assert_eq!(begins(4, "Self-tests not supported"), Err("Self-tests not supported".into()));
     }
 }

@@ -125,6 +125,11 @@ impl Ledger {
         self.lock().notes.arrays.get(uuid).cloned().unwrap_or_default()
     }
 
+    /// The notes of a drive, by its key.
+    pub fn drive(&self, key: &str) -> DriveNotes {
+        self.lock().notes.drives.get(key).cloned().unwrap_or_default()
+    }
+
     /// Changes notes, and keeps them on disk if they differ then. Readers do not wait for the disk.
     pub fn change<T>(&self, change: impl FnOnce(&mut Notes) -> T) -> T {
         let (outcome, differs) = {

@@ -544,14 +544,29 @@ impl Work {
                 let (path, key, long) = (entry.path.clone(), drive_key(entry), *long);
                 let (asked, health) = (path.clone(), self.monitor.health());
                 let begun = within(SELF_TEST_BEGINS_WITHIN, move || {
-                    let mark = read(&asked, &health)?.self_test_mark;
-                    start_self_test(&asked, long, &health).map(|()| mark)
+                    // What is known of it is minutes old.
+                    let found = read(&asked, &health)?;
+                    if found.asleep || found.self_test.is_some_and(|test| test.running) {
+                        return Ok(None);
+                    }
+                    start_self_test(&asked, long, &health).map(|()| Some(found.self_test_mark))
                 });
+                let begun = match begun {
+                    Ok(Ok(None)) => {
+                        // It stays due, and the next looks know that it cannot begin now.
+                        self.again_at.insert(key, Instant::now() + AGAIN_AFTER);
+                        let _ = self.monitor.ask(&path);
+                        return;
+                    }
+                    Ok(Ok(Some(mark))) => Ok(mark),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err(format!("{} does not answer", path.display())),
+                };
                 self.ledger.change(|notes| test_notes(notes, &key, long).since_s = Some(now_s));
                 let kind = if long { "long" } else { "short" };
                 let now = Instant::now();
                 let error = match begun {
-                    Ok(Ok(mark)) => {
+                    Ok(mark) => {
                         let ask_at = now + LOOK_EVERY;
                         let test = Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None };
                         self.tests.insert(path.clone(), test);
@@ -562,8 +577,7 @@ impl Work {
                             format!("{}: a {kind} self-test begins", path.display()),
                         );
                     }
-                    Ok(Err(error)) => error.to_string(),
-                    Err(_) => format!("{} does not answer", path.display()),
+                    Err(error) => error,
                 };
                 Self::event(
                     service,
@@ -603,7 +617,8 @@ impl Work {
             let key = drive_key(entry);
             for (long, schedule) in [(false, &self.routine.self_test), (true, &self.routine.long_self_test)] {
                 let Some(calendar) = &schedule.0 else { continue };
-                let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since_s);
+                let notes = self.ledger.drive(&key);
+                let since_s = if long { notes.long.since_s } else { notes.short.since_s };
                 let passed = entry.health.as_ref().and_then(|health| health.self_test_results.of_kind(long));
                 shown.push(RoutineView {
                     what: if long { "long self-test" } else { "self-test" }.into(),

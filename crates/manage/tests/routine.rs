@@ -347,6 +347,53 @@ fn drives_test_themselves_by_schedule_one_at_a_time_and_a_failure_calls_for_repl
     daemon.ended_well();
 }
 
+/// The last answer of a disk may be minutes old: a disk that had fallen asleep since was woken for its self-test.
+#[test]
+fn a_disk_that_sleeps_is_not_woken_for_its_self_test() {
+    let (place, _) = machine("1", &["tank"], 2, 0);
+    let health = Drives::new(&place);
+    let (asleep, calls) = (place.path("asleep"), place.path("calls"));
+    let program = place.path("smartctl-of-disks");
+    let (as_it_was, asleep_text) = (fs::read_to_string(place.path("smartctl")).expect("a program"), "{\"smartctl\": {\"exit_status\": 3}}");
+    let lines = format!(
+        "#!/bin/sh\necho \"$*\" >> {}\n[ -e {} ] && {{ echo '{asleep_text}'; exit 3; }}\n",
+        calls.display(),
+        asleep.display()
+    );
+    stria_testkit::script(&program, &as_it_was.replacen("#!/bin/sh\n", &lines, 1));
+    fs::rename(&program, place.path("smartctl")).expect("a move");
+    health.ask(70, "[routine]\nscrub = \"never\"\nself-test = \"never\"");
+    let daemon = Daemon::start(&place);
+    let end = Instant::now() + PATIENCE;
+    while !place.run(&["health", "tank"]).stdout.contains("good") {
+        assert!(Instant::now() < end, "no health of the drives");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fs::write(&asleep, "").expect("a file");
+    let asked = || fs::read_to_string(&calls).expect("calls").lines().map(str::to_owned).collect::<Vec<_>>();
+    let before = asked().len();
+    health.ask(70, "[routine]\nscrub = \"never\"\nself-test = \"*:*:*\"");
+    place.ok(&["reload"]);
+    // Each is asked before its test would begin, and for what it does now.
+    while asked().len() < before + 4 {
+        assert!(Instant::now() < end, "no test was due: {:?}", asked());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!asked().iter().any(|call| call.contains("-t short")), "{:#?}", asked());
+    let notes: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("state/routine.json")).expect("notes")).expect("JSON");
+    let drives: Vec<&String> = notes["drives"].as_object().expect("drives").keys().collect();
+    assert!(drives.iter().all(|drive| !drive.contains('/')), "{drives:?}");
+    // It is still due.
+    fs::remove_file(&asleep).expect("a file");
+    health.ask(71, "[routine]\nscrub = \"never\"\nself-test = \"*:*:*\"");
+    place.ok(&["reload"]);
+    wait_for_event(&place, "a short self-test begins");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// The restart of an array ends a scrub that a pause holds without an event of its own: it counted as running for ever, and kept all routine work off
 /// its link.
 #[test]

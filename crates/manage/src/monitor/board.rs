@@ -42,8 +42,12 @@ impl DriveEntry {
     /// Keeps what the last answer had and this one lacks.
     fn keep_from(&mut self, before: &Self) {
         if let (Some(health), Some(before)) = (self.health.as_mut().filter(|health| health.asleep), &before.health) {
-            // A drive that sleeps has not become better.
+            // A drive that sleeps has not become better, nor another one.
             (health.verdict, health.findings) = (before.verdict, before.findings.clone());
+            (health.model, health.serial, health.firmware) =
+                (before.model.clone(), before.serial.clone(), before.firmware.clone());
+            health.self_test = before.self_test.filter(|test| !test.running);
+            health.self_test_results = before.self_test_results;
         }
         let has_slot = |entry: &Self| entry.seat.as_ref().is_some_and(|seat| seat.slot.is_some());
         let is_same = self.health.as_ref().is_none_or(|health| {
@@ -223,6 +227,7 @@ pub fn ask(paths: Vec<PathBuf>, thresholds: &HealthConfig) -> Vec<DriveEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stria_health::SelfTest;
 
     fn entry(serial: Option<&str>, slot: Option<&str>) -> DriveEntry {
         let health = serial.map(|serial| DriveHealth { serial: Some(serial.into()), ..DriveHealth::default() });
@@ -243,6 +248,32 @@ mod tests {
         assert_eq!(slot_after(&dead, entry(Some("S2"), None)).0, None, "another drive is elsewhere");
         assert_eq!(slot_after(&seen, entry(Some("S1"), None)).0.as_deref(), Some("7"));
         assert_eq!(slot_after(&seen, entry(Some("S1"), Some("9"))).0.as_deref(), Some("9"), "it was moved");
+    }
+
+    /// Its notes were those of its path while it slept.
+    #[test]
+    fn a_drive_that_sleeps_is_the_drive_that_it_was() {
+        let mut seen = entry(Some("S1"), Some("7"));
+        let test = SelfTest { long: true, running: false, passed: Some(true) };
+        let health = seen.health.as_mut().expect("its health");
+        (health.model, health.self_test) = (Some("WD Red".into()), Some(test));
+        let asleep = || {
+            let mut asleep = entry(None, None);
+            asleep.health = Some(DriveHealth { asleep: true, ..DriveHealth::default() });
+            asleep
+        };
+        for _ in 0..2 {
+            let mut now = asleep();
+            now.keep_from(&seen);
+            let health = now.health.as_ref().expect("its health");
+            assert_eq!((health.serial.as_deref(), health.model.as_deref()), (Some("S1"), Some("WD Red")));
+            assert_eq!(health.self_test, Some(test));
+            seen = now;
+        }
+        seen.health.as_mut().expect("its health").self_test = Some(SelfTest { running: true, ..test });
+        let mut now = asleep();
+        now.keep_from(&seen);
+        assert_eq!(now.health.expect("its health").self_test, None, "it does not run while the drive sleeps");
     }
 
     #[test]
