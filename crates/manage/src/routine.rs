@@ -37,6 +37,8 @@ const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
 const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
 /// The time in which a drive shows that a self-test runs, or its result.
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
+/// A drive that has not answered for so long is followed no more: its link is free for other work.
+const UNANSWERED_WITHIN: Duration = Duration::from_secs(3600);
 /// The pause between two notes of a scrub's position for a restart.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// The time in which a drive begins a self-test.
@@ -93,23 +95,48 @@ struct Testing {
     mark: u64,
     /// It does not run any more, or not yet, and the log has no other entry.
     idle_since: Option<Instant>,
+    /// The drive has not answered since then.
+    silent_since: Option<Instant>,
+}
+
+/// What a drive answers while it tests itself.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// Nothing.
+    None,
+    /// It sleeps, so it does not test itself, and its log cannot be read without waking it.
+    Asleep,
+    /// Its last self-test, and the mark of its log.
+    Log(SelfTest, u64),
 }
 
 impl Testing {
-    /// Its result, if it has one now. `found`: the drive's last self-test, and the mark of its log; `None`: the drive did not answer.
-    fn outcome(&mut self, found: Option<(SelfTest, u64)>, now: Instant) -> Option<&'static str> {
+    /// Its result, if it has one now.
+    fn outcome(&mut self, answer: Answer, now: Instant) -> Option<&'static str> {
         const NO_RESULT: &str = "ended without a result";
         if now.duration_since(self.begun) >= TEST_LASTS {
             return Some(NO_RESULT);
         }
-        let (test, mark) = found?;
+        let is_idle_for_long = |since: &mut Option<Instant>| now.duration_since(*since.get_or_insert(now)) >= SHOWS_WITHIN;
+        let (test, mark) = match answer {
+            Answer::None => {
+                let since = *self.silent_since.get_or_insert(now);
+                return (now.duration_since(since) >= UNANSWERED_WITHIN)
+                    .then_some("has no known result, because the drive has not answered for an hour: check it and its cable");
+            }
+            Answer::Asleep => {
+                self.silent_since = None;
+                return is_idle_for_long(&mut self.idle_since).then_some("ended without a result: the drive sleeps");
+            }
+            Answer::Log(test, mark) => (test, mark),
+        };
+        self.silent_since = None;
         if test.running {
             self.idle_since = None;
             return None;
         }
         if mark == self.mark {
-            let since = *self.idle_since.get_or_insert(now);
-            return (now.duration_since(since) >= SHOWS_WITHIN).then_some(NO_RESULT);
+            return is_idle_for_long(&mut self.idle_since).then_some(NO_RESULT);
         }
         self.long = if self.is_own { self.long } else { test.long };
         Some(match test.passed.filter(|_| test.long == self.long) {
@@ -380,11 +407,14 @@ impl Work {
                 self.tests.remove(&path);
                 continue;
             }
-            let health = self.monitor.ask(&path).filter(|health| !health.asleep);
             // A drive that has no log of self-tests any more, or never had one, has no result.
             let none = SelfTest { long: test.long, running: false, passed: None };
-            let found = health.map(|health| (health.self_test.unwrap_or(none), health.self_test_mark));
-            let Some(outcome) = test.outcome(found, now) else { continue };
+            let answer = match self.monitor.ask(&path) {
+                None => Answer::None,
+                Some(health) if health.asleep => Answer::Asleep,
+                Some(health) => Answer::Log(health.self_test.unwrap_or(none), health.self_test_mark),
+            };
+            let Some(outcome) = test.outcome(answer, now) else { continue };
             let kind = if test.long { "long" } else { "short" };
             self.tests.remove(&path);
             Self::event(service, "", "self_test", format!("{}: the {kind} self-test {outcome}", path.display()));
@@ -402,7 +432,7 @@ impl Work {
             }
             let (begun, links) = (Instant::now(), BTreeSet::from([self.link(&entry.path.to_string_lossy())]));
             let (long, mark, ask_at) = (test.long, health.self_test_mark, begun + ASK_TEST_EVERY);
-            let test = Testing { long, is_own: false, begun, ask_at, links, mark, idle_since: None };
+            let test = Testing { long, is_own: false, begun, ask_at, links, mark, idle_since: None, silent_since: None };
             self.tests.insert(entry.path.clone(), test);
         }
     }
@@ -568,7 +598,7 @@ impl Work {
                 let error = match begun {
                     Ok(mark) => {
                         let ask_at = now + LOOK_EVERY;
-                        let test = Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None };
+                        let test = Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None, silent_since: None };
                         self.tests.insert(path.clone(), test);
                         return Self::event(
                             service,
@@ -705,13 +735,13 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let testing = |long, is_own| {
             let links = BTreeSet::new();
-            Testing { long, is_own, begun: start, ask_at: start, links, mark: 7, idle_since: None }
+            Testing { long, is_own, begun: start, ask_at: start, links, mark: 7, idle_since: None, silent_since: None }
         };
-        let entry = |long, running, passed, mark| Some((SelfTest { long, running, passed }, mark));
+        let entry = |long, running, passed, mark| Answer::Log(SelfTest { long, running, passed }, mark);
         let mut test = testing(false, true);
         assert_eq!(test.outcome(entry(false, false, Some(true), 7), at(1)), None, "the one before");
         assert_eq!(test.outcome(entry(false, true, None, 7), at(11)), None);
-        assert_eq!(test.outcome(None, at(21)), None, "it does not answer");
+        assert_eq!(test.outcome(Answer::None, at(21)), None, "it does not answer");
         assert_eq!(test.outcome(entry(false, true, Some(false), 7), at(100)), None);
         assert_eq!(test.outcome(entry(false, false, Some(true), 7), at(110)), None, "its log follows");
         assert!(test.outcome(entry(false, false, Some(false), 8), at(120)).is_some_and(|words| words.starts_with("FAILED")));
@@ -725,6 +755,33 @@ mod tests {
         let mut test = testing(false, false);
         assert_eq!(test.outcome(entry(true, false, Some(true), 8), at(9)), Some("passed"));
         assert!(test.long);
-        assert_eq!(testing(true, true).outcome(None, at(3 * 24 * 3600)), Some("ended without a result"));
+        assert_eq!(testing(true, true).outcome(Answer::None, at(3 * 24 * 3600)), Some("ended without a result"));
+    }
+
+    /// Either kept all routine work off the link of the drive for three days.
+    #[test]
+    fn a_drive_that_sleeps_or_hangs_is_not_followed_for_days() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let testing = || Testing {
+            long: true,
+            is_own: true,
+            begun: start,
+            ask_at: start,
+            links: BTreeSet::new(),
+            mark: 7,
+            idle_since: None,
+            silent_since: None,
+        };
+        let runs = Answer::Log(SelfTest { long: true, running: true, passed: None }, 7);
+        let mut test = testing();
+        assert_eq!((test.outcome(runs, at(1)), test.outcome(Answer::Asleep, at(10))), (None, None));
+        assert_eq!(test.outcome(runs, at(60)), None, "it was woken, and goes on");
+        assert_eq!((test.outcome(Answer::Asleep, at(70)), test.outcome(Answer::Asleep, at(129))), (None, None));
+        assert!(test.outcome(Answer::Asleep, at(130)).is_some_and(|words| words.ends_with("the drive sleeps")));
+        let mut test = testing();
+        assert_eq!((test.outcome(Answer::None, at(10)), test.outcome(runs, at(3600))), (None, None));
+        assert_eq!((test.outcome(Answer::None, at(3610)), test.outcome(Answer::None, at(7209))), (None, None));
+        assert!(test.outcome(Answer::None, at(7210)).is_some_and(|words| words.contains("has not answered for an hour")));
     }
 }
