@@ -1,7 +1,7 @@
 //! The daemon's memory of arrays and drives over restarts: when routine work was done, what it found, and bounds on speed.
 //!
-//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that does not take it is reported once, and the
-//! daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
+//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that does not take it is reported once and tried
+//! again, and the daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
 //! are those of the start.
 
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
@@ -14,8 +14,11 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_routine::last_run;
+
+/// The pause before a disk that did not take the notes is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// A piece of routine work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,8 +93,8 @@ struct Kept {
     notes: Notes,
     /// The times of the next scrubs, by UUID. Not on disk, as it follows from the configuration.
     next_scrub_s: BTreeMap<String, u64>,
-    /// The loss of notes was reported.
-    is_reported: bool,
+    /// The notes are not on disk, for this reason, and are written again then.
+    unwritten: Option<(String, Instant)>,
     /// The file system of the notes is yet to be mounted.
     is_awaited: bool,
 }
@@ -113,6 +116,7 @@ impl Ledger {
             let (notes, warning) = load(&self.path);
             kept.notes.arrays.extend(notes.arrays);
             kept.notes.drives.extend(notes.drives);
+            kept.unwritten = Some(("they are not written yet".into(), Instant::now()));
             if let Some(warning) = warning {
                 tracing::warn!("{warning}");
             }
@@ -137,18 +141,35 @@ impl Ledger {
             let before = kept.notes.clone();
             (change(&mut kept.notes), kept.notes != before)
         };
-        if differs && !self.lock().is_awaited {
-            let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let notes = self.lock().notes.clone();
-            let written = self.write(&notes);
-            let was_reported = std::mem::replace(&mut self.lock().is_reported, written.is_err());
-            if let Err(error) = &written
-                && !was_reported
-            {
-                tracing::warn!("notes of routine work cannot be written, so a restart loses them: {error}");
-            }
+        if differs {
+            self.save();
         }
         outcome
+    }
+
+    /// Writes what the disk has not taken before, after a pause.
+    pub fn save_again(&self) {
+        let is_due = self.lock().unwritten.as_ref().is_some_and(|(_, at)| *at <= Instant::now());
+        if is_due {
+            self.save();
+        }
+    }
+
+    fn save(&self) {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = {
+            let kept = self.lock();
+            if kept.is_awaited {
+                return;
+            }
+            kept.notes.clone()
+        };
+        let error = self.write(&notes).err();
+        let unwritten = error.clone().map(|error| (error, Instant::now() + AGAIN_AFTER));
+        let before = std::mem::replace(&mut self.lock().unwritten, unwritten);
+        if let Some(error) = error.filter(|_| before.is_none()) {
+            tracing::warn!("notes of routine work cannot be written, so a restart loses them: {error}");
+        }
     }
 
     fn write(&self, notes: &Notes) -> Result<(), String> {
@@ -158,14 +179,15 @@ impl Ledger {
         replace(&self.path, &(text + "\n")).map_err(|failure| failure.to_string())
     }
 
-    /// Notes bounds on the speed of an array's sweeps.
-    pub fn note_speed(&self, uuid: &str, request: &SpeedRequest) {
+    /// Notes bounds on the speed of an array's sweeps. Returns why a restart would lose them.
+    pub fn note_speed(&self, uuid: &str, request: &SpeedRequest) -> Option<String> {
         self.change(|notes| {
             let notes = notes.arrays.entry(uuid.to_owned()).or_default();
             notes.speed_min = request.min_bytes_per_s.or(notes.speed_min);
             notes.speed_max = request.max_bytes_per_s.or(notes.speed_max);
             notes.latency = request.latency.or(notes.latency);
         });
+        self.lock().unwritten.as_ref().map(|(why, _)| why.clone())
     }
 
     /// Forgets arrays and spans that no longer belong to Stria.
@@ -319,8 +341,26 @@ mod tests {
     #[test]
     fn a_disk_that_takes_nothing_costs_no_notes_in_memory() {
         let (ledger, _) = Ledger::open(Path::new("/proc/nowhere"));
-        ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
-        assert!(ledger.speed("u").is_some());
+        let why = ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
+        assert!(ledger.speed("u").is_some() && why.is_some_and(|why| why.contains("/proc/nowhere")));
+    }
+
+    /// Notes that the disk refused waited in memory for the next change, which the next boot may have come before.
+    #[test]
+    fn notes_that_the_disk_did_not_take_are_written_when_it_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        // A file in its place takes no notes, as a full disk.
+        fs::write(&state, "").expect("a file");
+        let (ledger, _) = Ledger::open(&state);
+        assert!(ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() }).is_some());
+        fs::remove_file(&state).expect("a file");
+        ledger.save_again();
+        assert!(!state.exists(), "there is a pause between two tries");
+        ledger.lock().unwritten.as_mut().expect("it is to be written").1 = Instant::now();
+        ledger.save_again();
+        assert!(Ledger::open(&state).0.speed("u").is_some());
+        assert!(ledger.lock().unwritten.is_none());
     }
 
     /// Before, one moment with a clock that was behind made all work due when it was right again, at every boot.

@@ -288,6 +288,7 @@ impl Work {
 
     fn look(&mut self, service: &Arc<Service>, views: &[ArrayView]) {
         self.note_uuids(views);
+        self.ledger.save_again();
         let (now_s, zone) = (unix_now(), TimeZone::system());
         let quiet = self.routine.hours.contain(now_s, &zone);
         self.scrubs.retain(|uuid, _| views.iter().any(|view| view.uuid == *uuid));

@@ -148,10 +148,9 @@ impl Service {
     pub fn speed(&self, name: &str, request: &SpeedRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         set_speed(&served, request)?;
-        if let Some(ledger) = self.ledger.get() {
-            ledger.note_speed(&uuid_text(&served.uuid), request);
-        }
-        self.done(sequence, format!("speed bounds of \"{name}\" are set"))
+        let lost = self.ledger.get().and_then(|ledger| ledger.note_speed(&uuid_text(&served.uuid), request));
+        let lost = lost.map_or_else(String::new, |why| format!(", but not on disk yet: a restart of the daemon loses them ({why})"));
+        self.done(sequence, format!("speed bounds of \"{name}\" are set{lost}"))
     }
 
     /// Trims a range: it reads as zeros afterwards. It ends early once `is_cancelled` says so, which is asked between parts of 1 GiB.
