@@ -6,7 +6,7 @@
 
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
 use crate::atomic_file::replace;
-use crate::mounts::awaited;
+use crate::mounts::{Below, awaited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -95,8 +95,22 @@ struct Kept {
     next_scrub_s: BTreeMap<String, u64>,
     /// The notes are not on disk, for this reason, and are written again then.
     unwritten: Option<(String, Instant)>,
-    /// The file system of the notes is yet to be mounted.
+    /// The file system of the notes is yet to be mounted, as fstab says.
     is_awaited: bool,
+    /// The file system that the notes were read from. Another may be mounted over it later: fstab does not name all.
+    below: Option<Below>,
+}
+
+impl Kept {
+    /// Adds the notes of a file system that was mounted now. They replace what was noted meanwhile.
+    fn add(&mut self, (notes, warning): (Notes, Option<String>)) {
+        self.notes.arrays.extend(notes.arrays);
+        self.notes.drives.extend(notes.drives);
+        self.unwritten = Some(("they are not written yet".into(), Instant::now()));
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
+        }
+    }
 }
 
 impl Ledger {
@@ -105,7 +119,8 @@ impl Ledger {
         let path = folder.join("routine.json");
         let is_awaited = awaited(folder).is_some();
         let (notes, warning) = if is_awaited { (Notes::default(), None) } else { load(&path) };
-        (Self { path, kept: Mutex::new(Kept { notes, is_awaited, ..Kept::default() }), writing: Mutex::default() }, warning)
+        let kept = Kept { notes, is_awaited, below: Below::of(folder), ..Kept::default() };
+        (Self { path, kept: Mutex::new(kept), writing: Mutex::default() }, warning)
     }
 
     /// The notes. Notes on a file system that is mounted later are added then, and replace what was noted meanwhile.
@@ -113,15 +128,27 @@ impl Ledger {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
             kept.is_awaited = false;
-            let (notes, warning) = load(&self.path);
-            kept.notes.arrays.extend(notes.arrays);
-            kept.notes.drives.extend(notes.drives);
-            kept.unwritten = Some(("they are not written yet".into(), Instant::now()));
-            if let Some(warning) = warning {
-                tracing::warn!("{warning}");
-            }
+            kept.below = self.path.parent().and_then(Below::of);
+            kept.add(load(&self.path));
         }
         kept
+    }
+
+    /// Adds the notes of a file system that was mounted over that of the folder. Readers do not wait for the disk.
+    fn follow_mounts(&self) {
+        let below = self.path.parent().and_then(Below::of);
+        let hides = {
+            let mut kept = self.lock();
+            if kept.is_awaited || kept.below == below {
+                return;
+            }
+            let before = std::mem::replace(&mut kept.below, below);
+            below.zip(before).is_some_and(|(below, before)| below.hides(before))
+        };
+        if hides {
+            let loaded = load(&self.path);
+            self.lock().add(loaded);
+        }
     }
 
     /// The notes of an array.
@@ -136,6 +163,7 @@ impl Ledger {
 
     /// Changes notes, and keeps them on disk if they differ then. Readers do not wait for the disk.
     pub fn change<T>(&self, change: impl FnOnce(&mut Notes) -> T) -> T {
+        self.follow_mounts();
         let (outcome, differs) = {
             let mut kept = self.lock();
             let before = kept.notes.clone();
@@ -149,6 +177,7 @@ impl Ledger {
 
     /// Writes what the disk has not taken before, after a pause.
     pub fn save_again(&self) {
+        self.follow_mounts();
         let is_due = self.lock().unwritten.as_ref().is_some_and(|(_, at)| *at <= Instant::now());
         if is_due {
             self.save();
@@ -343,6 +372,30 @@ mod tests {
         let (ledger, _) = Ledger::open(Path::new("/proc/nowhere"));
         let why = ledger.note_speed("u", &SpeedRequest { min_bytes_per_s: Some(1), ..SpeedRequest::default() });
         assert!(ledger.speed("u").is_some() && why.is_some_and(|why| why.contains("/proc/nowhere")));
+    }
+
+    /// A unit of systemd mounts it, so fstab does not announce it: the notes of before were overwritten with those of this boot.
+    #[test]
+    fn a_file_system_that_is_mounted_over_the_folder_keeps_its_notes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Another file system below the root's, in place of one that is mounted.
+        let real = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let state = folder.path().join("state");
+        let speed = |min| SpeedRequest { min_bytes_per_s: Some(min), ..SpeedRequest::default() };
+        let min = |ledger: &Ledger, uuid| ledger.speed(uuid).and_then(|speed| speed.min_bytes_per_s);
+        assert_eq!(Ledger::open(real.path()).0.note_speed("u", &speed(7)), None);
+        let (ledger, _) = Ledger::open(&state);
+        assert_eq!((ledger.note_speed("u", &speed(1)), ledger.note_speed("v", &speed(2))), (None, None));
+        fs::rename(&state, folder.path().join("hidden")).expect("a move");
+        std::os::unix::fs::symlink(real.path(), &state).expect("a link");
+        assert_eq!(ledger.note_speed("w", &speed(3)), None);
+        for ledger in [&ledger, &Ledger::open(&state).0, &Ledger::open(real.path()).0] {
+            assert_eq!((min(ledger, "u"), min(ledger, "v"), min(ledger, "w")), (Some(7), Some(2), Some(3)));
+        }
+        // It is unmounted: what it hid is older.
+        fs::remove_file(&state).and_then(|()| fs::rename(folder.path().join("hidden"), &state)).expect("a move");
+        ledger.save_again();
+        assert_eq!(min(&ledger, "u"), Some(7));
     }
 
     /// Notes that the disk refused waited in memory for the next change, which the next boot may have come before.

@@ -1,6 +1,7 @@
 //! File systems that are not mounted yet, and the users of a drive: mounts and other block devices.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file system of `folder`, if `/etc/fstab` names it and it is not mounted. At boot it is mounted later, perhaps from an array.
@@ -18,6 +19,30 @@ fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
         (!options.split(',').any(|option| option == "noauto")).then(|| unescaped(point))
     });
     wanted.filter(|point| point.is_absolute() && folder.starts_with(point) && !mounted.contains(point)).max()
+}
+
+/// The file system that a folder lies on, or would lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Below {
+    device: u64,
+    /// How many folders its mount point is below the root.
+    depth: usize,
+}
+
+impl Below {
+    /// That of `folder`. `None`: it cannot be told.
+    pub fn of(folder: &Path) -> Option<Self> {
+        let real = folder.ancestors().find_map(|path| path.canonicalize().ok())?;
+        let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+        let own = device(&real)?;
+        let point = real.ancestors().take_while(|path| device(path) == Some(own)).last()?;
+        Some(Self { device: own, depth: point.components().count() })
+    }
+
+    /// True if a file system was mounted that hides `before`. Where one was unmounted, what it hid shows again.
+    pub fn hides(self, before: Self) -> bool {
+        self.device != before.device && self.depth > before.depth
+    }
 }
 
 /// A path without the escapes for blanks and backslashes that both texts have.
@@ -66,6 +91,14 @@ mod tests {
     use super::*;
 
     const MOUNTED: &str = "22 1 0:20 / / rw - ext4 /dev/sda1 rw\n30 22 0:21 / /my\\040disk rw - ext4 /dev/sdb1 rw\n";
+
+    #[test]
+    fn a_mount_hides_what_lies_below_it() {
+        let below = |path: &str| Below::of(Path::new(path)).expect("a file system");
+        assert!(below("/proc/self").hides(below("/")) && !below("/").hides(below("/proc/self")));
+        assert_eq!(below("/proc/sys/nowhere/at/all"), below("/proc/sys"));
+        assert!(!below("/").hides(below("/")));
+    }
 
     #[test]
     fn a_file_system_that_comes_later_is_awaited() {
