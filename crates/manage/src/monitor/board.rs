@@ -19,7 +19,7 @@ pub const EVERY: Duration = Duration::from_secs(300);
 /// The time that a drive may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after which a drive outside of arrays that answered nothing is asked again: each question to one that hangs costs a thread.
-const AGAIN_AFTER_S: u64 = 3600;
+const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The last answer of one drive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +66,8 @@ pub struct Board {
     known: Mutex<BTreeMap<PathBuf, DriveEntry>>,
     /// The drives that are in no array.
     others: Mutex<BTreeMap<PathBuf, DriveEntry>>,
+    /// Those of them that answered nothing, and when they are asked again.
+    mute: Mutex<BTreeMap<PathBuf, Instant>>,
     /// The members at the last look, by path and serial number.
     members: Mutex<BTreeSet<(PathBuf, Option<String>)>>,
     /// The answers were judged by other thresholds.
@@ -107,15 +109,21 @@ impl Board {
         let members = lock(&self.known).clone();
         let before = lock(&self.others).clone();
         drives.retain(|drive| !members.contains_key(drive) && (thresholds.smartctl.is_some() || drive.starts_with("/dev")));
-        let is_mute = |entry: &&DriveEntry| entry.health.is_none() && now_s().saturating_sub(entry.read_at_s) < AGAIN_AFTER_S;
-        let (kept, asked): (Vec<PathBuf>, Vec<PathBuf>) =
-            drives.into_iter().partition(|drive| before.get(drive).filter(is_mute).is_some());
+        let mut mute = self.mute.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Not by the time of the day, which may be set back.
+        let now = Instant::now();
+        let is_mute = |drive: &PathBuf| mute.get(drive).is_some_and(|again_at| *again_at > now) && before.contains_key(drive);
+        let (kept, asked): (Vec<PathBuf>, Vec<PathBuf>) = drives.into_iter().partition(is_mute);
         let mut entries = ask(asked, thresholds);
         for entry in &mut entries {
             if let Some(before) = before.get(&entry.path) {
                 entry.keep_from(before);
             }
         }
+        mute.retain(|drive, _| kept.contains(drive));
+        let silent = entries.iter().filter(|entry| entry.health.is_none());
+        mute.extend(silent.map(|entry| (entry.path.clone(), now + AGAIN_AFTER)));
+        *self.mute.lock().unwrap_or_else(PoisonError::into_inner) = mute;
         entries.extend(kept.iter().filter_map(|drive| before.get(drive).cloned()));
         *lock(&self.others) = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
     }
@@ -286,6 +294,11 @@ mod tests {
         lock(&board.others).values_mut().for_each(|entry| entry.read_at_s -= 9);
         board.refresh_others(vec!["/dev/null".into()], &config);
         assert_eq!(known(&board), [(path.clone(), read_at_s - 9)], "it answered nothing, so it is not asked again at once");
+        // After an hour it is, also if the clock was set back meanwhile.
+        lock(&board.others).values_mut().for_each(|entry| entry.read_at_s += 1_000_000);
+        board.mute.lock().expect("no panic").values_mut().for_each(|again_at| *again_at = Instant::now());
+        board.refresh_others(vec!["/dev/null".into()], &config);
+        assert!(known(&board)[0].1 < read_at_s + 1000, "it is asked again");
         board.refresh_others(vec![], &config);
         assert!(board.others().is_empty() && board.entries().is_empty());
     }
