@@ -60,7 +60,7 @@ pub struct ArrayNotes {
     pub drives: BTreeMap<usize, LastDrive>,
 }
 
-/// Notes of a drive, by its serial number, or else its path.
+/// Notes of a drive, by its model and serial number, or else its path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DriveNotes {
@@ -76,7 +76,7 @@ pub struct DriveNotes {
 pub struct Notes {
     /// Arrays by UUID.
     pub arrays: BTreeMap<String, ArrayNotes>,
-    /// Drives by serial number.
+    /// Drives by model and serial number.
     pub drives: BTreeMap<String, DriveNotes>,
 }
 

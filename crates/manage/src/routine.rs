@@ -217,7 +217,7 @@ struct Work {
 /// The work that may begin.
 enum Task<'a> {
     Scrub { view: &'a ArrayView, from_bytes: u64 },
-    SelfTest { entry: &'a DriveEntry, array: &'a str, long: bool },
+    SelfTest { entry: &'a DriveEntry, key: String, array: &'a str, long: bool },
 }
 
 fn unix_now() -> i64 {
@@ -501,9 +501,11 @@ impl Work {
                 tasks.push(task);
             }
         }
+        let keys = drive_keys(entries, whole_disk);
+        self.take_over_notes(entries, &keys);
         for (entry, array) in entries.iter().filter_map(|entry| Some((entry, array_of(views, &entry.path)?))) {
             let is_able = entry.health.as_ref().is_some_and(|health| !health.asleep);
-            let key = drive_key(entry);
+            let key = keys[&entry.path].clone();
             for (long, schedule) in [(false, &routine.self_test), (true, &routine.long_self_test)] {
                 let Some(calendar) = schedule.0.as_ref().filter(|_| is_able) else { continue };
                 let since_s = self.ledger.change(|notes| test_notes(notes, &key, long).since(now_s, watched));
@@ -511,7 +513,7 @@ impl Work {
                 if is_free && due(calendar, since_s, now_s, zone).is_some() {
                     let links = BTreeSet::from([self.link(&entry.path.to_string_lossy()), format!("array {array}")]);
                     jobs.push(Job { calendar, since_s, links });
-                    tasks.push(Task::SelfTest { entry, array, long });
+                    tasks.push(Task::SelfTest { entry, key: key.clone(), array, long });
                 }
             }
         }
@@ -527,6 +529,19 @@ impl Work {
         for index in may_begin(&jobs, &busy, now_s, zone) {
             self.begin_one(service, &tasks[index], jobs[index].links.clone(), now_s, zone);
         }
+    }
+
+    /// Notes under the serial number alone, as they were before, or of a drive that had no twin, belong to the first drive that they fit.
+    fn take_over_notes(&self, entries: &[DriveEntry], keys: &BTreeMap<PathBuf, String>) {
+        let take_over = |notes: &mut Notes| {
+            for entry in entries {
+                let (key, old) = (&keys[&entry.path], drive_names(entry));
+                let is_new = !notes.drives.contains_key(key);
+                let known = old.iter().filter(|old| *old != key && is_new).find_map(|old| notes.drives.remove(old));
+                notes.drives.extend(known.map(|known| (key.clone(), known)));
+            }
+        };
+        self.ledger.change(take_over);
     }
 
     fn begin_one(&mut self, service: &Arc<Service>, task: &Task, links: BTreeSet<String>, now_s: i64, zone: &TimeZone) {
@@ -571,8 +586,8 @@ impl Work {
                     }
                 }
             }
-            Task::SelfTest { entry, array, long } => {
-                let (path, key, long) = (entry.path.clone(), drive_key(entry), *long);
+            Task::SelfTest { entry, key, array, long } => {
+                let (path, key, long) = (entry.path.clone(), key.clone(), *long);
                 let (asked, health) = (path.clone(), self.monitor.health());
                 let begun = within(SELF_TEST_BEGINS_WITHIN, move || {
                     // What is known of it is minutes old.
@@ -644,11 +659,12 @@ impl Work {
                 outcome: scrub_words(view),
             });
         }
+        let keys = drive_keys(entries, whole_disk);
         for entry in entries.iter().filter(|entry| entry.health.is_some()) {
-            let key = drive_key(entry);
+            let key = &keys[&entry.path];
             for (long, schedule) in [(false, &self.routine.self_test), (true, &self.routine.long_self_test)] {
                 let Some(calendar) = &schedule.0 else { continue };
-                let notes = self.ledger.drive(&key);
+                let notes = self.ledger.drive(key);
                 let since_s = if long { notes.long.since_s } else { notes.short.since_s };
                 let passed = entry.health.as_ref().and_then(|health| health.self_test_results.of_kind(long));
                 shown.push(RoutineView {
@@ -703,9 +719,39 @@ fn array_of<'a>(views: &'a [ArrayView], path: &Path) -> Option<&'a str> {
     views.iter().find(has).map(|view| view.name.as_str())
 }
 
-fn drive_key(entry: &DriveEntry) -> String {
-    let serial = entry.health.as_ref().and_then(|health| health.serial.clone());
-    serial.unwrap_or_else(|| entry.path.display().to_string())
+/// The names of a drive in notes, the best first.
+fn drive_names(entry: &DriveEntry) -> Vec<String> {
+    let Some(health) = &entry.health else { return vec![entry.path.display().to_string()] };
+    match (&health.model, &health.serial) {
+        (Some(model), Some(serial)) => vec![format!("{model} {serial}"), serial.clone()],
+        (None, Some(serial)) => vec![serial.clone()],
+        (_, None) => vec![entry.path.display().to_string()],
+    }
+}
+
+/// The keys of drives in the notes. Drives behind some bridges and controllers share one serial number: their paths tell them apart.
+fn drive_keys(entries: &[DriveEntry], whole_disk: impl Fn(&Path) -> PathBuf) -> BTreeMap<PathBuf, String> {
+    let named: Vec<(&PathBuf, String)> = entries.iter().map(|entry| (&entry.path, drive_names(entry).swap_remove(0))).collect();
+    let key = |(path, name): &(&PathBuf, String)| {
+        let twins: Vec<&PathBuf> = named.iter().filter(|(_, other)| other == name).map(|(path, _)| *path).collect();
+        let are_one = twins.len() == 1 || twins.iter().map(|path| whole_disk(path)).collect::<BTreeSet<_>>().len() == 1;
+        ((*path).clone(), if are_one { name.clone() } else { format!("{name} at {}", path.display()) })
+    };
+    named.iter().map(key).collect()
+}
+
+/// The drive in sysfs that a block device is, or is a part of. Namespaces of an NVMe controller test themselves together.
+fn whole_disk(path: &Path) -> PathBuf {
+    let name = path.file_name().filter(|_| path.starts_with("/dev")).unwrap_or_default();
+    let page = Path::new("/sys/class/block").join(name).canonicalize();
+    let Some(mut page) = page.ok().filter(|_| !name.is_empty()) else { return path.to_owned() };
+    if page.join("partition").exists() {
+        page.pop();
+    }
+    if page.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme")) {
+        page.pop();
+    }
+    page
 }
 
 fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobNotes {
@@ -757,6 +803,32 @@ mod tests {
         assert_eq!(test.outcome(entry(true, false, Some(true), 8), at(9)), Some("passed"));
         assert!(test.long);
         assert_eq!(testing(true, true).outcome(Answer::None, at(3 * 24 * 3600)), Some("ended without a result"));
+    }
+
+    /// Two drives with one serial number shared a note, so that only one of them was ever tested.
+    #[test]
+    fn drives_that_share_a_serial_number_have_notes_of_their_own() {
+        let entry = |path: &str, model: Option<&str>, serial: Option<&str>| -> DriveEntry {
+            let health = serde_json::json!({"model": model, "serial": serial});
+            serde_json::from_value(serde_json::json!({"path": path, "read_at_s": 0, "health": health})).expect("an entry")
+        };
+        let entries = [
+            entry("/dev/sda1", Some("WD"), Some("1")),
+            entry("/dev/sda2", Some("WD"), Some("1")),
+            entry("/dev/sdb", Some("Seagate"), Some("1")),
+            entry("/dev/sdc", Some("Bridge"), Some("0")),
+            entry("/dev/sdd", Some("Bridge"), Some("0")),
+            entry("/dev/sde", None, Some("2")),
+            entry("/dev/sdf", Some("WD"), None),
+        ];
+        let whole = |path: &Path| PathBuf::from(path.to_str().expect("text").trim_end_matches(char::is_numeric));
+        let keys: Vec<String> = drive_keys(&entries, whole).into_values().collect();
+        assert_eq!(
+            keys,
+            ["WD 1", "WD 1", "Seagate 1", "Bridge 0 at /dev/sdc", "Bridge 0 at /dev/sdd", "2", "/dev/sdf"],
+            "partitions of one drive test themselves once"
+        );
+        assert_eq!(whole_disk(Path::new("/nowhere/image")), Path::new("/nowhere/image"));
     }
 
     /// Either kept all routine work off the link of the drive for three days.
