@@ -21,6 +21,8 @@ use stria_terminal::Failure;
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a command may take. It may wait for drives.
 const DONE: Duration = Duration::from_secs(180);
+/// How long an order to the daemon's keeper may take: longer than the keeper's own bound, whose words say what goes on.
+pub const KEEPER_DONE: Duration = Duration::from_secs(330);
 /// How long the query that goes to every serve may take.
 const GLANCE: Duration = Duration::from_millis(1800);
 
@@ -74,6 +76,19 @@ impl Client {
     /// As [`Client::get`].
     pub fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         self.exchange(method, path, body, Some(DONE))
+    }
+
+    /// Sends an order that the daemon's keeper carries out: it may start arrays.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn order<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        self.order_within(KEEPER_DONE, path, body)
+    }
+
+    /// The same with another limit.
+    pub(crate) fn order_within<T: DeserializeOwned>(&self, patience: Duration, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        self.exchange(Method::POST, path, body, Some(patience))
     }
 
     /// Sends a command without a time limit.

@@ -19,6 +19,7 @@ pub use drives::{files, is_mapped};
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LeftAloneView, Obstacle};
+use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
@@ -52,6 +53,9 @@ const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The time that the thread may take for an order. A start may replay a log, and wait for many drives.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+
+/// A client that gave up before would call the daemon stuck.
+const _: () = assert!(ANSWER_WITHIN.as_secs() < KEEPER_DONE.as_secs());
 
 type Answer = Result<String, ApiError>;
 

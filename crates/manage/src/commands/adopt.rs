@@ -1,8 +1,8 @@
 //! The commands that say which arrays belong to Stria on this machine: `adopt`, `release`, `config`.
 
-use crate::api::AdoptedState;
+use crate::api::{AdoptedState, Done};
 use crate::cli;
-use crate::client;
+use crate::client::{self, Client};
 use crate::config::edit::Edit;
 use crate::config::{self, Block, Config, Fault, Uuid};
 use crate::keeper::count_of;
@@ -12,6 +12,7 @@ use crate::ownership::{self, Adopted, Terms};
 use crate::rest::auth::read_tokens;
 use serde_json::json;
 use std::path::Path;
+use std::time::Duration;
 use stria_block::{shown, shown_sentence};
 use stria_host::sort_arguments;
 use stria_terminal::output::{print, print_json, say, tell};
@@ -40,7 +41,7 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
 /// Tells the daemon of an array that belongs to Stria now, and says so.
 pub(super) fn say_adopted(path: &Path, uuid: Uuid, adopted: Adopted, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let Adopted { name, mut notes } = adopted;
-    notes.push(tell_daemon(socket)?);
+    notes.push(tell_daemon(socket));
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())
@@ -70,7 +71,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
     refuse_unless_it_follows(&edit.check()?)?;
     let config = edit.save()?;
     let mut notes = keep_away(&config)?;
-    notes.push(tell_daemon(socket)?);
+    notes.push(tell_daemon(socket));
     let words = || format!("array \"{name}\" ({uuid}) is no longer Stria's; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())
@@ -156,10 +157,36 @@ fn show(config: &Config, json: bool) {
     }
 }
 
-/// Makes a running daemon follow the configuration.
-pub(super) fn tell_daemon(socket: Option<&Path>) -> Result<String, Failure> {
+/// Makes a running daemon follow the configuration, which has changed whatever becomes of that.
+pub(super) fn tell_daemon(socket: Option<&Path>) -> String {
     match client::daemon(socket) {
-        Some(daemon) => Ok(daemon.send::<crate::api::Done>(hyper::Method::POST, "/v1/reload", &())?.message),
-        None => Ok("no daemon runs: `systemctl enable --now stria` starts it, here and at every boot".into()),
+        Some(daemon) => told(&daemon, client::KEEPER_DONE),
+        None => "no daemon runs: `systemctl enable --now stria` starts it, here and at every boot".into(),
+    }
+}
+
+fn told(daemon: &Client, patience: Duration) -> String {
+    match daemon.order_within::<Done>(patience, "/v1/reload", &()) {
+        Ok(done) => done.message,
+        Err(failure) => {
+            // Not every command shows the text with --json.
+            tell(&format!("the configuration was changed, and the daemon does not follow it yet ({failure}): `stria reload` makes it"));
+            "the daemon does not follow it yet".into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// The command had done its work by then, and ended with exit code 1.
+    #[test]
+    fn a_daemon_that_does_not_answer_in_time_is_no_failure_of_the_command() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("sock");
+        let _deaf = UnixListener::bind(&socket).expect("a socket");
+        assert_eq!(told(&Client::at(socket), Duration::from_millis(100)), "the daemon does not follow it yet");
     }
 }

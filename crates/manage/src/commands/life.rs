@@ -40,7 +40,7 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     refuse_served(socket, uuid, "rename")?;
     let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
     let renamed = ownership::rename(&path, &assemblies, array, new)?;
-    let reply = if renamed.is_known { format!("; {}", tell_daemon(socket)?) } else { String::new() };
+    let reply = if renamed.is_known { format!("; {}", tell_daemon(socket)) } else { String::new() };
     let words = || renamed.words(new) + &reply;
     say(json, words, || json!({"old": renamed.old, "new": new, "uuid": uuid.to_string(), "drives": renamed.drive_count}));
     Ok(())
@@ -67,7 +67,7 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let mut notes = kept.iter().map(|note| format!("; {note}")).collect::<String>();
     if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
-        notes.push_str(&format!("; {}", tell_daemon(socket)?));
+        notes.push_str(&format!("; {}", tell_daemon(socket)));
     }
     let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::destroyed(list.len(), &kept));
     say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list, "notes": kept}));

@@ -5,7 +5,6 @@ use crate::cli;
 use crate::client::{self, Client};
 use crate::config::{self, Config};
 use crate::event_file::stored;
-use hyper::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -27,7 +26,7 @@ fn daemon(control: &cli::Control) -> Result<Client, Failure> {
 /// The reason why it does not start.
 pub fn start(command: &cli::Start) -> Result<Done, Failure> {
     let path = format!("/v1/adopted/{}/start", utf8_percent_encode(&command.name, NON_ALPHANUMERIC));
-    daemon(&command.control)?.send(Method::POST, &path, &StartRequest { force: command.force })
+    daemon(&command.control)?.order(&path, &StartRequest { force: command.force })
 }
 
 /// Tells the daemon of a drive. `None`: there is none, and need not be.
@@ -40,7 +39,7 @@ pub fn incremental(command: &cli::Incremental) -> Result<Option<Done>, Failure> 
         daemon => daemon?,
     };
     let body = DriveRequest { path: absolute(&command.drive), plugged_in: command.plugged_in };
-    daemon.send(Method::POST, "/v1/drives", &body).map(Some)
+    daemon.order("/v1/drives", &body).map(Some)
 }
 
 /// Makes the daemon read its configuration.
@@ -48,7 +47,7 @@ pub fn incremental(command: &cli::Incremental) -> Result<Option<Done>, Failure> 
 /// # Errors
 /// When that is invalid.
 pub fn reload(command: &cli::Reload) -> Result<Done, Failure> {
-    daemon(&command.control)?.send(Method::POST, "/v1/reload", &())
+    daemon(&command.control)?.order("/v1/reload", &())
 }
 
 /// Shows the routine work of the daemon.

@@ -52,7 +52,7 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     match (keeps, keeps && ownership::keep(&path, uuid, &request)?) {
         (false, _) => {}
         (true, true) => {
-            tell_daemon(socket)?;
+            tell_daemon(socket);
             notes.push(format!("stored in {}", path.display()));
         }
         (true, false) if served.is_some() => {
